@@ -6,7 +6,8 @@ stay small and must not break.
 descriptor 3 on, with LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES. Two pipes lead to each worker: on one it says what it
 would say to systemd, a line each; on the other one it hears when it may coordinate, and that it is replaced.
 
-    a signal, or a bug in a worker that had listened    another worker, at once; later if it has died young
+    a signal, or a bug in a worker that had listened    another worker: at once if this one was ready, and
+                                                        else later and later
     any other exit code                                 the same code: it says what the operator has to do
     SIGTERM, SIGINT                                     the worker ends in order, and its code is this one
     SIGHUP                                              passed on
@@ -29,15 +30,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 PAUSES_S = (0.0, 0.25, 0.5, 1.0, 2.0, 5.0)
-"""Before the next worker, by how many have died young one after the other."""
-YOUNG_S = 10.0
+"""Before the next worker, by how many have died one after the other before they were ready."""
 BROKEN = 70
 """The exit code of a bug, as in cli/exits.py."""
 NO_EXEC = 127
 SIGNALLED = 128
 """A shell's exit code of a process that was killed is this and the signal."""
 SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
-LISTENING, ENDED = b"LISTENING=1", b"STOPPING=1"
+LISTENING, READY, ENDED = b"LISTENING=1", b"READY=1", b"STOPPING=1"
 GO, REPLACED = b"go\n", b"replaced\n"
 """What a worker hears: it may coordinate; another one listens in its place."""
 CHUNK = 4096
@@ -80,8 +80,7 @@ class Worker:
 
     def __init__(self, pid: int, reads: int, writes: int) -> None:
         self.pid, self.reads, self.writes = pid, reads, writes
-        self.began_s = time.monotonic()
-        self.listened = False
+        self.listened = self.was_ready = False
         self.said = b""
 
     def tell(self, what: bytes) -> None:
@@ -229,6 +228,7 @@ class Parent:
             return
         whole, end, worker.said = (worker.said + chunk).rpartition(b"\n")
         lines = whole.split(b"\n") if end else []
+        worker.was_ready |= READY in lines
         if LISTENING in lines:
             lines.remove(LISTENING)
             worker.listened = True
@@ -267,7 +267,6 @@ class Parent:
                     worker.close()
 
     def _gone(self, worker: Worker, status: int) -> None:
-        lived_s = time.monotonic() - worker.began_s
         if worker is self.leaving:
             self.leaving = None
             self._log.info("the old worker has ended", worker=worker.pid, cause=_cause(status))
@@ -285,7 +284,8 @@ class Parent:
             if self.current is not None:
                 self._go()
                 return
-            self._young = self._young if lived_s < YOUNG_S else 0
+            if worker.was_ready:
+                self._young = 0
             pause_s = PAUSES_S[min(self._young, len(PAUSES_S) - 1)]
             self._young += 1
             self._due_s = time.monotonic() + pause_s

@@ -180,11 +180,12 @@ def test_a_bug_in_a_worker_that_served_is_no_end_and_neither_is_an_end_that_nobo
     assert [(line["cause"], line["restarts"]) for line in f.log()] == [("code 70", 1), ("code 0", 2)]
 
 
-def test_workers_that_die_young_are_replaced_later_and_later(tmp_path: Path) -> None:
-    with family(tmp_path, "dies,dies,dies,exit2") as f:
-        assert [f.said() for _ in range(4)] == [(n, "began") for n in range(4)]
+def test_workers_that_die_before_they_are_ready_are_replaced_later_and_later(tmp_path: Path) -> None:
+    with family(tmp_path, "dies,dies,dies,breaks0,dies,exit2") as f:
+        began = [number for number, words in iter(f.said, (5, "began")) if words == "began"]
+        assert began == [0, 1, 2, 3, 4]
         assert f.ends() == Code.USAGE
-    assert [line["again_ms"] for line in f.log()] == [0, 250, 500]
+    assert [line["again_ms"] for line in f.log()] == [0, 250, 500, 0, 250]
 
 
 def test_signals_are_passed_on_and_the_workers_code_is_that_of_sidecar_run(tmp_path: Path) -> None:
