@@ -8,6 +8,8 @@ MEANING: dict[str, str] = {
     "a group cannot be read; its requests are refused, the others go on": "See [SidecarUnreadableGroups](runbook.md#sidecarunreadablegroups).",
     "a group's settings are void": "What is stored for the group is out of range or unknown; defaults apply. Set it again.",
     "a member of the owners' group is no sidecar": "Some client uses the sidecars' own group (`ownership.group`), or a sidecar of an older version came while no other one of its node was known. It owns nothing. `sidecar doctor` says who may Read the group.",
+    "the others cannot be told of this sidecar": "What is in `what` (it left, or gave partitions up) cannot be written to the state topic. The others wait for the end of its lease before they remove a silent member.",
+    "a partition moves during a rebalance": "It has waited for `ownership.rebalance_wait_ms` for a classic group whose members wait for one another. The rebalance begins anew with the new owner.",
     "the others cannot be told who this sidecar is; it owns nothing until then": "Its record cannot be written to the state topic; `problem` says why. If it is TOPIC_AUTHORIZATION_FAILED, it lacks Write of the topic (`sidecar acls`).",
     "waiting for bootstrap": "No broker answers at `bootstrap`; `problem` says why. Look at the brokers, or correct `bootstrap`.",
     "a sidecar's record cannot be read": "Somebody wrote something else than a sidecar under the name of one. Find out who writes to the state topic.",

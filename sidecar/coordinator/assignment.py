@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -67,6 +67,21 @@ class Said:
             return Said(*where, *since, patterns, int(j.get("left_ms", 0)), int(j.get("gave_up", -1)), former)
         except NOT_SO as exc:
             raise ValueError(repr(exc)) from None
+
+
+def joining(said: Said, barriers: Collection[int]) -> bytes:
+    """What a sidecar says in its JoinGroup. `barriers`: its partitions with groups in the middle of a rebalance."""
+    return json.dumps({**said.told(), "barriers": sorted(barriers)}).encode()
+
+
+def barriers_of(raw: bytes) -> frozenset[int]:
+    """Whatever a stranger wrote."""
+    if len(raw) > SAID_BYTES:
+        return frozenset()
+    try:
+        return frozenset(int(p) for p in json.loads(raw).get("barriers", ()))
+    except NOT_SO:
+        return frozenset()
 
 
 @dataclass(frozen=True)

@@ -179,6 +179,10 @@ class Follower:
         well = {node for node, (_, since_s) in self._members_since.items() if since_s <= before_s}
         return new | {p for p, leader in enumerate(self._offsets.now) if leader not in well}
 
+    def barriers(self) -> Set[int]:
+        owners = self._coordinator.service.owners
+        return {o.partition for o in owners if o.shard is not None and o.shard.in_barrier()}
+
     # ---- the state topic ----------------------------------------------------------------------------------
     def setting_stored(self, group_id: str, name: str) -> None:
         if not group_id and name.endswith(f"/{NAME}"):  # which is no setting

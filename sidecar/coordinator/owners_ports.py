@@ -23,6 +23,8 @@ class OwnershipSettings:
     """What the offset is committed for: any topic that is there."""
     front_within: bool = True
     """The front is in this process."""
+    rebalance_wait_ms: int = 30_000
+    """So long at most a partition stays where it is because of rebalances of its groups."""
 
 
 class Listener(Protocol):
@@ -45,3 +47,6 @@ class Listener(Protocol):
     def new_leaders(self) -> Set[int]:
         """Partitions of `__consumer_offsets` whose leaders are not to be followed yet: they are new, or the sidecars
         beside them are."""
+
+    def barriers(self) -> Set[int]:
+        """Partitions served here with groups whose members wait for one another."""

@@ -20,7 +20,8 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Any
 
-from sidecar.coordinator.assignment import Assignment, Said
+from sidecar.coordinator.assignment import Assignment, Said, joining
+from sidecar.coordinator.barriers import Barriers
 from sidecar.coordinator.clock import lease_end, now
 from sidecar.coordinator.confirming import Confirming
 from sidecar.coordinator.giving_up import GivingUp
@@ -76,6 +77,7 @@ class Ownership:
         self.listener = listener
         self._roster = roster
         self._giving_up = GivingUp(roster, tasks, settings.front_within)
+        self._barriers = Barriers(settings.rebalance_wait_ms / 1000, log)
         self._enrolled = ""
         """The member id under which the state topic says who this sidecar is."""
         self.log = log
@@ -202,7 +204,8 @@ class Ownership:
                 self._rejoin.set()
 
     def _owners_among(self, alive: Set[int]) -> list[int]:
-        return place(self.listener.offsets_leaders(), alive, self.assignment.owners, self.listener.new_leaders())
+        leaders, owners, new = self.listener.offsets_leaders(), self.assignment.owners, self.listener.new_leaders()
+        return place(leaders, alive, owners, new | self._barriers.stay(leaders, owners, new))
 
     # ---- the group ----------------------------------------------------------------------------------------
     async def _run(self) -> None:
@@ -289,7 +292,7 @@ class Ownership:
 
     async def _join_at(self, conn: BrokerConnection) -> None:
         said = self._giving_up.said(self._said())
-        meta, sent = said.encode(), now()
+        meta, sent = joining(said, self.listener.barriers()), now()
         timeout_ms = self.settings.session_timeout_ms
         # That there is a rebalance is told in answers to heartbeats, which wait until commits of the coordinator are
         # written: while a broker that died is in the in-sync set, for longer than a session.
@@ -320,6 +323,7 @@ class Ownership:
         assignments: list[sg.SyncGroupRequestAssignment] = []
         whole = b""
         if self.is_leader:
+            self._barriers.told(m.metadata for m in res.members)
             sidecars = await self._roster.sidecars({m.member_id: m.metadata for m in res.members})
             whole = assignment_of(sidecars, self._owners_among, self.log)
             assignments = [sg.SyncGroupRequestAssignment(member_id=m.member_id, assignment=whole) for m in res.members]

@@ -77,6 +77,8 @@ class GroupKind:
     """Arms the timers of one member of a group that was rebuilt: (turn, group, member id)."""
     removing: frozenset[str] = frozenset()
     """Those of the timers that remove a member because it was not heard."""
+    in_barrier: Callable[[Any], bool] = field(default=lambda group: False)
+    """Whether members of this group wait for one another, which begins anew with another owner."""
     released: Callable[[Turn, Any], None] = field(default=lambda turn, group: None)
     """The group is about to be deleted: answer whoever still waits."""
 

@@ -147,6 +147,10 @@ class Shard:
         group = self.groups.get(group_id)
         return group is not None and group.member_count() > 0
 
+    def in_barrier(self) -> bool:
+        """Members of a group wait for one another, which begins anew with another owner."""
+        return any(self._kind_of(group).in_barrier(group) for group in self.groups.values())
+
     def _kind_of(self, group: Group) -> GroupKind:
         return self.registry.kinds[group.kind]
 

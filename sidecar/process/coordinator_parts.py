@@ -44,6 +44,7 @@ def follower_settings(s: Settings, client_id: str, rules: Rules) -> FollowerSett
             o.proof_ms,
             s.state.topic,
             s.link is None,
+            o.rebalance_wait_ms,
         ),
     )
 

@@ -260,6 +260,12 @@ class OwnershipSection(Section):
         description="A partition goes to the sidecar beside its leader in `__consumer_offsets` when that broker has led it and "
         "that sidecar has been there for so long: while one of them comes back, the owner that is there goes on.",
     )
+    rebalance_wait_ms: int = Field(
+        30_000,
+        ge=0,
+        description="A partition that is to go back stays with its owner while members of a classic group there wait for one "
+        "another, for so long at most; 0: it goes at once.",
+    )
     peer_links: bool = Field(True, description="Watch peers by TCP links and remove a dead one at once.")
     peer_port: int = Field(
         0, ge=0, le=65_535, description="Where peers watch this sidecar, on the host of `listen`; 0: any free port."

@@ -263,9 +263,7 @@ def test_writers_are_told_who_leads_while_an_append_waits(monkeypatch: pytest.Mo
 def test_a_leader_is_new_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
         await until(lambda: b.house.service.serving() == [0, 1])
-        await until(
-            lambda: b.follower.new_leaders() == {1}
-        )  # nobody is there; leaders of the start are not new
+        await until(lambda: b.follower.new_leaders() == {1})  # nobody is there; leaders of the start are not new
         b.brokers.topics[OFFSETS].leaders[1] = 1
         await until(lambda: b.follower.offsets_leaders() == (1, 1))
         assert b.follower.new_leaders() == {1}

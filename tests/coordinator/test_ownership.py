@@ -56,6 +56,8 @@ class Sidecar:
         """Until when, and when that was said."""
         self.new: frozenset[int] = frozenset()
         """Partitions whose leaders are new."""
+        self.waiting: set[int] = set()
+        """Partitions with groups in the middle of a rebalance."""
         self.lines = Lines()
         self.records = Records()
         self.tasks = Supervisor()
@@ -85,6 +87,9 @@ class Sidecar:
 
     def new_leaders(self) -> frozenset[int]:
         return self.new
+
+    def barriers(self) -> set[int]:
+        return self.waiting
 
     # ---- what a test asks ----
     @property

@@ -111,6 +111,7 @@ CLASSIC = GroupKind(
     },
     timers={JOIN: join_due, SYNC: sync_due, SESSION: session_over, SHRINK: _too_large},
     removing=frozenset((SYNC, SESSION)),
+    in_barrier=lambda group: group.state in (State.PREPARING, State.COMPLETING),
     loaded=_loaded,
     member_loaded=_member_loaded,
     touched=_touched,
