@@ -124,8 +124,6 @@ class Front:
         self.log = log
         reach = partial(connect, self)
         self.watch = BrokerWatch(settings.silence_ms, reach, self.sessions, self._silence, figures, log)
-        self._open_ms = 0
-        """When the broker last answered a client that had not authenticated, and has no authorizer."""
         self._cluster = cluster
         self._figures = figures
         self._tasks = tasks
@@ -314,15 +312,13 @@ class Front:
         run.now_ms = now_ms()
         if frame is not None and run.api_key not in BEFORE_ALL:
             run.session.facts.let_in = True
-            if not (run.view.authorizer or run.session.conn.authenticates):
-                self._open_ms = run.now_ms
         self._advance(run, frame, silent=frame is None)
 
     def _silence(self, quiet_ms: int, to_all: bool) -> None:
         """The broker is silent, and was last heard so long ago; -1: it answers again."""
-        learnt = self._scope.learnt
         self._send(BrokerSilence(quiet_ms if to_all else -1))
-        learnt.open_meanwhile = quiet_ms >= 0 and now_ms() - quiet_ms - self._open_ms < self.settings.access_keep_ms
+        learnt = self._scope.learnt
+        learnt.open_meanwhile = quiet_ms >= 0 and (learnt.open_meanwhile or any(s.anonymous for s in self.sessions))
 
     def _give_up(self, run: _Run) -> None:
         if run.handler is not None:

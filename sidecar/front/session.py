@@ -240,6 +240,11 @@ class Session(asyncio.Protocol):
         return not self.conn.closed and (self.conn.owed or self.upstream_full or connects)
 
     @property
+    def anonymous(self) -> bool:
+        """The broker has let this client in, which has not authenticated."""
+        return (self.conn.let_in or self.facts.let_in) and not self.conn.authenticates and not self.conn.closed
+
+    @property
     def cut_off(self) -> bool:
         """The broker is silent to this connection."""
         return self.detector.silent and (self.detector.silent_to_all or not self.heard)

@@ -127,6 +127,8 @@ class ClientConnection:
         """Bytes of the client that wait for such a reply, or for the rest of their request."""
         self.authenticates = False
         """Something of SASL has passed: its requests, or a frame that is none of Kafka's, as its tokens once were."""
+        self.let_in = False
+        """The broker has answered something that has passed, so without `authenticates` it wants nobody to."""
         self.mechanism = ""
         """Of SASL, as the broker has accepted it; a listener without SASL accepts none."""
         self.partial = False
@@ -410,6 +412,7 @@ class ClientConnection:
                 continue
             assert self._order[0] is first, "a passed response is due only when all before it are answered"
             self._upstream.popleft()
+            self.let_in = True
             if whole <= end:
                 out += self._passed(bytes(buf[pos:whole]))
                 pos = whole

@@ -25,7 +25,7 @@ from sidecar.wire.generated import find_coordinator as fc
 from tests.inprocess import clock
 from tests.inprocess.desk import Desk
 from tests.inprocess.house import HouseClient, turns, until
-from tests.inprocess.messages import beat, commit, join, metadata, to_frame
+from tests.inprocess.messages import Message, beat, commit, join, metadata, smallest
 from tests.inprocess.transport import Upstream
 
 LIMIT_MS = 2_000
@@ -92,24 +92,6 @@ def run(test: Callable[[Silence], Coroutine[Any, Any, None]], **given: Any) -> N
     clock.run(whole())
 
 
-def smallest(api: Api) -> bytes:
-    """A request of this API that its handler can read, for the group g where it names one."""
-    from importlib import import_module
-
-    from sidecar.wire.apis import message_name
-
-    module = import_module(f"sidecar.wire.generated.{api.name.lower()}")
-    made = getattr(module, f"{message_name(api)}Request")()
-    for name, value in (("group_id", "g"), ("member_id", "m1"), ("key", "g"), ("coordinator_keys", ["g"])):
-        if hasattr(made, name):
-            setattr(made, name, value)
-    for name in ("groups", "groups_names", "group_ids"):
-        if hasattr(made, name) and api != Api.OFFSET_FETCH:
-            setattr(made, name, ["g"])
-    version = min(SERVED[api].high, 5 if api == Api.OFFSET_FETCH else SERVED[api].high)
-    return to_frame(made, version, 7)
-
-
 @pytest.mark.parametrize("known", [True, False], ids=["old connection", "new connection"])
 @pytest.mark.parametrize("api", sorted(SERVED))
 def test_every_api_is_answered_or_closed_in_time(api: Api, known: bool) -> None:
@@ -120,7 +102,7 @@ def test_every_api_is_answered_or_closed_in_time(api: Api, known: bool) -> None:
         desk.brokers.stand_still(1)
         if not known:
             client = await desk.client()
-        client.send(smallest(Api(api)))
+        client.send(smallest(Api(api), "g"))
         await turns()
         for request in desk.of(Request):
             desk.reply(request, request.event.refused(Code.NOT_COORDINATOR, ""))
@@ -210,14 +192,21 @@ def test_who_has_begun_to_authenticate_is_not_let_in() -> None:
     run(test)
 
 
-def test_that_nobody_has_to_authenticate_is_not_believed_for_ever() -> None:
+@pytest.mark.parametrize("there", [True, False], ids=["is there", "has gone"])
+@pytest.mark.parametrize("message", [metadata("orders"), FIND, VERSIONS], ids=["passed", "handled", "before all"])
+def test_who_has_been_let_in_without_authentication_shows_that_nobody_has_to(message: Message, there: bool) -> None:
+    """Its connection is as old as the broker's process, or younger: that has had no other settings since."""
+
     async def test(desk: Silence) -> None:
-        await (await desk.client()).ask(FIND, 4)
-        await passes(11)
+        first = await desk.client()
+        await first.ask(message, 2)
+        await passes(600)
+        if not there:
+            first.close()
         await desk.fall_silent()
         client = await desk.client()
         client.post(FIND, 4)
-        assert await ends(client, 0.1) == "closed"
+        assert await ends(client, 0.1) == ("answered" if there and message is not VERSIONS else "closed")
 
     run(test)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Protocol
 
-from sidecar.wire.apis import Api, message_name
+from sidecar.wire.apis import SERVED, Api, message_name
 from sidecar.wire.frames import request_frame
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import metadata as md
@@ -23,6 +24,20 @@ class Message(Protocol):
 
 def api_of(message: Message) -> Api:
     return KEYS[type(message).__name__.removesuffix("Request")]
+
+
+def smallest(api: Api, group_id: str) -> bytes:
+    """The frame of a request that a handler can read, of this group where it names one."""
+    name = message_name(api)
+    made = getattr(import_module(f"sidecar.wire.generated.{api.name.lower()}"), f"{name}Request")()
+    given = {"group_id": group_id, "member_id": "m1", "key": group_id, "coordinator_keys": [group_id]}
+    lists = {"groups_names": [group_id], "group_ids": [group_id]}
+    if api == Api.DESCRIBE_GROUPS:
+        lists["groups"] = [group_id]
+    for field, value in {**given, **lists}.items():
+        if hasattr(made, field):
+            setattr(made, field, value)
+    return to_frame(made, 5 if api == Api.OFFSET_FETCH else SERVED[api].high, 7)
 
 
 def to_frame(message: Message, version: int, correlation: int, client_id: str = "app") -> bytes:

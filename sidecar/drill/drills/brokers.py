@@ -62,11 +62,17 @@ class KillBroker(_OneBroker):
 
 
 class SuspendBroker(_OneBroker):
-    """SIGSTOP to a broker for 40 s. Its connections stay open and nobody answers on them."""
+    """SIGSTOP to a broker for 40 s. Its connections stay open and nobody answers on them. The first victim is the first
+    of every client's bootstrap; then as in `kill-broker`."""
 
     name = "suspend-broker"
     holds_s = SUSPENDED_S
     back_before_heal = False
+
+    def choose(self, ground: Ground, i: int) -> tuple[Broker, str]:
+        if i % 3:
+            return super().choose(ground, i % 3 - 1)
+        return ground.kafka.nodes[0], "the first bootstrap"
 
     def fault(self, ground: Ground, i: int) -> list[Mark]:
         self.victim, what = self.choose(ground, i)
