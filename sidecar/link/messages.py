@@ -4,7 +4,7 @@ A front holds the clients' connections; the coordinator holds the groups. Both m
 (codec.py gives the bytes). Messages arrive in the order in which they were sent, each once, or the link is down and
 both sides forget what they knew of each other.
 
-front -> coordinator: Request, Touch, AccessAnswer, CommitEnded, SettingsPassed
+front -> coordinator: Request, Touch, AccessAnswer, CommitEnded, SettingsPassed, TopicsPassed
 coordinator -> front: Reply, Void (core), Lease, View, GroupRules, AskAccess
 """
 
@@ -57,6 +57,10 @@ class CommitEnded(Struct, tag=True, gc=False):
 
 class SettingsPassed(Struct, tag=True, gc=False):
     """A change of broker settings passed through a client's connection: it is worth reading them at once."""
+
+
+class TopicsPassed(Struct, tag=True, gc=False):
+    """Topics were made, grown or deleted through a client's connection: it is worth reading them at once."""
 
 
 # ---- to the front -------------------------------------------------------------------------------------------------
@@ -174,5 +178,5 @@ class OpenOffsets(Event):
 
 
 SETTINGS_EVENTS: tuple[type[Event], ...] = (AlterSettings, DescribeSettings, ConfiguredGroups, WhoseGroup)
-ToCoordinator = Request | Touch | AccessAnswer | CommitEnded | SettingsPassed
+ToCoordinator = Request | Touch | AccessAnswer | CommitEnded | SettingsPassed | TopicsPassed
 ToFront = Reply | Void | Lease | View | GroupRules | AskAccess

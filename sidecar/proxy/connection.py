@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from sidecar.proxy.internal import NOT_SHOWN, TELL_OF_TOPICS, Internal, Marker
+from sidecar.proxy.internal import NOT_SHOWN, TELL_OF_TOPICS, Internal, Marker, Passing
 from sidecar.proxy.raw_sasl import HEADER_BYTES, LAST_KEY, Exchange, accepted, mechanism_of
 from sidecar.wire.apis import PRODUCE_FLEXIBLE_FROM, SERVED, Api, ApiSpec
 from sidecar.wire.frames import PREFIX, SIZE, Limits, produce_acks
@@ -91,7 +91,7 @@ class _Slot:
 
     __slots__ = ("marker", "reply")
 
-    def __init__(self, marker: Marker | None = None) -> None:
+    def __init__(self, marker: Marker | Passing | None = None) -> None:
         self.reply: bytes | None = None
         self.marker = marker  # it changes a passed answer on its way
 
