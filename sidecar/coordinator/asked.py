@@ -95,6 +95,14 @@ class Asks(Protocol):
     def denied(self, topic: str, code: int) -> None: ...
 
 
+async def any_there(names: Iterable[str], control: Asks) -> bool:
+    """Whether one of these topics is there, and may be described. Raises ConnectionLost, TimeoutError, WireError."""
+    wanted = [md.MetadataRequestTopic(name=n) for n in names]
+    if not wanted:
+        return False
+    return any(t.error_code in (Code.NONE, Code.LEADER_NOT_AVAILABLE) for t in (await control.ask(wanted)).topics)
+
+
 class Known:
     """The topics of each listing, and with them those of the listing before that this principal may no longer describe:
     a right that is taken away takes no partition from any member."""

@@ -182,6 +182,7 @@ class Configs:
             assignors=self._assignors(),
             assignor_timeout_ms=int(self._own.values["assignor_timeout_ms"]),
             join_wait_ms=int(self._own.values["join_wait_ms"]),
+            regex_matches=int(self._own.values["regex_matches"]),
             regexes_max=int(self._own.values["regexes_max"]),
             refuse_commits_of_others=bool(self._own.values["refuse_commits_of_others"]),
             migration_policy=self._policy(),

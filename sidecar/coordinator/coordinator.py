@@ -20,6 +20,7 @@ from sidecar.coordinator.census import count, observe, show
 from sidecar.coordinator.clock import now, wall_ms
 from sidecar.coordinator.configs import Configs
 from sidecar.coordinator.encoder import Encoder
+from sidecar.coordinator.fresh import Fresh
 from sidecar.coordinator.loading import Loader
 from sidecar.coordinator.moves import COORDINATORS_OWN, MovePorts, Moves
 from sidecar.coordinator.placeholders import PlaceholderPorts, Placeholders
@@ -40,6 +41,7 @@ from sidecar.core.effects import Count, Log, Observe, Reply
 from sidecar.core.errors import Code
 from sidecar.core.events import Event
 from sidecar.core.kinds import REGISTRY
+from sidecar.core.looking import LookFirst
 from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
 from sidecar.core.owner import RENEWED, Phase
 from sidecar.core.service import Service
@@ -59,6 +61,7 @@ from sidecar.link.messages import (
     Request,
     SettingsPassed,
     ToCoordinator,
+    TopicsPassed,
     Touch,
     View,
 )
@@ -98,7 +101,8 @@ class Coordinator:
         self._log, self._tasks = log, tasks
         self._append_took = figures("append_seconds").observe
         limits = (settings.batch_bytes, settings.lease_ms, settings.anew, settings.limits)
-        ports = Ports(assignors, configs.groups, lambda: configs.authorizer, *limits)
+        self.fresh = Fresh(settings.look_s, figures)
+        ports = Ports(assignors, configs.groups, lambda: configs.authorizer, *limits, self.fresh.moved)
         self.service = Service(settings.node_id, len(state.partitions), REGISTRY, ports, state, settings.service)
         self.tenures = Tenures()
         self._fronts: dict[int, FrontEnd] = {}
@@ -109,14 +113,14 @@ class Coordinator:
         self.placeholders = Placeholders(settings.placeholders, cluster, self._placeholder_ports(), figures, log, tasks)
         self.moves = Moves(settings.moves, rules, self.service, cluster, self._move_ports(), figures, log, tasks)
         self._fronts[COORDINATORS_OWN] = self.moves
-        self._visible = Visible(background, configs, self._ask_access, self._done, figures, log)
+        self._visible = Visible(background, configs, self.fresh, self._ask_access, self._done, figures, log)
         self._turns = Turns(lambda p: bool(state.groups(p)))
         self._draining = False
         self._loader = Loader(self.service, settings.load_slice_s, self._drain, tasks)
         self._perform: dict[type, Callable[[Any], None]] = {
             Reply: self._reply,
             Append: self._append,
-            Log: self._tell,
+            Log: lambda line: getattr(log, line.level)(line.event, **line.fields),
             Count: partial(count, figures),
             Observe: partial(observe, figures),
             Void: self._broadcast,
@@ -127,7 +131,7 @@ class Coordinator:
             Stop: self._stop_tenure,
             Work: self._work,
             TookOver: self._took_over,
-            Occupied: self._occupied,
+            Occupied: lambda c: self.placeholders.occupied(c.group_id, c.members),
         }
         show(figures, self.service, lambda: self.moves.waiting)
         tasks.spawn(self._tick(), "tick")
@@ -211,6 +215,8 @@ class Coordinator:
                 self.broker_silence(message.quiet_ms)
             elif isinstance(message, SettingsPassed):
                 self._configs.poll()
+            elif isinstance(message, TopicsPassed):
+                self.fresh.passed()
             self._drain()
         except Exception as exc:
             # A front's connection would only be closed by it, and the core be left with commands undone.
@@ -265,17 +271,11 @@ class Coordinator:
         finally:
             self._draining = False
 
-    def _tell(self, line: Log) -> None:
-        getattr(self._log, line.level)(line.event, **line.fields)
-
     def _took_over(self, c: TookOver) -> None:
         self._figures("takeover_seconds").observe(c.ms / 1000)
         self._turns.ends(c.partition)
         self.moves.took_over(c.partition)
         self._loader.begin(c.partition)
-
-    def _occupied(self, c: Occupied) -> None:
-        self.placeholders.occupied(c.group_id, c.members)
 
     def _prove(self, p: int, then: Callable[[], None]) -> None:
         if (tenure := self.tenures.get(p)) is not None and tenure.encoder is not None:
@@ -409,7 +409,9 @@ class Coordinator:
         if isinstance(c.item, RunAssignor):
             self._run_assignor(c, c.item)
         elif isinstance(c.item, ResolveRegex):
-            self._visible.resolve(c, c.item, self.service.owners[c.partition].image)
+            self._visible.resolve(c, c.item, lambda: self.service.owners[c.partition].image)
+        elif isinstance(c.item, LookFirst):
+            self.fresh.look_first(c.item, partial(self._done, c.partition, c.attempt))
         else:
             raise TypeError(f"no background work is called {type(c.item).__name__}")
 

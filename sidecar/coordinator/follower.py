@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
-from sidecar.coordinator.asked import Known
+from sidecar.coordinator.asked import Known, any_there
 from sidecar.coordinator.assignment import Assignment
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.configs import Configs
 from sidecar.coordinator.coordinator import Coordinator
 from sidecar.coordinator.former import FormerOwners
+from sidecar.coordinator.fresh import ALL, Names
 from sidecar.coordinator.leaders import Leaders
 from sidecar.coordinator.owners_ports import OwnershipSettings
 from sidecar.coordinator.ownership import Ownership
@@ -99,6 +100,8 @@ class Follower:
         coordinator.appender.found_another = self._found_another_topic
         coordinator.broker_silence = self._silence
         self._known = Known(control.view.topics)
+        self._fresh = coordinator.fresh
+        self._fresh.served = True
         coordinator.topics(control.view.topics)
         self.tail = new_tail(settings.tail_bootstrap, s.topic, settings.tail_client_id, state, self)
 
@@ -247,10 +250,12 @@ class Follower:
         refresh_s = self._settings.metadata_refresh_s
         due_s = time.monotonic() + refresh_s
         while True:
-            await asyncio.sleep(min(QUICK_S, refresh_s))
+            wanted = await self._fresh.rest(min(QUICK_S, refresh_s))
             if time.monotonic() >= due_s:
                 await self._refresh()
                 due_s = time.monotonic() + refresh_s
+            elif wanted:
+                await self._look()
             elif self._leaders_may_move():
                 self._take_leaders(await self._ask_for_leaders())
 
@@ -283,11 +288,7 @@ class Follower:
         """Topics and client addresses from the broker beside us, leaders from whichever broker answers."""
         s = self._settings
         try:
-            await self._control.look(s.broker_gone_s)
-            self._broker_seen = time.monotonic()
-            await self.state_topic.look(self._control.view.topics, self._cluster)
-            self._coordinator.pin_state_topic(self.state_topic.id)
-            self._coordinator.topics(await self._known.next(self._control.view.topics, self._control))
+            await self._fresh.during(self._list(ALL))
             if self._giving_up is None:
                 self.ownership.resume()
         except (ConnectionLost, TimeoutError, WireError) as exc:
@@ -313,6 +314,23 @@ class Follower:
     def _withdraw(self) -> None:
         self.ownership.withdraw(f"broker {self._settings.broker} does not answer")
         self._show()
+
+    async def _look(self) -> None:
+        """Somebody cannot wait for the next refresh."""
+        try:
+            await self._fresh.during(self._list(self._fresh.names()))
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            self._log.debug("metadata not refreshed", problem=str(exc) or "timed out")
+
+    async def _list(self, names: Names) -> None:
+        """Read all topics, if one of these is there. Raises ConnectionLost, TimeoutError, WireError."""
+        if names is not ALL and not await any_there(names, self._control):
+            return
+        await self._control.look(self._settings.broker_gone_s)
+        self._broker_seen = time.monotonic()
+        await self.state_topic.look(self._control.view.topics, self._cluster)
+        self._coordinator.pin_state_topic(self.state_topic.id)
+        self._coordinator.topics(await self._known.next(self._control.view.topics, self._control))
 
     async def _follow_settings(self) -> None:
         """The broker's group settings, again and again, and at once when a change passed through us."""

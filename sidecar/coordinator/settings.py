@@ -29,5 +29,7 @@ class CoordinatorSettings:
     load_slice_s: float = 0.005
     anew: Anew = Anew()
     limits: MemberLimits = MemberLimits()
+    look_s: float = 0.1
+    """Least time between two looks at topics (fresh.py)."""
     cluster_id: str | None = None
     """Of the broker beside this sidecar, if it tells."""

@@ -7,9 +7,11 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from sidecar.coordinator.background import REGEX, Background
 from sidecar.coordinator.configs import Configs
+from sidecar.coordinator.fresh import ALL, Fresh
 from sidecar.core.commands import Work
 from sidecar.core.consumer.regexes import RegexResolved, ResolveRegex
 from sidecar.core.events import NO_TOKEN, Event
@@ -17,6 +19,9 @@ from sidecar.core.regex import resolve
 from sidecar.core.topics import TopicImage
 from sidecar.link.ports import Figures, Logger
 
+LOOK_S = 0.5
+"""A new expression waits no longer until all topics have been read. If that takes longer, those are matched that were
+there before, and the others when they are known."""
 RESTS = 9
 """So many times as long as a run may take, its group has no other one if it was cut."""
 
@@ -41,6 +46,7 @@ class Visible:
         self,
         background: Background,
         configs: Configs,
+        fresh: Fresh,
         ask: Callable[[int, frozenset[str]], bool],
         done: Callable[[int, int, Event], None],
         figures: Figures,
@@ -48,6 +54,7 @@ class Visible:
     ) -> None:
         self._background = background
         self._configs = configs
+        self._fresh = fresh
         self._ask = ask
         self._done = done
         self._log = log
@@ -56,15 +63,18 @@ class Visible:
         """Until when groups rest whose last run was cut: no group has more than a tenth of the thread."""
         self._matched: dict[int, _Matched] = {}
 
-    def resolve(self, c: Work, ask: ResolveRegex, image: TopicImage) -> None:
+    def resolve(self, c: Work, ask: ResolveRegex, image: Callable[[], TopicImage]) -> None:
+        """`image()`: the topics as they are known when the work begins."""
         rest_s = self._rests.pop(ask.group_id, 0.0) - time.monotonic()
         if rest_s > 0:
             asyncio.get_running_loop().call_later(rest_s, self._submit, c, ask, image)
+        elif ask.anew:
+            self._fresh.look(ALL, partial(self._submit, c, ask, image), LOOK_S)
         else:
             self._submit(c, ask, image)
 
-    def _submit(self, c: Work, ask: ResolveRegex, image: TopicImage) -> None:
-        limit_s = self._configs.regex_time_s
+    def _submit(self, c: Work, ask: ResolveRegex, now: Callable[[], TopicImage]) -> None:
+        limit_s, image = self._configs.regex_time_s, now()
 
         def work() -> dict[str, tuple[str, ...]]:
             return resolve(ask.regexes, image.by_name, limit_s, time.thread_time)

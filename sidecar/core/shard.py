@@ -15,6 +15,7 @@ from sidecar.core.effects import Effects
 from sidecar.core.errors import Code, CoordinatorError, InvariantError
 from sidecar.core.events import Answer, DeleteGroup, Event, Listed, Standing, StandingReply
 from sidecar.core.groups import NOBODY, Group, GroupKind, Handler, Registry
+from sidecar.core.looking import TopicsSeen
 from sidecar.core.offsets import CommitCheck, FetchCheck, commit_to_nobody, fetch_of_nobody
 from sidecar.core.records import Record, Tombstone
 from sidecar.core.room import GROUP_BYTES
@@ -75,6 +76,9 @@ class Shard:
         """One request, or the end of background work. A handler that refuses must do so before its first write."""
         turn = self._turn
         fx = turn.begin(now)
+        turn.looked = type(event) is TopicsSeen
+        if isinstance(event, TopicsSeen):
+            token, event = event.token, event.request
         try:
             if event.largest_bytes() > turn.ports.record_bytes:
                 raise CoordinatorError(Code.UNKNOWN_SERVER_ERROR, TOO_LARGE.format(turn.ports.record_bytes))

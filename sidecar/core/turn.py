@@ -77,6 +77,8 @@ class Ports:
     anew: Anew = Anew()
     """Whether the log of the groups was lost, and what is done about former members."""
     limits: MemberLimits = MemberLimits()
+    topics_moved: Callable[[], bool] = lambda: False
+    """Whether topics were made, grown or deleted through this sidecar, and have not been looked at since."""
 
 
 @dataclass(slots=True)
@@ -94,6 +96,8 @@ class Turn:
     image: TopicImage
     now: Now
     fx: Effects
+    looked: bool = False
+    """Topics were looked at for this event (looking.py)."""
     runs: int = 0
     pending: Pending = field(default_factory=Pending)
     doubt_until_ms: int = 0

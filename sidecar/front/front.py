@@ -60,6 +60,7 @@ from sidecar.link.messages import (
     Request,
     ToCoordinator,
     ToFront,
+    TopicsPassed,
     View,
     Void,
 )
@@ -112,7 +113,7 @@ class Front:
         self.settings = settings
         self.broker = settings.broker
         self.upstream_tls, self.upstream_host = settings.upstream_tls, settings.upstream_host
-        self.limits, self.internal = settings.limits, Internal(settings.internal_topic)
+        self.limits, self.internal = settings.limits, Internal(settings.internal_topic, self._topics_passed)
         self.header_timeout_s = settings.header_timeout_s
         self.held_bytes, self.unread_bytes = settings.held_bytes, settings.unread_bytes
         self.memory = shared(settings.memory_bytes, settings.door.connections_max, settings.held_bytes)
@@ -418,6 +419,10 @@ class Front:
             self._unsure.release()
         elif isinstance(message, AskAccess):
             self._may_see(message)
+
+    def _topics_passed(self) -> None:
+        if self._view is not None:
+            self._send(TopicsPassed())
 
     def link_lost(self) -> None:
         """The coordinator is gone, and with it all that it granted or has not answered."""

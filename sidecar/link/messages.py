@@ -4,7 +4,7 @@ A front holds the clients' connections; the coordinator holds the groups. Both m
 (codec.py gives the bytes). Messages arrive in the order in which they were sent, each once, or the link is down and
 both sides forget what they knew of each other.
 
-front -> coordinator: Request, Touch, AccessAnswer, CommitEnded, SettingsPassed, BrokerSilence
+front -> coordinator: Request, Touch, AccessAnswer, CommitEnded, SettingsPassed, BrokerSilence, TopicsPassed
 coordinator -> front: Reply, Void (core), Lease, View, GroupRules, AskAccess
 """
 
@@ -63,6 +63,10 @@ class BrokerSilence(Struct, tag=True, gc=False):
     """The broker beside the sidecar is silent, and has been for so long; `quiet_ms` -1: it answers again."""
 
     quiet_ms: int
+
+
+class TopicsPassed(Struct, tag=True, gc=False):
+    """Topics were made, grown or deleted through a client's connection: it is worth reading them at once."""
 
 
 # ---- to the front -------------------------------------------------------------------------------------------------
@@ -180,5 +184,5 @@ class OpenOffsets(Event):
 
 
 SETTINGS_EVENTS: tuple[type[Event], ...] = (AlterSettings, DescribeSettings, ConfiguredGroups, WhoseGroup)
-ToCoordinator = Request | Touch | AccessAnswer | CommitEnded | SettingsPassed | BrokerSilence
+ToCoordinator = Request | Touch | AccessAnswer | CommitEnded | SettingsPassed | BrokerSilence | TopicsPassed
 ToFront = Reply | Void | Lease | View | GroupRules | AskAccess

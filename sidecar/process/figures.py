@@ -152,6 +152,12 @@ FRONT: dict[str, Metric] = {
         "sidecar_regex_runs_cut",
         "Runs that matched regular expressions of a group and ended before the last one, after consumer.regex_time_ms.",
     ),
+    "topic_looks": Metric(
+        Counter,
+        "sidecar_topic_looks",
+        "Looks at topics that were `looked`, and waits for one that were over before it, `late`. metadata_look_ms has the rate.",
+        ("outcome",),
+    ),
     "reserved": Metric(
         Gauge,
         "sidecar_reserved_bytes",

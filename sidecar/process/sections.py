@@ -116,6 +116,9 @@ class Consumer(Section):
         600_000, ge=10_000, description="How often regular expressions are resolved anew, new topics or not."
     )
 
+    regex_matches: int = Field(
+        3, ge=1, description="How often a group's expressions are matched against new topics in 10 s; 1: as in Kafka."
+    )
     regexes_max: int = Field(
         100, ge=1, description="Different regular expressions of a group; a member with one more is refused."
     )

@@ -76,6 +76,11 @@ class Settings(BaseSettings):
     metadata_refresh_ms: int = Field(
         2_000, ge=100, description="How often topics and leaders are read from the broker."
     )
+    metadata_look_ms: int = Field(
+        100,
+        ge=10,
+        description="Least time between two looks at topics beside that: for members that name or match topics which are not known yet, and after topics were changed through us.",
+    )
     settings_refresh_ms: int = Field(
         2_000, ge=100, description="How often the broker's group settings are read; a change through us counts at once."
     )

@@ -26,7 +26,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from sidecar.proxy.acks import is_silent
-from sidecar.proxy.internal import NOT_SHOWN, TELL_OF_TOPICS, Internal, Marker
+from sidecar.proxy.internal import NOT_SHOWN, TELL_OF_TOPICS, Internal, Marker, Passing
 from sidecar.proxy.other_protocols import spoken
 from sidecar.proxy.raw_sasl import HEADER_BYTES, LAST_KEY, Exchange, accepted, mechanism_of
 from sidecar.wire.apis import SERVED, Api, ApiSpec
@@ -87,7 +87,7 @@ class _Slot:
 
     __slots__ = ("marker", "reply")
 
-    def __init__(self, marker: Marker | None = None) -> None:
+    def __init__(self, marker: Marker | Passing | None = None) -> None:
         self.reply: bytes | None = None
         self.marker = marker  # it changes a passed answer on its way
 

@@ -3,14 +3,19 @@
 Clients leave internal topics out of what their patterns match. The answers pass as they come, in pieces of any size, so
 nothing is decoded: in each topic's entry the flag stands at a fixed distance behind the name, and a name is known by
 its length and its bytes. An answer that does not tell of the topic costs one search.
+
+The end of an answer to a request that changes topics is told of, too (`Passing`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sidecar.wire.apis import Api
 from sidecar.wire.primitives import put_uvarint
 
-TELL_OF_TOPICS = (Api.METADATA, Api.DESCRIBE_TOPIC_PARTITIONS)
+CHANGE_TOPICS = (Api.CREATE_TOPICS, Api.DELETE_TOPICS, Api.CREATE_PARTITIONS)
+TELL_OF_TOPICS = (Api.METADATA, Api.DESCRIBE_TOPIC_PARTITIONS, *CHANGE_TOPICS)
 TOPIC_ID_BYTES = 16
 METADATA_FLAG_SINCE, METADATA_FLEXIBLE_SINCE, METADATA_ID_SINCE = 1, 9, 10
 
@@ -51,18 +56,36 @@ class Marker:
         return bytes(changed)
 
 
-class Internal:
-    """`topic`: which one is shown as internal; "": none."""
+class Passing:
+    """Tells of the end of one answer, before its last bytes leave."""
 
-    def __init__(self, topic: str) -> None:
+    __slots__ = ("_passed",)
+
+    def __init__(self, passed: Callable[[], None]) -> None:
+        self._passed = passed
+
+    def take(self, data: bytes, last: bool) -> bytes:
+        if last:
+            self._passed()
+        return data
+
+
+class Internal:
+    """`topic`: which one is shown as internal; "": none. `changed()`: a request was answered that may have changed
+    topics."""
+
+    def __init__(self, topic: str, changed: Callable[[], None] = lambda: None) -> None:
+        self._changed = changed
         raw = topic.encode()
         compact = bytearray()
         put_uvarint(compact, len(raw) + 1)
         self._compact, self._plain = bytes(compact) + raw, len(raw).to_bytes(2, "big") + raw
         self._shown = bool(raw)
 
-    def marker(self, api_key: int, version: int) -> Marker | None:
-        """For the answer to this request; None: nothing is to be changed."""
+    def marker(self, api_key: int, version: int) -> Marker | Passing | None:
+        """For the answer to this request; None: it passes as it is."""
+        if api_key in CHANGE_TOPICS:
+            return Passing(self._changed)
         if not self._shown:
             return None
         if api_key == Api.DESCRIBE_TOPIC_PARTITIONS:

@@ -18,6 +18,7 @@ from sidecar.core.effects import Count, Effects, Log, Observe, Reply
 from sidecar.core.errors import Code
 from sidecar.core.events import NO_TOKEN, Answer, Event
 from sidecar.core.kinds import REGISTRY
+from sidecar.core.looking import LookFirst, TopicsSeen
 from sidecar.core.records import Partitions, Record, Tombstone, key_of, single
 from sidecar.core.regex import resolve
 from sidecar.core.shard import Shard
@@ -53,6 +54,9 @@ class World:
         self.token = NO_TOKEN
         self.replies: dict[int, Reply] = {}
         self.asked: list[ResolveRegex] = []
+        self.looks: list[LookFirst] = []
+        self.sees = True
+        """A look at topics takes no time; False: it ends with `see`."""
         self.running: list[RunAssignor] = []
         self.notes: list[Log | Count | Observe] = []
         """What went to the log and the metrics; whoever reads them takes them out."""
@@ -135,6 +139,16 @@ class World:
             self.endings.answered(r.token, r.answer)
         self.endings.check()
         self.notes += fx.notes
+        self.looks += [c for c in fx.background if isinstance(c, LookFirst)]
+        if self.sees:
+            self.see()
+
+    def see(self) -> None:
+        """The topics were looked at for those that wait for it."""
+        looks, self.looks = self.looks, []
+        for look in looks:
+            if look.request is not None:
+                self.apply(self.shard.handle(TopicsSeen(look.group_id, look.request, look.token), NO_TOKEN, self.now))
 
     def lose(self) -> None:
         """The last event's records never reached the log: they go in one batch, or not at all."""

@@ -44,6 +44,7 @@ ENV = {
     # Kafka assigns in the heartbeat itself: offload is KIP-1263's, and its own tests look at it.
     "SIDECAR_CONSUMER__ASSIGNOR_OFFLOAD_ENABLE": "false",
     "SIDECAR_CONSUMER__JOIN_WAIT_MS": "0",
+    "SIDECAR_CONSUMER__REGEX_MATCHES": "1",
     "SIDECAR_CONSUMER__REFUSE_COMMITS_OF_OTHERS": "false",
     "SIDECAR_METADATA_REFRESH_MS": "200",
 }

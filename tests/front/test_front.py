@@ -27,10 +27,12 @@ from sidecar.link.messages import (
     Reply,
     Request,
     SettingsPassed,
+    TopicsPassed,
     View,
 )
 from sidecar.wire.apis import SERVED, Api
 from sidecar.wire.frames import request_frame
+from sidecar.wire.generated import create_topics as ct
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import offset_commit as oc
@@ -463,6 +465,19 @@ def test_a_handler_may_tell_the_coordinator_something_and_go_on(monkeypatch: pyt
         client = await desk.client()
         await client.ask(dg.DescribeGroupsRequest(["g"]), 5)
         assert desk.sent == [SettingsPassed()]
+
+    run(test)
+
+
+def test_the_coordinator_is_told_when_topics_were_changed_through_us() -> None:
+    async def test(desk: Desk) -> None:
+        client = await desk.client()
+        request = ct.CreateTopicsRequest(topics=[ct.CreatableTopic("orders", 1, 1)])
+        await client.ask(request, 5)
+        assert desk.sent == [], "there is no coordinator yet, which reads all topics when it starts"
+        desk.show()
+        await client.ask(request, 5)
+        assert desk.sent == [TopicsPassed()]
 
     run(test)
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from sidecar.proxy.connection import ClientConnection, ToClient
-from sidecar.proxy.internal import Internal
+from sidecar.proxy.internal import CHANGE_TOPICS, Internal
 from sidecar.wire.apis import Api
 from sidecar.wire.frames import Limits, request_frame, response_body, response_frame
 from sidecar.wire.generated import describe_topic_partitions as dp
@@ -78,6 +78,20 @@ def test_what_does_not_tell_of_the_topic_stays_as_it_is() -> None:
         for cut in (5, 10_000):
             frame = passed(api, version, body, cut, Internal(STATE))
             assert frame == response_frame(1, flexible(api, version), body)
+
+
+@pytest.mark.parametrize("api", CHANGE_TOPICS, ids=lambda a: a.name.lower())
+@pytest.mark.parametrize("cut", [1, 7, 100_000])
+def test_the_end_of_an_answer_about_changed_topics_is_told_of_before_it_leaves(api: Api, cut: int) -> None:
+    told: list[int] = []
+    conn = ClientConnection(Limits(), Internal(STATE, lambda: told.append(len(got))))
+    for correlation in (1, 2):
+        conn.from_client(request_frame(api, 5, correlation, "c", True, b"x"))
+    frame, got = response_frame(1, True, b"answer") + response_frame(2, True, b"next"), b""
+    for at in range(0, len(frame), cut):
+        got += b"".join(a.data for a in conn.from_upstream(frame[at : at + cut]) if isinstance(a, ToClient))
+    assert got == frame and len(told) == 2
+    assert told[0] < len(response_frame(1, True, b"answer")) and told[1] < len(frame)
 
 
 def test_other_answers_are_not_looked_at() -> None:

@@ -22,6 +22,7 @@ from sidecar.core.effects import Count, Observe, Reply
 from sidecar.core.effects import Log as LogLine
 from sidecar.core.events import Answer
 from sidecar.core.kinds import REGISTRY
+from sidecar.core.looking import LookFirst, TopicsSeen
 from sidecar.core.owner import Owner
 from sidecar.core.records import Record, Tombstone, single
 from sidecar.core.regex import resolve
@@ -406,9 +407,23 @@ class Node:
     def _work(self, c: Work) -> None:
         if isinstance(c.item, RunAssignor):
             self._run_assignor(c, c.item)
+        elif isinstance(c.item, LookFirst):
+            self._look(c, c.item)
         else:
             assert isinstance(c.item, ResolveRegex)
             self._resolve(c, c.item)
+
+    def _look(self, c: Work, ask: LookFirst) -> None:
+        request = ask.request
+        if request is None:
+            return
+
+        def end() -> None:
+            seen = TopicsSeen(ask.group_id, request, ask.token)
+            self.service.owners[c.partition].done(c.attempt, seen, self.clock())
+            self.drain()
+
+        self.later(self.world.rng.randint(1, max(1, ask.wait_ms)), end)
 
     def _run_assignor(self, c: Work, ask: RunAssignor) -> None:
         world, inp = self.world, ask.input

@@ -28,6 +28,8 @@ class ConsumerConfig:
     protocol), downgrade, bidirectional."""
     join_wait_ms: int = 500
     """How long the answer to a joining member waits for the assignor run under way; 0: not at all, as KIP-1263."""
+    regex_matches: int = 3
+    """How often a group's expressions are matched against new topics within `regex_min_interval_ms`; in Kafka once."""
     regexes_max: int = 100
     """Different regular expressions of a group."""
     refuse_commits_of_others: bool = True

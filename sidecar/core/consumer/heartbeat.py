@@ -8,13 +8,15 @@ from __future__ import annotations
 from sidecar.core.consumer.checks import check_request
 from sidecar.core.consumer.config import ConsumerConfig, config_of
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
-from sidecar.core.consumer.group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from sidecar.core.consumer.group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroup
 from sidecar.core.consumer.leave import leave
 from sidecar.core.consumer.moves import sent_away
+from sidecar.core.consumer.regexes import ResolveRegex
 from sidecar.core.consumer.soft import ConsumerSoft
 from sidecar.core.consumer.step import step
 from sidecar.core.consumer.waiting import under_way, wait
 from sidecar.core.effects import Grant
+from sidecar.core.looking import look_first
 from sidecar.core.turn import Turn
 
 
@@ -25,6 +27,8 @@ def heartbeat(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
         leave(turn, hb, token)
         return
     if sent_away(turn, hb, token):
+        return
+    if look_first(turn, hb, token, _names_anew(turn, hb), config.join_wait_ms):
         return
     fx = turn.fx
     reply = step(turn, hb, token, config)
@@ -38,6 +42,15 @@ def heartbeat(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
         turn.reply(token, reply, Grant(hb.group_id, hb.member_id, soft.revision, until_ms))
 
 
+def _names_anew(turn: Turn, hb: ConsumerHeartbeat) -> tuple[str, ...]:
+    """Topics that this member has not named before; with a join it names all of them anew."""
+    if not hb.topic_names or hb.member_epoch == 0:
+        return hb.topic_names or ()
+    group = turn.groups.get(hb.group_id)
+    member = group.members.get(hb.member_id) if type(group) is ConsumerGroup else None
+    return () if member is None else tuple(set(hb.topic_names).difference(member.topic_names))
+
+
 def _tells(hb: ConsumerHeartbeat, reply: HeartbeatReply, soft: ConsumerSoft) -> bool:
     """Whether this answer names an assignment, or a later one may have to: the front would repeat the first one."""
     return reply.assignment is not None or hb.member_id in soft.told
@@ -47,4 +60,5 @@ def _waits(turn: Turn, hb: ConsumerHeartbeat, soft: ConsumerSoft, config: Consum
     """Whether the answer had better wait for what is under way in the group."""
     if hb.member_epoch == 0 and config.join_wait_ms and under_way(soft):
         return True
-    return bool(turn.fx.background) and soft.resolving and turn.ports.asks_access()
+    asked = any(type(item) is ResolveRegex for item in turn.fx.background)
+    return asked and soft.resolving and turn.ports.asks_access()

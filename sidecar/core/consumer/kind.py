@@ -12,7 +12,7 @@ from sidecar.core.consumer.members import arm_rebalance, arm_session, rebalance_
 from sidecar.core.consumer.moves import AdoptConsumer, adopt, drain, rebalance
 from sidecar.core.consumer.offsets import check_commit, check_fetch
 from sidecar.core.consumer.records import RECORDS
-from sidecar.core.consumer.regexes import RegexResolved, regex_resolved
+from sidecar.core.consumer.regexes import RegexResolved, names_changed, regex_resolved
 from sidecar.core.consumer.soft import ConsumerSoft
 from sidecar.core.consumer.target import AssignorDone, assign_due, assignor_done, run_overdue
 from sidecar.core.consumer.waiting import answer_all, give_up, waited_enough, wake
@@ -43,6 +43,7 @@ def _topics_changed(turn: Turn, group: ConsumerGroup, changed: frozenset[str]) -
         soft.metadata_due = True
     if group.regexes or soft.metadata_due:
         turn.changed(group.group_id)
+    names_changed(turn, group)
 
 
 def _touched(turn: Turn, group: ConsumerGroup, member_id: str) -> None:

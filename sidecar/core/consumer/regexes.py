@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sidecar.core.consumer.config import config_of
+from sidecar.core.consumer.config import ConsumerConfig, config_of
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.members import bump_epoch
 from sidecar.core.consumer.records import RegexRecord
@@ -21,11 +21,12 @@ from sidecar.core.turn import Turn
 class ResolveRegex:
     """Background work: match these expressions against the topic names, while there is time. `token`: the request on
     whose connection the broker's authorizer can be asked. `RegexResolved` follows in any case, with no topics if
-    nobody could tell."""
+    nobody could tell. `anew`: some of them were never matched, so all topics are read first."""
 
     group_id: str
     token: int
     regexes: tuple[str, ...]
+    anew: bool
 
 
 class RegexResolved(Event):
@@ -49,17 +50,32 @@ def refresh_regexes(turn: Turn, group: ConsumerGroup, token: int) -> None:
     known = [group.regexes[r] for r in used if r in group.regexes]
     last_ms = max((r.resolved_ms for r in known), default=0)
     since_ms = turn.now.wall_ms - last_ms
-    if 0 <= since_ms <= config.regex_min_interval_ms and len(known) == len(used):
+    anew = len(known) != len(used)
+    if 0 <= since_ms <= config.regex_min_interval_ms and not anew and _matched_enough(turn, soft, config):
         return
     due = (
-        len(known) != len(used)
+        anew
         or any(r.names_version != turn.image.names_version for r in known)
         or not 0 <= since_ms <= config.regex_refresh_interval_ms
     )
     if due:
         soft.resolving = True
+        soft.matched_ms = [*soft.matched_ms, turn.now.mono_ms][-config.regex_matches :]
         oldest_first = sorted(used, key=lambda r: group.regexes[r].resolved_ms if r in group.regexes else -1)
-        turn.fx.background.append(ResolveRegex(group.group_id, token, tuple(oldest_first)))
+        turn.fx.background.append(ResolveRegex(group.group_id, token, tuple(oldest_first), anew))
+
+
+def _matched_enough(turn: Turn, soft: ConsumerSoft, config: ConsumerConfig) -> bool:
+    """Whether the group has had its share of the interval. Kafka matches once in it, so that a topic made a moment
+    after a member joined is seen ten seconds later."""
+    since_ms = turn.now.mono_ms - config.regex_min_interval_ms
+    return sum(ms >= since_ms for ms in soft.matched_ms) >= config.regex_matches
+
+
+def names_changed(turn: Turn, group: ConsumerGroup) -> None:
+    """There are other topics. Where the broker has an authorizer, the next heartbeat's connection is needed."""
+    if group.regexes and not turn.ports.asks_access():
+        refresh_regexes(turn, group, NO_TOKEN)
 
 
 def regex_resolved(turn: Turn, event: RegexResolved) -> None:

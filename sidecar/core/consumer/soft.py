@@ -60,6 +60,8 @@ class ConsumerSoft(Soft):
     """Monotonic: no run before then."""
     resolving: bool = False
     """The group's regular expressions are being resolved."""
+    matched_ms: list[int] = field(default_factory=list)
+    """Monotonic: when they were last, `regex_matches` times at most."""
     draining: bool = False
     """The group goes back to the broker: its target is that nobody owns anything."""
     unsettled: tuple[int, list[str]] = (-1, [])

@@ -26,6 +26,7 @@ from sidecar.core.consumer.soft import ConsumerSoft
 from sidecar.core.consumer.target import update_target
 from sidecar.core.consumer.told import tell
 from sidecar.core.errors import Code, CoordinatorError
+from sidecar.core.looking import look_beside
 from sidecar.core.reasons import Reason
 from sidecar.core.records import Epochs, Partitions, Tombstone
 from sidecar.core.room import check_room
@@ -187,6 +188,8 @@ def update_subscription(
         who = updated.client_id or updated.member_id
         reason = Reason.JOINED if new else Reason.SUBSCRIPTION
         bump_epoch(turn, group, f"{who} {'joined' if new else 'changed its subscription'}", reason)
+    if regex_changed and updated.topic_regex in group.regexes:
+        look_beside(turn, group.group_id)  # it was matched for others; there may be new topics since
     refresh_regexes(turn, group, token)
     return group, names_changed or regex_changed
 

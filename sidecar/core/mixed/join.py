@@ -8,6 +8,7 @@ is one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from sidecar.core.classic.config import config_of as classic_config
@@ -16,12 +17,14 @@ from sidecar.core.classic.events import JoinGroup, JoinReply
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.join import MEMBER_ID_REQUIRED_SINCE
 from sidecar.core.classic.join import join as classic_join
+from sidecar.core.consumer.config import config_of
 from sidecar.core.consumer.group import ConsumerGroup, Member
 from sidecar.core.consumer.members import arm_session, refresh_metadata_hash, replace_static
 from sidecar.core.consumer.records import ClassicTraits
 from sidecar.core.consumer.step import Checked, advance, more_bytes, reconcile_member, update_subscription
 from sidecar.core.errors import Code, CoordinatorError
 from sidecar.core.events import NO_TOKEN
+from sidecar.core.looking import look_first
 from sidecar.core.mixed.checks import check_admission, downgrades
 from sidecar.core.mixed.downgrade import downgrade, drop
 from sidecar.core.mixed.waiting import answer_or_wait, by_id, reply_to
@@ -38,6 +41,8 @@ def classic_joins(turn: Turn, e: JoinGroup, token: int) -> None:
     check_protocols(turn.ports.limits, e.protocols)
     if not group.members:
         _to_empty(turn, group, e, token)
+        return
+    if look_first(turn, e, token, _topics(e), config_of(turn, e.group_id).join_wait_ms):
         return
     try:
         checked, owned = _check(turn, group, e)
@@ -60,6 +65,12 @@ def classic_joins(turn: Turn, e: JoinGroup, token: int) -> None:
         final = advance(turn, group, checked, owned, NO_TOKEN)
         arm_session(turn, e.group_id, final)
         answer_or_wait(turn, group, e, final, token)
+
+
+def _topics(e: JoinGroup) -> Iterable[str]:
+    """What it subscribes to, and what it says that it owns."""
+    said = subscription(e.protocols[0][1]) if e.protocols else None
+    return () if said is None else (*said.topics, *said.owned)
 
 
 def _check(turn: Turn, group: ConsumerGroup, e: JoinGroup) -> tuple[Checked, Partitions]:

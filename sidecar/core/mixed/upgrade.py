@@ -33,6 +33,7 @@ from sidecar.core.consumer.records import (
 )
 from sidecar.core.consumer.step import check
 from sidecar.core.errors import InvariantError
+from sidecar.core.looking import look_first
 from sidecar.core.mixed.checks import check_upgrade, no_upgrade
 from sidecar.core.records import Partitions, Record
 from sidecar.core.topics import TopicImage
@@ -50,6 +51,10 @@ def consumer_joins(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
     check_request(hb, config)
     if hb.member_epoch != 0:
         raise unknown_member(hb.member_id, hb.group_id)
+    names = (*(hb.topic_names or ()), *(group.subscribed_topics() or ()))
+    if look_first(turn, hb, token, names, config.join_wait_ms):
+        return
+    turn.looked = True
     if not group.members:  # the last one may have left while its first rebalance was under way
         check(ConsumerGroup(hb.group_id), hb, config)
         drop(turn, group, "an empty classic group becomes a consumer group")
