@@ -153,6 +153,15 @@ def test_a_rebalance_does_not_wait_for_it_once_the_former_owner_has_given_the_pa
     assert other.member_id not in world.member_ids("g")
 
 
+def test_a_partition_tells_whether_members_of_its_groups_wait_for_one_another() -> None:
+    world, _ = consumers(2)
+    assert not world.shard.in_barrier(), "members of the consumer protocol go on by their heartbeats, wherever"
+    world, _ = classic_waits_for("join")
+    assert world.shard.in_barrier()
+    world, _ = classic_waits_for("sync")
+    assert not world.shard.in_barrier(), "the leader has synced; the other one can do so at any owner"
+
+
 def test_a_record_that_names_a_topic_twice_names_it_once() -> None:
     """Whoever may write to the state topic could otherwise stop the group's assignments: the kernels refuse them."""
     world, clients = consumers(2)

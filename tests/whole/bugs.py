@@ -17,6 +17,7 @@ import sidecar.coordinator.writer as writer_module
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.confirming import Confirming
 from sidecar.coordinator.coordinator import Coordinator
+from sidecar.coordinator.former import FormerOwners
 from sidecar.coordinator.moves import Moves
 from sidecar.coordinator.ownership import Ownership
 from sidecar.coordinator.placeholders import Placeholders, _Group
@@ -213,7 +214,17 @@ def believes_heartbeats_alone(patch: Patch, world: World) -> None:
 
 def removes_whom_the_former_owner_answers(patch: Patch, world: World) -> None:
     """S7: a new owner counts sessions and rebalance timeouts from its takeover, whatever the former one's lease."""
-    patch.setattr(Turn, "removal_ms", lambda self, timeout_ms: self.now.mono_ms + timeout_ms)
+
+    def planted(self: Turn, key: tuple[str, ...], timeout_ms: int, tag: int = 0) -> int:
+        self.timers.set(key, self.now.mono_ms + timeout_ms, tag)
+        return self.now.mono_ms + timeout_ms
+
+    patch.setattr(Turn, "arm_removal", planted)
+
+
+def takes_silence_for_a_word(patch: Patch, world: World) -> None:
+    """Former owners that have said nothing are thought to have given everything up."""
+    patch.setattr(FormerOwners, "_is_over", lambda self, claim, following: True)
 
 
 def gives_no_time_back(patch: Patch, world: World) -> None:

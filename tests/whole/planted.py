@@ -68,6 +68,7 @@ PLANTED = [
     Bug(bugs.reads_out_of_order, "the tail of|has lost records"),
     Bug(bugs.looks_at_no_lease, "no lease|all is well", scene=ALONE_WITH_MEMBERS),
     Bug(bugs.removes_whom_the_former_owner_answers, "was removed at|could be heard", scene=ALONE_WITH_MEMBERS),
+    Bug(bugs.takes_silence_for_a_word, "was removed at|could be heard", scene=ALONE_WITH_MEMBERS),
     Bug(bugs.counts_the_lease_from_the_answer, "too long", ("disk_is_slow", "network_is_slow")),
     Bug(bugs.stays_withdrawn, "not within", ("broker_crashes", "broker_stands_still")),
     Bug(bugs.gives_no_time_back, "could be heard for", ("host_is_suspended",)),
