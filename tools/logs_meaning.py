@@ -9,6 +9,8 @@ MEANING: dict[str, str] = {
     "a group's settings are void": "What is stored for the group is out of range or unknown; defaults apply. Set it again.",
     "a member of the owners' group is no sidecar": "Some client uses the sidecars' own group (`ownership.group`), or a sidecar of an older version came while no other one of its node was known. It owns nothing. `sidecar doctor` says who may Read the group.",
     "the others cannot be told who this sidecar is; it owns nothing until then": "Its record cannot be written to the state topic; `problem` says why. If it is TOPIC_AUTHORIZATION_FAILED, it lacks Write of the topic (`sidecar acls`).",
+    "broker is silent": "The broker owes answers and gives none, a probe's among them: connections that need it are closed. See [SidecarNotReady](runbook.md#sidecarnotready).",
+    "broker answers again": "The silence of the line before is over, after `ms`.",
     "waiting for bootstrap": "No broker answers at `bootstrap`; `problem` says why. Look at the brokers, or correct `bootstrap`.",
     "a sidecar's record cannot be read": "Somebody wrote something else than a sidecar under the name of one. Find out who writes to the state topic.",
     "a stranger led the owners' group; it is removed": "A client that may Read the sidecars' group at a broker had become its leader. `sidecar doctor` says who may; take that right away.",
