@@ -11,6 +11,8 @@ MEANING: dict[str, str] = {
     "the others cannot be told of this sidecar": "What is in `what` (it left, or gave partitions up) cannot be written to the state topic. The others wait for the end of its lease before they remove a silent member.",
     "a partition moves during a rebalance": "It has waited for `ownership.rebalance_wait_ms` for a classic group whose members wait for one another. The rebalance begins anew with the new owner.",
     "the others cannot be told who this sidecar is; it owns nothing until then": "Its record cannot be written to the state topic; `problem` says why. If it is TOPIC_AUTHORIZATION_FAILED, it lacks Write of the topic (`sidecar acls`).",
+    "broker is silent": "The broker owes answers and gives none, a probe's among them: connections that need it are closed. See [SidecarNotReady](runbook.md#sidecarnotready).",
+    "broker answers again": "The silence of the line before is over, after `ms`.",
     "waiting for bootstrap": "No broker answers at `bootstrap`; `problem` says why. Look at the brokers, or correct `bootstrap`.",
     "a sidecar's record cannot be read": "Somebody wrote something else than a sidecar under the name of one. Find out who writes to the state topic.",
     "a stranger led the owners' group; it is removed": "A client that may Read the sidecars' group at a broker had become its leader. `sidecar doctor` says who may; take that right away.",

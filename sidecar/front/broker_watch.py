@@ -156,7 +156,7 @@ class BrokerWatch:
         if detector.silent and not was:
             self._since_ms = min(detector.quiet_ms, self._now_ms())
             self._silences.inc()
-            self._log.warning("broker is silent", runbook="docs/runbook.md#a-silent-broker")
+            self._log.warning("broker is silent")
         elif was and not detector.silent:
             self._log.info("broker answers again", ms=self._now_ms() - self._since_ms)
             self._changed(-1, False)

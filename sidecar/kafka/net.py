@@ -26,6 +26,8 @@ RESPONSE_BYTES = 256 << 20
 """A longer response closes the connection: `limits.response_bytes` unless a caller says otherwise."""
 OPEN_S = 2.0
 """For a connection and its first answer. The kernel of a broker that stands still takes connections, too."""
+AUTHENTICATE_S = 10.0
+"""For all steps in which a client authenticates again. What is asked meanwhile waits behind them."""
 AGAIN_AFTER = 0.85
 """Part of a session's life after which the client authenticates again, as Java's does."""
 NO_TLS = "the broker's listener does not speak TLS: look at security.protocol"
@@ -162,7 +164,8 @@ class BrokerConnection(asyncio.Protocol):
     async def _renewed(self) -> None:
         try:
             await _token_at_hand(self._security)
-            await self._authenticate()
+            async with asyncio.timeout(AUTHENTICATE_S):
+                await self._authenticate()
         except (OSError, TimeoutError, WireError, SecurityError) as exc:
             self._why = _plain(exc)
             if isinstance(exc, NotAuthenticated | SecurityError) and not self.closed:
