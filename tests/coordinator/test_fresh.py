@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
 from sidecar.core.errors import Code
 from sidecar.link.messages import TopicsPassed
 from sidecar.wire.apis import Api
-from sidecar.wire.generated import consumer_group_heartbeat as ch
 from tests.coordinator.test_follower import Bench, run
 from tests.inprocess.house import HouseClient, until
 from tests.inprocess.messages import assigned, beat, join
 
-REFRESH = {"metadata_refresh_s": 2.0, "broker_gone_s": 20.0}
+REFRESH: dict[str, Any] = {"metadata_refresh_s": 2.0, "broker_gone_s": 20.0}
 """As `metadata_refresh_ms` is by default, and without a fault that the tests do not mean."""
 SOON_S = 0.3
 HEARTBEAT_S = 1.0
@@ -26,11 +26,11 @@ async def served(b: Bench) -> HouseClient:
     return await b.house.client()
 
 
-async def joined(client: HouseClient, pattern: bool, group: str = "g") -> ch.ConsumerGroupHeartbeatResponse:
+async def joined(client: HouseClient, pattern: bool, group: str = "g") -> Any:
     return await client.ask(join(group, "m1", None if pattern else ["orders"], "ord.*" if pattern else None), 1)
 
 
-async def beats(client: HouseClient, reply: ch.ConsumerGroupHeartbeatResponse, count: int) -> dict[bytes, list[int]]:
+async def beats(client: HouseClient, reply: Any, count: int) -> dict[bytes, list[int]]:
     """What so many heartbeats at their interval bring in the end."""
     owned, epoch = assigned(reply), reply.member_epoch
     for _ in range(count):
