@@ -90,9 +90,7 @@ class Coordinator:
         log: Logger,
         tasks: Tasks,
     ) -> None:
-        self.settings = settings
-        self.cluster = cluster
-        self.assignors = assignors
+        self.settings, self.cluster, self.assignors = settings, cluster, assignors
         self.appender = Appender(cluster, settings.write_timeout_s)
         self.assignment, self.view = Assignment(), View()
         self.broker_silence: Callable[[int], None] = lambda quiet_ms: None

@@ -115,13 +115,18 @@ class Follower:
             cluster, s.node_id, s.address, settings.ownership, self, self._roster, log, tasks, peers
         )
         self._roster.came_late = self.ownership.place_anew
+        self._follow()
+
+    def _follow(self) -> None:
+        """From now on, until the process ends."""
         self._show()
         if not self._unread:
             self.ownership.take_part()
-        tasks.spawn(self._wait_for_the_tail(), "tail read")
-        tasks.spawn(self._follow_metadata(), "metadata")
-        tasks.spawn(self._follow_settings(), "settings")
-        tasks.spawn(self._check_state_topic(), "state topic")
+        spawn = self._tasks.spawn
+        spawn(self._wait_for_the_tail(), "tail read")
+        spawn(self._follow_metadata(), "metadata")
+        spawn(self._follow_settings(), "settings")
+        spawn(self._check_state_topic(), "state topic")
 
     def _show(self) -> None:
         self._coordinator.show(self._view())

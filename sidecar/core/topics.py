@@ -14,7 +14,7 @@ from sidecar.assign.topic import Topic as Topic
 
 @dataclass(frozen=True)
 class TopicImage:
-    """One consistent view. `names_version` rises whenever the set of names changed: regexes are due then."""
+    """One consistent view. `names_version` rises whenever there are new names: regexes are due then."""
 
     by_name: Mapping[str, Topic] = field(default_factory=dict)
     by_id: Mapping[bytes, Topic] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class TopicImage:
                 by_name[name] = old  # with the digest it may have
         changed = {n for n, t in by_name.items() if self.by_name.get(n) != t}
         gone = self.by_name.keys() - by_name.keys()
-        new_names = bool(gone) or any(n not in self.by_name for n in changed)
+        new_names = any(n not in self.by_name for n in changed)
         image = TopicImage(by_name, {t.id: t for t in by_name.values()}, self.names_version + new_names)
         return image, frozenset(changed | gone)
 

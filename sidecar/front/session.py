@@ -211,9 +211,7 @@ class Session(asyncio.Protocol):
             self._connecting.cancel()
         if self.upstream is not None:
             self.upstream.abort() if self.cut_off else self.upstream.close()
-        asks, self._asks = self._asks, {}
-        for then in asks.values():
-            then(None)
+        self._end_asks()
 
     def pause_writing(self) -> None:
         self.client_full = self.conn.stopped = True
@@ -255,6 +253,10 @@ class Session(asyncio.Protocol):
         if self.upstream_full or not self.conn.abandon():
             self.close(SILENT)
             return
+        self._end_asks()
+
+    def _end_asks(self) -> None:
+        """No answer to what the sidecar has asked will come."""
         asks, self._asks = self._asks, {}
         for then in asks.values():
             then(None)

@@ -34,9 +34,12 @@ INNOCENT: list[tuple[Event, Code]] = [
 @pytest.mark.parametrize(("event", "code"), INNOCENT, ids=lambda x: x.name if isinstance(x, Code) else type(x).__name__)
 def test_a_member_that_has_done_nothing_is_not_ended(event: Event, code: Code) -> None:
     seen = Endings(lambda event: Code.NONE)
-    if isinstance(event, SyncGroup):
-        seen.asked(0, JoinGroup("g", "m", "i", "consumer", (("range", b""),), 1, 1, None, "", "", 9, ""))
+    if isinstance(event, SyncGroup | ClassicHeartbeat):
+        seen.asked(0, JoinGroup("g", "", event.instance_id, "consumer", (("range", b""),), 1, 1, None, "", "", 9, ""))
         seen.answered(0, JoinReply(member_id="m", protocol_type="consumer", protocol="range"))
+    elif event == ConsumerHeartbeat("g", "m", 3, "i"):
+        seen.asked(0, COMES)
+        seen.answered(0, HeartbeatReply(member_id="m", member_epoch=3))
     seen.asked(1, event)
     seen.answered(1, event.refused(code, None))
     assert len(seen.wrong) == 1

@@ -95,7 +95,8 @@ def test_image_tells_what_changed() -> None:
     assert again.hash_of(["a"]) != image.hash_of(["a"])
     assert again.hash_of(["missing"]) == 0
     made_anew, changed = again.next([topic(3, "a", 3)])
-    assert changed == {"a", "b"} and made_anew.names_version == 2
+    assert changed == {"a", "b"} and made_anew.names_version == 1, "patterns match nothing more than before"
+    assert made_anew.next([topic(3, "a", 3), topic(4, "c", 1)])[0].names_version == 2
 
 
 def commit(

@@ -122,6 +122,12 @@ class Endings:
         """By group and instance id: the member ids that have come with it, in that order."""
         self._came_with: dict[tuple[str, str], str | None] = {}
         """By group and member id: the instance id with which it came first."""
+        self._coming: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+        """By group and instance id: who has asked to come with it, and the number of its last request."""
+        self._in_since: dict[tuple[str, str], int] = {}
+        """By group and member id: the number of the request by which it was let in last."""
+        self._numbers: dict[object, int] = {}
+        """By key: of requests to come."""
         self._members: dict[str, dict[str, str]] = defaultdict(dict)
         """By group: who has come and was not turned away, and with which protocol."""
         self._chosen: dict[str, tuple[str | None, str | None]] = {}
@@ -141,6 +147,8 @@ class Endings:
             if isinstance(event, ConsumerHeartbeat):
                 self._of_consumers.add(event.member_id)
             if _comes(event):
+                number = self._numbers[key] = len(self._numbers)
+                self._coming[event.group_id, getattr(event, "instance_id", None) or ""][_name_of(event)] = number
                 self._came(event, _name_of(event))
 
     def answered(self, key: object, answer: Answer) -> None:
@@ -158,7 +166,7 @@ class Endings:
                 if not self._earned(event, code):
                     told = f"{api} is answered {name_of(code)}, which ends {', '.join(clients)}"
                     self.wrong.append(f"{told}: {event}")
-        self._learn(event, answer)
+        self._learn(key, event, answer)
 
     def lost(self) -> None:
         """What the last event wrote never reached the log."""
@@ -191,7 +199,7 @@ class Endings:
         if name in holders:
             holders.remove(name)
 
-    def _learn(self, event: Event, answer: Answer) -> None:
+    def _learn(self, key: object, event: Event, answer: Answer) -> None:
         given = _name_of_answered(event, answer)
         if _comes(event) and (ends(self._api(event), answer.code) or _name_of(event) != given):
             self._turned_away(event, _name_of(event))
@@ -200,6 +208,7 @@ class Endings:
         if _comes(event) and answer.code == Code.NONE:
             self._turned_away(event, given)  # one that comes again is the last that has come
             self._came(event, given)
+            self._in_since[event.group_id, given] = self._numbers[key]
             if given != getattr(event, "member_id", None):
                 self._let_in.append((event, given))
 
@@ -214,12 +223,18 @@ class Endings:
         return any(h != _name_of(event) for h in self._with_its_instance(event))
 
     def another_came_in_its_place(self, event: Event) -> bool:
-        """Or it says another instance id than it came with."""
-        holders, name = self._with_its_instance(event), _name_of(event)
-        if holders and holders[-1] != name:
+        """It may have: it has asked to since this one did, and was let in. Or this one says another instance id than it
+        came with, or a member id that nobody has given it."""
+        group_id, name = event.group_id, _name_of(event)
+        said = getattr(event, "instance_id", None) or ""
+        since = self._in_since.get((group_id, name))
+        if since is None and (not _comes(event) or (isinstance(event, JoinGroup) and event.member_id)):
             return True
-        said = getattr(event, "instance_id", None)
-        return self._came_with.get((event.group_id, name), said) != said
+        if since is None:
+            since = self._coming[group_id, said][name]
+        if (self._came_with.get((group_id, name), said) or "") != said:
+            return True
+        return any(number > since and other != name for other, number in self._coming[group_id, said].items())
 
     def _with_its_instance(self, event: Event) -> list[str]:
         instance_id = getattr(event, "instance_id", None)
@@ -266,7 +281,8 @@ def _name_of_answered(event: Event, answer: Answer) -> str:
 
 def _name_of(event: Event) -> str:
     """Its member id, or something in its place of a member that has none yet."""
-    return getattr(event, "member_id", None) or f"new {getattr(event, 'new_id', '')}"
+    new = f"new {getattr(event, 'client_id', '')} {getattr(event, 'new_id', '')}"
+    return getattr(event, "member_id", None) or new
 
 
 RECORD_BYTES = 1 << 20

@@ -165,11 +165,12 @@ def cold_start(world: World) -> None:
     n = an_owner(world)
     world.sidecars[n].proc.crash()
     run_ms(world, 4_000)
-    world.say(FAULT, f"sidecar {n} is started, and takes 8 s to read the state topic")
+    # It would get its partitions back meanwhile.
+    reads_ms = world.settings(n).ownership.follow_leader_ms + 8_000.0
+    world.say(FAULT, f"sidecar {n} is started, and takes {reads_ms / 1000:.0f} s to read the state topic")
     world.start_sidecar(n)
-    made = world.sidecars[n]
-    made.reads_after_ms = 8_000.0
-    goes_on(world, world.clients, 20_000, GONE_MS)
+    world.sidecars[n].reads_after_ms = reads_ms
+    goes_on(world, world.clients, round(reads_ms) + 12_000, GONE_MS)
 
 
 # ---- brokers die, or are silent -------------------------------------------------------------------------------
