@@ -26,6 +26,7 @@ from sidecar.drill.processes import DrillError, Process, free_ports, port_open, 
 from sidecar.drill.secured import private
 from sidecar.kafka.security import OPEN, Security
 
+OFFSETS_TOPIC = "__consumer_offsets"
 JVM = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 JVM_FAST = ("-Xms512m", "-Xmx1g", "-XX:+UseG1GC")
 LOG4J = """<Configuration>
@@ -345,6 +346,20 @@ class LocalKafka:
             return [str(p) for p in json.load(exc)["problems"]]
         except (URLError, OSError):
             return []
+
+    def at_home(self) -> bool:
+        """Whether each partition is owned beside its leader in `__consumer_offsets`, which a sidecar follows only after
+        `ownership.follow_leader_ms`."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        admin = AdminClient({"bootstrap.servers": self.internal, "log_level": 2, **self.security.librdkafka()})
+        try:
+            parts = admin.list_topics(OFFSETS_TOPIC, timeout=5).topics[OFFSETS_TOPIC].partitions
+        except KafkaException:
+            return False
+        owners = (self.owners(self.nodes[0]) or {}).get("owners", [])
+        return bool(owners) and owners == [parts[p].leader for p in sorted(parts)]
 
     def owners(self, n: Broker, group: str = "") -> dict[str, Any] | None:
         found: dict[str, Any] | None = self.get(n, f"/owners?group={group}" if group else "/owners")

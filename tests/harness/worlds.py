@@ -50,6 +50,7 @@ def heal(world: LocalKafka) -> None:
             world.start_sidecar(n)
     wait_until("the brokers", lambda: all(port_open(n.clients_port) for n in world.nodes), 120, world.processes())
     world.wait_ready(120)
+    wait_until("each partition to be owned beside its leader", world.at_home, 120, world.processes())
 
 
 @pytest.fixture(scope="session")
@@ -69,10 +70,15 @@ def trio_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]
     """Use `trio`, which heals it."""
     from sidecar.drill.local import LocalKafka
 
-    env = {**ENV, "SIDECAR_CONSUMER__ASSIGNORS": '["uniform", "range", "rack-aware"]'}
+    env = {
+        **ENV,
+        "SIDECAR_CONSUMER__ASSIGNORS": '["uniform", "range", "rack-aware"]',
+        # Each partition is owned beside its leader soon, also after a sidecar was killed.
+        "SIDECAR_OWNERSHIP__FOLLOW_LEADER_MS": "1000",
+    }
     world = LocalKafka(tmp_path_factory.mktemp("trio"), sidecar_env=env, properties=dict(PROPERTIES))
     with world:
-        world.wait_ready()
+        heal(world)
         yield world
 
 

@@ -166,8 +166,8 @@ def upgrades_below_the_generation(patch: Patch, sim: Cluster) -> None:
     """The epoch of an upgraded group begins anew."""
     real: Any = upgrade.as_consumer_group
 
-    def planted(group: Any, image: Any) -> Any:
-        return real(replace(group, generation=min(group.generation, 1)), image)
+    def planted(group: Any, *args: Any) -> Any:
+        return real(replace(group, generation=min(group.generation, 1)), *args)
 
     patch.setattr(upgrade, "as_consumer_group", planted)
 

@@ -1,7 +1,9 @@
 """Events of holdings (holdings.py) in classic groups.
 
 An assignment of a generation that the group has not been given yet waits, and counts from the group's next record on,
-as all of that generation do; any other counts at once. If the group goes before that record comes, it never counts.
+as all of that generation do; any other counts at once. If the group goes before that record comes, it never counts. Nor
+does it if records were lost before that one, and it tells of a later generation: the member may have got another
+assignment, or gone.
 Only consumers own partitions. A member that is removed, or whose group goes, holds nothing.
 """
 
@@ -11,7 +13,7 @@ from typing import NamedTuple
 
 from sidecar.audit.gold.frames import Frame, done, pack, sql
 from sidecar.audit.gold.holdings import CHANGE, MEMBER, events
-from sidecar.audit.gold.steps import MISSING, ORDER, adjacent, whole
+from sidecar.audit.gold.steps import MISSING, ORDER, UNSURE, adjacent, whole
 from sidecar.audit.lake_files import duck_type
 from sidecar.audit.layers import NAMED
 
@@ -101,11 +103,12 @@ def _counted(line: Frame, heads: Frame) -> Frame:
         line=line,
     )
     joined = sql(
-        """select c.*, h.offset as h_offset, h.log_ms as h_ms, h.written_ms as h_written_ms, h.deleted as h_deleted,
-                h.adjacent as h_adjacent, case when waits then h.protocol_type else c.g.protocol_type end as type,
+        f"""select c.*, h.offset as h_offset, h.log_ms as h_ms, h.written_ms as h_written_ms, h.deleted as h_deleted,
+                h.adjacent as h_adjacent, c.revision = {UNSURE} and h.assigned_generation > c.generation as h_late,
+                case when waits then h.protocol_type else c.g.protocol_type end as type,
                 lag(waits or c.waited, 1, false) over w as after_waiting,
                 sum(cast(not carried and not c.adjacent as int)) over w as breaks
-            from {chain} c left join {heads} h
+            from {{chain}} c left join {{heads}} h
                 on c.waits and c.state_partition = h.state_partition and c.group_id = h.group_id and c.n + 1 = h.n
             window w as (partition by c.state_partition, c.group_id, c.member_id, c.life order by c.offset)""",
         chain=chain,
@@ -113,7 +116,7 @@ def _counted(line: Frame, heads: Frame) -> Frame:
     )
     since = sql(
         """select *, case when carried then at_offset when not waits then offset
-                when final and not h_deleted then h_offset end as since,
+                when final and not h_deleted and not coalesce(h_late, false) then h_offset end as since,
             case when waits then h_adjacent when deleted then whole or not after_waiting else whole end as sure
             from {joined}""",
         joined=joined,

@@ -1,7 +1,8 @@
 """A classic group becomes a consumer group when its first member of the consumer protocol joins (KIP-848 'Upgrade').
 
 Source: Kafka's GroupMetadataManager.convertToConsumerGroup and ConsumerGroup.fromClassicGroup. The members stay, each
-with what it was assigned last, at an epoch that is the group's generation.
+with what it was assigned last, at an epoch that is the group's generation. One that has not heard of that assignment
+still has what it had before: what it claims, and nobody is assigned, is its own until it has given it up.
 
 Kafka refuses a group whose assignments carry user data, because a custom assignor's would be lost. The assignors that
 clients bring (`BUILT_IN`) keep nothing there but hints of their own: librdkafka's sticky ones hand each member's
@@ -10,11 +11,13 @@ subscription data back, so that Kafka does not upgrade their groups. Here such a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from sidecar.core.classic.embedded import assigned_with_data, subscription
 from sidecar.core.classic.group import ClassicGroup, Member
 from sidecar.core.classic.kind import CLASSIC
+from sidecar.core.classic.records import State
+from sidecar.core.classic.soft import ClassicSoft
 from sidecar.core.consumer.checks import check_request, unknown_member
 from sidecar.core.consumer.config import config_of
 from sidecar.core.consumer.events import ConsumerHeartbeat
@@ -60,7 +63,9 @@ def consumer_joins(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
         drop(turn, group, "an empty classic group becomes a consumer group")
     else:
         check_upgrade(turn, group)
-        records = as_consumer_group(group, turn.image)
+        soft: ClassicSoft = turn.soft_of(hb.group_id)
+        heard = group.members.keys() - soft.unsynced if group.state is State.STABLE else frozenset[str]()
+        records = as_consumer_group(group, turn.image, heard)
         check(_preview(hb.group_id, records), hb, config)
         drop(turn, group, WHY)
         for record in records:
@@ -90,14 +95,17 @@ def _preview(group_id: str, records: Sequence[Record]) -> ConsumerGroup:
     return group
 
 
-def as_consumer_group(group: ClassicGroup, image: TopicImage) -> list[Record]:
-    """The records of the consumer group that this one becomes. Raises GROUP_ID_NOT_FOUND."""
+def as_consumer_group(group: ClassicGroup, image: TopicImage, heard: Set[str]) -> list[Record]:
+    """The records of the consumer group that this one becomes. `heard`: members that know their last assignment. Raises
+    GROUP_ID_NOT_FOUND."""
     everybody = len(group.members)
     known = group.protocol is not None and group.supported[group.protocol] == everybody
     protocol = group.protocol if known and group.protocol is not None else group.select_protocol()
+    given = {m: _given(group, m, protocol, image) for m in group.members}
+    _claim(group, protocol, image, heard, given)
     records: list[Record] = []
     for member in group.members.values():
-        records += _member(group, member, protocol, image)
+        records += _member(group, member, protocol, image, given[member.member_id])
     preview = _preview(group.group_id, records)
     epoch = epoch_of(group)
     records.append(TargetMetadataRecord(group.group_id, epoch, 0, "", WHY))
@@ -119,11 +127,28 @@ def epoch_of(group: ClassicGroup) -> int:
     return max(group.generation, INITIAL_EPOCH)
 
 
-def _member(group: ClassicGroup, m: Member, protocol: str, image: TopicImage) -> list[Record]:
+def _claim(
+    group: ClassicGroup, protocol: str, image: TopicImage, heard: Set[str], given: dict[str, Partitions]
+) -> None:
+    """Adds what members claim and nobody is given; of two that claim it, the one that has had it later (KIP-792)."""
+    taken = {(t, p) for parts in given.values() for t, ps in parts.items() for p in ps}
+    said = [(m.member_id, subscription(m.metadata(protocol))) for m in group.members.values()]
+    claims = [(member_id, s) for member_id, s in said if s is not None and s.owned and member_id not in heard]
+    for member_id, s in sorted(claims, key=lambda claim: -claim[1].generation):
+        held = {t: set(ps) for t, ps in given[member_id].items()}
+        for name, partitions in s.owned.items():
+            topic = image.by_name.get(name)
+            new = {p for p in partitions if topic and 0 <= p < topic.partitions and (topic.id, p) not in taken}
+            if topic is not None and new:
+                held.setdefault(topic.id, set()).update(new)
+                taken.update((topic.id, p) for p in new)
+        given[member_id] = {t: tuple(sorted(ps)) for t, ps in held.items()}
+
+
+def _member(group: ClassicGroup, m: Member, protocol: str, image: TopicImage, given: Partitions) -> list[Record]:
     said = subscription(m.metadata(protocol))
     if said is None:
         raise no_upgrade(group.group_id, "the embedded consumer protocol is malformed")
-    given = _given(group, m.member_id, protocol, image)
     group_id, epoch = group.group_id, epoch_of(group)
     traits = ClassicTraits(m.session_timeout_ms, m.protocols)
     names = tuple(sorted(set(said.topics)))

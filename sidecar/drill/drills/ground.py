@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from sidecar.core.placement import partition_for
 from sidecar.drill.clients import Client, Journal, ProducerProcess, java_consumer, python_consumer
-from sidecar.drill.local import Broker, LocalKafka
+from sidecar.drill.local import OFFSETS_TOPIC, Broker, LocalKafka
 from sidecar.drill.members import Member, Members, first_after
 from sidecar.drill.probe import sibling_group
 from sidecar.drill.processes import DrillError, Process
@@ -37,7 +37,7 @@ PROPERTIES = {
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "500",
 }
-OWNERS_GROUP, STATE_TOPIC, OFFSETS_TOPIC = "__group_state_owners", "__group_state", "__consumer_offsets"
+OWNERS_GROUP, STATE_TOPIC = "__group_state_owners", "__group_state"
 MEMBERS = 3
 """Members on our own wire client, for each group under test."""
 
@@ -172,20 +172,10 @@ class Ground:
 
     def wait_as_before(self, timeout_s: float = 120) -> None:
         """Wait until the cluster is as it was before the fault: brokers in sync, sidecars ready, and each partition
-        owned beside its leader, which a sidecar follows only after `ownership.follow_leader_ms`."""
+        owned beside its leader."""
         self.wait_in_sync(timeout_s)
         self.kafka.wait_ready(timeout_s)
-        admin, first = self.admin(), self.kafka.nodes[0]
-
-        def at_home() -> bool:
-            try:
-                parts = admin.list_topics(OFFSETS_TOPIC, timeout=5).topics[OFFSETS_TOPIC].partitions
-            except KafkaException:
-                return False
-            owners = (self.kafka.owners(first) or {}).get("owners", [])
-            return bool(owners) and owners == [parts[p].leader for p in sorted(parts)]
-
-        self.wait("each partition to be owned beside its leader", at_home, timeout_s, step_s=0.25)
+        self.wait("each partition to be owned beside its leader", self.kafka.at_home, timeout_s, step_s=0.25)
 
     # ---- the cast of one drill ----------------------------------------------------------------------------
     def cast(self, tag: str, beside_kafka: bool) -> None:
