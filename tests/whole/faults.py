@@ -413,7 +413,7 @@ class Faults:
                 return False
             if self._may_go(n):
                 w.say(FAULT, f"host {n}, the owner of {p}, is cut off while it writes")
-                self._cut_off(n, 9_000, 20_000)
+                self._cut_off(n, 5_000, 14_000)
             return True
 
         w.universe.watched.append(look)

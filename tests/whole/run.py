@@ -39,6 +39,10 @@ OUT = Path("out/sim")
 """Where the timelines of failing seeds are kept."""
 SHOWN = 60
 """So many lines of them are printed, too."""
+PATIENCE = ("ownership.follow_leader_ms", "ownership.rebalance_wait_ms", "limits.broker_silence_ms")
+PATIENCE_MS = ((0, 0, 0), (1_000, 2_000, 2_000), (10_000, 30_000, 2_000))
+"""The last ones are the defaults. With them few partitions move back before the faults are over, and an owner that is
+cut off knows it soon."""
 Plant = Callable[[World], None]
 
 
@@ -59,10 +63,7 @@ def on_stage(world: World, act: Callable[[World], None]) -> None:
 def play(seed: int, plant: Plant | None = None, tell: Callable[[str], None] | None = None) -> Counter[str]:
     """What has happened how often. Raises Violation."""
     world = World(seed, tell, authorizer=None)
-    # With the default few partitions move back before the faults are over.
-    times_ms = ((0, 0), (1_000, 2_000), (10_000, 30_000))[seed % 3]
-    names = ("ownership.follow_leader_ms", "ownership.rebalance_wait_ms")
-    world.more.update(zip(names, times_ms, strict=True))
+    world.more.update(zip(PATIENCE, PATIENCE_MS[seed % len(PATIENCE_MS)], strict=True))
     if plant is not None:
         plant(world)
     on_stage(world, _run)
