@@ -19,6 +19,8 @@ SIDECAR_ENV = {
     # A newcomer should not wait for Kafka's five-second heartbeats.
     "SIDECAR_CONSUMER__MIN_HEARTBEAT_INTERVAL_MS": "500",
     "SIDECAR_CONSUMER__HEARTBEAT_INTERVAL_MS": "500",
+    # So that the sidecar that was killed has its partitions back within seconds.
+    "SIDECAR_OWNERSHIP__FOLLOW_LEADER_MS": "2000",
 }
 
 
