@@ -55,7 +55,7 @@ SLEEPS: Mapping[str, tuple[int, str]] = {
     "coordinator/test_written.py": (1, VIRTUAL),
     "deploy/test_prometheus.py": (1, BROKER),
     "differential/classic.py": (1, BROKER),
-    "differential/run.py": (3, BROKER),
+    "differential/run.py": (2, BROKER),
     "differential/script.py": (1, BROKER),
     "front/test_broker_silence.py": (1, VIRTUAL),
     "front/test_front.py": (3, VIRTUAL),

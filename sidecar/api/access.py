@@ -89,7 +89,7 @@ def refused_read(call: Call, group_id: str) -> Generator[Want, Any, Code]:
 
 
 def _anybody(call: Call) -> bool:
-    """Nobody has any rights or lacks any, if the listener wants no client to authenticate."""
+    """Whether rights are the same for all: the listener wants no client to authenticate."""
     return not call.view.authorizer and not call.client.authenticates
 
 

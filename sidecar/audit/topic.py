@@ -157,8 +157,8 @@ class Reader:
         return int(low), int(high)
 
     def _arrived(self, partition: int, at: int) -> list[Any]:
-        """What has come. `consume` waits for all it was asked for: it is given no time, and only the first
-        is waited for."""
+        """The messages that have come. `consume` waits for all it was asked for: it is given no time, and only the
+        first is waited for."""
         first = self._consumer.poll(TIMEOUT_S)
         if first is None:
             raise TopicError(f"{self._topic}-{partition}: nothing within {TIMEOUT_S:g} s after offset {at}.")

@@ -70,12 +70,12 @@ class Said:
 
 
 def joining(said: Said, barriers: Collection[int]) -> bytes:
-    """What a sidecar says in its JoinGroup. `barriers`: its partitions with groups in the middle of a rebalance."""
+    """The metadata of a sidecar's JoinGroup. `barriers`: its partitions with groups in the middle of a rebalance."""
     return json.dumps({**said.told(), "barriers": sorted(barriers)}).encode()
 
 
 def barriers_of(raw: bytes) -> frozenset[int]:
-    """Whatever a stranger wrote."""
+    """Nothing, if these bytes are a stranger's."""
     if len(raw) > SAID_BYTES:
         return frozenset()
     try:

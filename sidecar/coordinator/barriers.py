@@ -30,7 +30,7 @@ class Barriers:
         """Of these, those that were waited for in vain."""
 
     def told(self, metadata: Iterable[bytes]) -> None:
-        """What the members of the owners' group have said, each when it joined the generation that begins."""
+        """The metadata of the owners' group, of each member as it joined the generation that begins."""
         self._told = frozenset(p for raw in metadata for p in barriers_of(raw))
         self._told_s = time.monotonic()
 

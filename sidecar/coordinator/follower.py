@@ -321,7 +321,7 @@ class Follower:
         self._show()
 
     async def _look(self) -> None:
-        """Somebody cannot wait for the next refresh."""
+        """A look for who cannot wait for the next refresh."""
         try:
             await self._fresh.during(self._list(self._fresh.names()))
         except (ConnectionLost, TimeoutError, WireError) as exc:

@@ -23,7 +23,7 @@ from sidecar.state.schema import StateError
 
 
 class GivenUp(Protocol):
-    """What the state topic says of members of the owners' group: the roster."""
+    """The roster: the state topic's records of members of the owners' group."""
 
     def gave_up(self, member_id: str, generation: int) -> bool:
         """Whether this member has said that it answers for nothing that the map of that generation gives to others."""

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from sidecar.core.looking import NAMES_MAX, LookFirst, TopicsSeen
+from sidecar.core.topics import TopicsMoved
 from sidecar.link.ports import Figures
 
 PASSED_S = 0.1
@@ -36,18 +37,13 @@ class Fresh:
         """A follower makes the looks. Without one nobody waits."""
         self._look_s = look_s
         self._looked, self._late = figures("topic_looks", "looked"), figures("topic_looks", "late")
-        self._waiting: list[_Wait] = []
+        self._waiting: dict[_Wait, None] = {}
         self._wanted = asyncio.Event()
         self._free_s = 0.0
         """No look before then."""
         self._changed = False
         """A change of topics passed through this sidecar, and no look has begun since."""
-        self._seeing = False
-        """One has begun."""
-
-    def moved(self) -> bool:
-        """Whether topics have changed through this sidecar, and were not looked at since."""
-        return self._changed or self._seeing
+        self.moved = TopicsMoved()
 
     def look(self, names: Names, then: Callable[[], None] = lambda: None, wait_s: float = 0.0) -> None:
         """`then` follows the end of a look that begins after this call, or the end of `wait_s`; 0: there is no such
@@ -58,7 +54,7 @@ class Fresh:
         wait = _Wait(names, then)
         if wait_s:
             wait.late = asyncio.get_running_loop().call_later(wait_s, self._too_late, wait)
-        self._waiting.append(wait)
+        self._waiting[wait] = None
         self._wanted.set()
 
     def look_first(self, ask: LookFirst, done: Callable[[TopicsSeen], None]) -> None:
@@ -72,14 +68,13 @@ class Fresh:
     def passed(self) -> None:
         """A request that makes, grows or deletes topics was answered on a client's connection."""
         if self.served and not self._changed:
-            self._changed = True
+            self._changed = self.moved.now = True
             self.look(ALL)
             asyncio.get_running_loop().call_later(PASSED_S, self.look, ALL)
 
     def _too_late(self, wait: _Wait) -> None:
         self._late.inc()
-        if wait in self._waiting:
-            self._waiting.remove(wait)
+        self._waiting.pop(wait, None)
         wait.late = None
         then, wait.then = wait.then, lambda: None
         then()
@@ -106,16 +101,16 @@ class Fresh:
 
     async def during(self, look: Awaitable[None]) -> None:
         """Requests that wait now go on when this look has ended, also when it fails."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, {}
         self._wanted.clear()
-        self._changed, self._seeing = False, self._changed
+        self._changed = False
         began_s = time.monotonic()
         try:
             await look
         finally:
             ended_s = time.monotonic()
             self._free_s = max(began_s + self._look_s, 2 * ended_s - began_s)
-            self._seeing = False
+            self.moved.now = self._changed
             self._looked.inc()
             for wait in waiting:
                 if wait.late is not None:

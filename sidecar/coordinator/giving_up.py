@@ -23,7 +23,7 @@ class GivingUp:
         """Member ids that this process had before."""
 
     def said(self, said: Said) -> Said:
-        """What is told with the next membership."""
+        """The words of the next membership."""
         return replace(said, former=self._former)
 
     def lost(self, member_id: str) -> None:
@@ -42,7 +42,7 @@ class GivingUp:
             self._tell(member_id, said, there.generation, "gave partitions up")
 
     def leaves(self, said: Said) -> Said:
-        """What is told last."""
+        """The last words."""
         return replace(self.said(said), gave_up=EVERY_GENERATION) if self._tells else said
 
     def _tell(self, member_id: str, said: Said, generation: int, why: str) -> None:

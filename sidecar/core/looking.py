@@ -46,7 +46,7 @@ def look_first(turn: Turn, event: Event, token: int, names: Iterable[str], wait_
     if not named:
         return False
     missing = tuple(n for n in named if n not in turn.image.by_name)
-    if not missing and not turn.ports.topics_moved():
+    if not missing and not turn.ports.topics_moved.now:
         return False
     wanted = missing if len(missing) <= NAMES_MAX else None
     turn.fx.background.append(LookFirst(event.group_id, wanted, event if wait_ms else None, token, wait_ms))

@@ -114,9 +114,9 @@ def bytes_of_record(names: Iterable[str], regex: str | None) -> int:
     return sum(map(bytes_of, names)) + (bytes_of(regex) if regex else 0)
 
 
-def bytes_of_names(names: Sequence[str], regex: str | None) -> int:
+def bytes_of_names(names: Sequence[str], record_bytes: int) -> int:
     """What a subscription takes as its group uses it, once for all members that have it."""
-    return NAME_BYTES * len(names) + bytes_of_record(names, regex)
+    return NAME_BYTES * len(names) + record_bytes
 
 
 def new_member_id(client_id: str, new_id: str) -> str:

@@ -12,6 +12,13 @@ from xxhash import xxh3_64_intdigest
 from sidecar.assign.topic import Topic as Topic
 
 
+@dataclass(slots=True)
+class TopicsMoved:
+    """`now`: topics were made, grown or deleted through this sidecar, and no look at them has ended since."""
+
+    now: bool = False
+
+
 @dataclass(frozen=True)
 class TopicImage:
     """One consistent view. `names_version` rises whenever there are new names: regexes are due then."""

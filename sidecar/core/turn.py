@@ -13,7 +13,7 @@ from sidecar.core.events import NO_TOKEN, Answer
 from sidecar.core.records import Record
 from sidecar.core.room import MemberLimits, Pending
 from sidecar.core.timers import Timers
-from sidecar.core.topics import TopicImage
+from sidecar.core.topics import TopicImage, TopicsMoved
 
 RECORD_BYTES = 8 << 20
 REBALANCES_KEPT = 64
@@ -77,8 +77,7 @@ class Ports:
     anew: Anew = Anew()
     """Whether the log of the groups was lost, and what is done about former members."""
     limits: MemberLimits = MemberLimits()
-    topics_moved: Callable[[], bool] = lambda: False
-    """Whether topics were made, grown or deleted through this sidecar, and have not been looked at since."""
+    topics_moved: TopicsMoved = field(default_factory=TopicsMoved)
 
 
 @dataclass(slots=True)

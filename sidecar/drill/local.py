@@ -347,15 +347,19 @@ class LocalKafka:
         except (URLError, OSError):
             return []
 
+    @cached_property
+    def _admin(self) -> Any:
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({"bootstrap.servers": self.internal, "log_level": 2, **self.security.librdkafka()})
+
     def at_home(self) -> bool:
         """Whether each partition is owned beside its leader in `__consumer_offsets`, which a sidecar follows only after
         `ownership.follow_leader_ms`."""
         from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AdminClient
 
-        admin = AdminClient({"bootstrap.servers": self.internal, "log_level": 2, **self.security.librdkafka()})
         try:
-            parts = admin.list_topics(OFFSETS_TOPIC, timeout=5).topics[OFFSETS_TOPIC].partitions
+            parts = self._admin.list_topics(OFFSETS_TOPIC, timeout=5).topics[OFFSETS_TOPIC].partitions
         except KafkaException:
             return False
         owners = (self.owners(self.nodes[0]) or {}).get("owners", [])

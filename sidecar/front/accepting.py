@@ -7,6 +7,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Sequence
 
+from sidecar.front.bind import bind
 from sidecar.link.ports import Logger
 
 ACCEPTS = 16
@@ -42,21 +43,7 @@ class Acceptor:
         found = []
         for host in hosts:
             found += await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        try:
-            for family, kind, proto, _, address in dict.fromkeys(found):
-                sock = socket.socket(family, kind, proto)
-                self.sockets.append(sock)
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                if family == socket.AF_INET6:
-                    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                sock.bind(address)
-                sock.listen(backlog)
-                sock.setblocking(False)
-        except OSError:
-            while self.sockets:
-                self.sockets.pop().close()
-            raise
+        self.sockets += bind(found, backlog)
 
     def close(self) -> None:
         self._closed = True

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Mapping, Sequence
 
 from sidecar.coordinator.start_errors import StartError
+from sidecar.front.bind import bind
 from sidecar.process.sections import split
 
 FIRST_FD = 3
@@ -37,7 +38,6 @@ def _has_ipv6() -> bool:
 
 def bound(listen: str, backlog: int) -> list[socket.socket]:
     """Opens them. Raises StartError."""
-    sockets: list[socket.socket] = []
     hosts, port = listens_at(listen)
     try:
         found = [
@@ -45,20 +45,9 @@ def bound(listen: str, backlog: int) -> list[socket.socket]:
             for host in hosts
             for row in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         ]
-        for family, kind, proto, _, address in dict.fromkeys(found):
-            sock = socket.socket(family, kind, proto)
-            sockets.append(sock)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if family == socket.AF_INET6:
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            sock.bind(address)
-            sock.listen(backlog)
+        return bind(found, backlog)
     except OSError as exc:
-        for sock in sockets:
-            sock.close()
         raise StartError(f"cannot listen on {listen}: {exc.strerror or exc}") from None
-    return sockets
 
 
 def hand_over(sockets: Sequence[socket.socket], env: dict[str, str]) -> None:

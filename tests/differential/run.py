@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,25 +97,34 @@ class Difference(AssertionError):
     pass
 
 
+async def _until(check: Callable[[], Awaitable[bool]], limit_s: float) -> None:
+    """Raises TimeoutError."""
+    async with asyncio.timeout(limit_s):
+        while not await check():
+            await asyncio.sleep(0.05)
+
+
 async def known(sides: list[Side], conn: BrokerConnection, counts: dict[str, int], names: list[str]) -> None:
     """Waits until both coordinators assign the topics as they are now."""
-    async with asyncio.timeout(KNOWN_S):
-        while True:
-            ids = await topic_ids(conn, list(counts))
-            for side in sides:
-                side.ids = ids
-            if all(await asyncio.gather(*(side.knows(counts, names) for side in sides))):
-                return
-            await asyncio.sleep(0.05)
+
+    async def there() -> bool:
+        ids = await topic_ids(conn, list(counts))
+        for side in sides:
+            side.ids = ids
+        return all(await asyncio.gather(*(side.knows(counts, names) for side in sides)))
+
+    await _until(there, KNOWN_S)
 
 
 async def matched(sides: list[Side]) -> None:
     """Waits until both coordinators have matched a group's patterns, which they do in the background: that is a new
     group epoch. Where the epochs stay apart, the steps that follow tell the difference."""
+
+    async def same() -> bool:
+        return len(set(await asyncio.gather(*(side.group_epoch() for side in sides)))) == 1
+
     with suppress(TimeoutError):
-        async with asyncio.timeout(MATCHED_S):
-            while len(set(await asyncio.gather(*(side.group_epoch() for side in sides)))) > 1:
-                await asyncio.sleep(0.05)
+        await _until(same, MATCHED_S)
 
 
 def change_topic(admin: AdminClient, name: str, how: str, counts: dict[str, int]) -> None:

@@ -115,7 +115,9 @@ class Endings:
 
     def __init__(self, alone: Callable[[Event], Code] | None = None) -> None:
         self._alone = alone
-        self._asked: dict[object, Event] = {}
+        self._asked: dict[object, tuple[int, Event]] = {}
+        """By key: requests that are not answered yet, numbered as they came."""
+        self._number = 0
         self._of_consumers: set[str] = set()
         """Member ids that speak the consumer protocol."""
         self._holders: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -126,8 +128,6 @@ class Endings:
         """By group and instance id: who has asked to come with it, and the number of its last request."""
         self._in_since: dict[tuple[str, str], int] = {}
         """By group and member id: the number of the request by which it was let in last."""
-        self._numbers: dict[object, int] = {}
-        """By key: of requests to come."""
         self._members: dict[str, dict[str, str]] = defaultdict(dict)
         """By group: who has come and was not turned away, and with which protocol."""
         self._chosen: dict[str, tuple[str | None, str | None]] = {}
@@ -142,18 +142,19 @@ class Endings:
 
     def asked(self, key: object, event: Event) -> None:
         if type(event) in APIS or isinstance(event, CommitCheck):
-            self._asked[key] = event
+            self._number += 1
+            self._asked[key] = self._number, event
             self._let_in.clear()
             if isinstance(event, ConsumerHeartbeat):
                 self._of_consumers.add(event.member_id)
             if _comes(event):
-                number = self._numbers[key] = len(self._numbers)
-                self._coming[event.group_id, getattr(event, "instance_id", None) or ""][_name_of(event)] = number
+                with_instance = self._coming[event.group_id, getattr(event, "instance_id", None) or ""]
+                with_instance[_name_of(event)] = self._number
                 self._came(event, _name_of(event))
 
     def answered(self, key: object, answer: Answer) -> None:
         """What is wrong comes to stand in `wrong`."""
-        event = self._asked.pop(key, None)
+        number, event = self._asked.pop(key, (0, None))
         if event is None or _name_of(event) in self._unheard or _leaves(event):
             return
         if answer.code == Code.COORDINATOR_LOAD_IN_PROGRESS and isinstance(event, ClassicHeartbeat | SyncGroup):
@@ -166,7 +167,7 @@ class Endings:
                 if not self._earned(event, code):
                     told = f"{api} is answered {name_of(code)}, which ends {', '.join(clients)}"
                     self.wrong.append(f"{told}: {event}")
-        self._learn(key, event, answer)
+        self._learn(number, event, answer)
 
     def lost(self) -> None:
         """What the last event wrote never reached the log."""
@@ -199,7 +200,7 @@ class Endings:
         if name in holders:
             holders.remove(name)
 
-    def _learn(self, key: object, event: Event, answer: Answer) -> None:
+    def _learn(self, number: int, event: Event, answer: Answer) -> None:
         given = _name_of_answered(event, answer)
         if _comes(event) and (ends(self._api(event), answer.code) or _name_of(event) != given):
             self._turned_away(event, _name_of(event))
@@ -208,7 +209,7 @@ class Endings:
         if _comes(event) and answer.code == Code.NONE:
             self._turned_away(event, given)  # one that comes again is the last that has come
             self._came(event, given)
-            self._in_since[event.group_id, given] = self._numbers[key]
+            self._in_since[event.group_id, given] = number
             if given != getattr(event, "member_id", None):
                 self._let_in.append((event, given))
 

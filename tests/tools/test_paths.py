@@ -29,7 +29,6 @@ def test_a_joining_heartbeat_goes_in_through_every_room_and_out_again() -> None:
     path = house.path_of(calls("joining heartbeat"))
     rooms = [room for room in path.visited if room in house.SPINE]
     assert rooms == ["front", "proxy", "api", "link", "coordinator", "core"]
-    assert path.entries.pop("coordinator") == IN_AND_OUT + 1, "it is asked whether topics have moved meanwhile"
     assert max(path.entries.values()) <= IN_AND_OUT
 
 

@@ -38,7 +38,7 @@ class Subscriptions:
         sub = self._known.get(key)
         if sub is None:
             sub = self._known[key] = Subscription(names, regex, bytes_of_record(names, regex))
-            self.held_bytes += bytes_of_names(names, regex)
+            self.held_bytes += bytes_of_names(names, sub.record_bytes)
             self._add(names)
         if self.of.get(member_id) is sub:
             return sub
@@ -65,7 +65,7 @@ class Subscriptions:
                 self._remove(self._resolved.get(sub.regex, ()))
         if not self._members[sub]:
             del self._members[sub], self._known[(sub.names, sub.regex)]
-            self.held_bytes -= bytes_of_names(sub.names, sub.regex)
+            self.held_bytes -= bytes_of_names(sub.names, sub.record_bytes)
             self._remove(sub.names)
 
     def more_bytes(self, names: tuple[str, ...], regex: str | None, member_id: str) -> int:
@@ -74,7 +74,8 @@ class Subscriptions:
         more = -had.record_bytes if had is not None else 0
         if known is not None:
             return more + known.record_bytes
-        return more + bytes_of_record(names, regex) + bytes_of_names(names, regex)
+        record_bytes = bytes_of_record(names, regex)
+        return more + record_bytes + bytes_of_names(names, record_bytes)
 
     # ---- regular expressions ------------------------------------------------------------------------------
     def resolved(self, regex: str, topics: tuple[str, ...]) -> None:

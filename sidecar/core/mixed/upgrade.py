@@ -138,8 +138,10 @@ def _claim(
         held = {t: set(ps) for t, ps in given[member_id].items()}
         for name, partitions in s.owned.items():
             topic = image.by_name.get(name)
-            new = {p for p in partitions if topic and 0 <= p < topic.partitions and (topic.id, p) not in taken}
-            if topic is not None and new:
+            if topic is None:
+                continue
+            new = {p for p in partitions if 0 <= p < topic.partitions and (topic.id, p) not in taken}
+            if new:
                 held.setdefault(topic.id, set()).update(new)
                 taken.update((topic.id, p) for p in new)
         given[member_id] = {t: tuple(sorted(ps)) for t, ps in held.items()}
