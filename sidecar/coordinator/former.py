@@ -70,7 +70,7 @@ class FormerOwners:
         """A former owner may have said something."""
         for owner in owners:
             if owner.shard is not None and owner.shard.doubt_until_ms > at.mono_ms:
-                owner.shard.doubt_ends(owner.leases_end_ms(at))
+                owner.shard.doubt_ends(owner.leases_end_ms(at), at)
 
     def _is_over(self, claim: bytes, following: bytes) -> bool:
         """The owner that made this claim has no lease on the partition since that one made the following."""

@@ -107,11 +107,11 @@ class Shard:
                 self.registry.timers[key[0]](turn, group, key, tag)
         return fx
 
-    def doubt_ends(self, until_ms: int) -> None:
-        """The leases of former owners end then, earlier than was known; what waits for that waits no longer."""
+    def doubt_ends(self, until_ms: int, now: Now) -> None:
+        """The leases of former owners end then, earlier than was known before now."""
         if until_ms < self._turn.doubt_until_ms:
             self._turn.doubt_until_ms = until_ms
-            self.timers.release(until_ms)
+            self.timers.release(until_ms, now.mono_ms)
 
     @property
     def doubt_until_ms(self) -> int:

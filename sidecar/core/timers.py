@@ -18,7 +18,7 @@ class Timers:
         self._deadlines: dict[Key, tuple[int, int]] = {}
         self._heap: list[tuple[int, Key]] = []
         self._held: dict[Key, tuple[tuple[int, int], int]] = {}
-        """Key -> what was armed when it was held back, and its own deadline."""
+        """Key -> what was armed when it was held back, and its timeout in milliseconds."""
         self.behind = False
         """There was more to do than may be done at once."""
 
@@ -29,17 +29,19 @@ class Timers:
         if old is None or deadline_ms < old[0]:
             heappush(self._heap, (deadline_ms, key))
 
-    def hold(self, key: Key, until_ms: int, deadline_ms: int, tag: int = 0) -> None:
-        """Arm for `until_ms`; `release` may bring it back to its own deadline, which is earlier."""
+    def hold(self, key: Key, until_ms: int, timeout_ms: int, tag: int = 0) -> None:
+        """Arm for `until_ms`, which `release` may bring forward."""
         self.set(key, until_ms, tag)
-        self._held[key] = self._deadlines[key], deadline_ms
+        self._held[key] = self._deadlines[key], timeout_ms
 
-    def release(self, at_ms: int) -> None:
-        """From then on nothing is held back. What was armed anew meanwhile stays as it is."""
+    def release(self, at_ms: int, now_ms: int) -> None:
+        """Nothing is held back for longer than `at_ms`, nor brought forward to less than its timeout from now. What was
+        armed anew meanwhile stays as it is."""
         held, self._held = self._held, {}
-        for key, (armed, deadline_ms) in held.items():
-            if self._deadlines.get(key) is armed and armed[0] > at_ms:
-                self.set(key, max(at_ms, deadline_ms), armed[1])
+        for key, (armed, timeout_ms) in held.items():
+            deadline_ms = max(at_ms, now_ms + timeout_ms)
+            if self._deadlines.get(key) is armed and armed[0] > deadline_ms:
+                self.set(key, deadline_ms, armed[1])
 
     def cancel(self, key: Key) -> None:
         self._deadlines.pop(key, None)
@@ -89,8 +91,8 @@ class Timers:
     def shift(self, by_ms: int) -> None:
         """Move every deadline later: the process stood still and could hear nobody."""
         moved = {k: (at + by_ms, tag) for k, (at, tag) in self._deadlines.items()}
-        held = ((k, at) for k, (armed, at) in self._held.items() if self._deadlines.get(k) is armed)
-        self._held = {k: (moved[k], at + by_ms) for k, at in held}
+        held = ((k, timeout_ms) for k, (armed, timeout_ms) in self._held.items() if self._deadlines.get(k) is armed)
+        self._held = {k: (moved[k], timeout_ms) for k, timeout_ms in held}
         self._deadlines = moved
 
     def __len__(self) -> int:

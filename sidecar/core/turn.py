@@ -124,12 +124,13 @@ class Turn:
     def arm_removal(self, key: tuple[str, ...], timeout_ms: int, tag: int = 0) -> int:
         """Arm the timer that removes a member which is silent for so long from now on, and return its deadline: never
         before the leases of former owners end, which may answer the member until then. Else its partitions would have
-        two owners."""
+        two owners. If this owner hears that they end earlier, the member has this time from then on: it may have been
+        answered until then."""
         deadline_ms = self.now.mono_ms + timeout_ms
         if deadline_ms >= self.doubt_until_ms:
             self.timers.set(key, deadline_ms, tag)
             return deadline_ms
-        self.timers.hold(key, self.doubt_until_ms, deadline_ms, tag)
+        self.timers.hold(key, self.doubt_until_ms, timeout_ms, tag)
         return self.doubt_until_ms
 
     def next_run(self) -> int:

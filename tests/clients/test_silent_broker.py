@@ -11,7 +11,6 @@ from sidecar.drill.local import Broker, LocalKafka
 from sidecar.drill.processes import wait_until
 from sidecar.wire.apis import SERVED, Api
 from sidecar.wire.generated import api_versions as av
-from tests.clients.ground import make_topic
 from tests.clients.test_three_brokers import GROUP, heartbeat, until_accepted
 from tests.clients.wire import talk
 from tests.inprocess.messages import smallest, to_frame
@@ -57,7 +56,6 @@ async def all_apis(streams: list[Streams]) -> list[tuple[str, float, str]]:
 
 
 def test_every_api_at_the_sidecar_of_a_suspended_broker_is_answered_or_closed(trio: LocalKafka) -> None:
-    make_topic(trio, "t3", 4)
     epoch = until_accepted(trio, -1, "m", 0)
     owner = trio.owner_of(GROUP)
     node = next(n for n in trio.nodes if n is not owner)
