@@ -19,7 +19,7 @@ from sidecar.coordinator.leaders import Leaders
 from sidecar.coordinator.owners_ports import OwnershipSettings
 from sidecar.coordinator.ownership import Ownership
 from sidecar.coordinator.peers import PeerListener
-from sidecar.coordinator.roster import ENROL_S, NAME, Roster
+from sidecar.coordinator.roster import ENROL_S, Roster
 from sidecar.coordinator.start import OFFSETS, Control
 from sidecar.coordinator.state_topic import StateTopic
 from sidecar.coordinator.tail import StateLog, Tail
@@ -29,6 +29,7 @@ from sidecar.kafka.cluster import Cluster, ClusterView, ConnectionLost
 from sidecar.link.messages import View
 from sidecar.link.ports import Logger, Tasks
 from sidecar.state.codec import Encoded
+from sidecar.state.keys import ROSTER
 from sidecar.state.schema import StateError
 from sidecar.wire.primitives import WireError
 
@@ -193,7 +194,7 @@ class Follower:
 
     # ---- the state topic ----------------------------------------------------------------------------------
     def setting_stored(self, group_id: str, name: str) -> None:
-        if not group_id and name.endswith(f"/{NAME}"):  # which is no setting
+        if not group_id and name.endswith(ROSTER):  # which is no setting
             self._roster.record_read()
             self._former.look_again(self._coordinator.service.owners, now())
             return

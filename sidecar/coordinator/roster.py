@@ -33,9 +33,9 @@ from sidecar.core.cache import BoundedCache
 from sidecar.kafka.net import ConnectionLost
 from sidecar.link.ports import Logger
 from sidecar.state.codec import Encoded
+from sidecar.state.keys import ROSTER
 from sidecar.state.schema import StateError
 
-NAME = "sidecar.member"
 READ_S = 1.0
 """So long a member without a record is waited for: its record may be on its way to this sidecar's tail."""
 CLAIMED_LATELY_MS = 86_400_000
@@ -244,17 +244,17 @@ class Roster:
         found: dict[str, Said] = {}
         for part in self._state.partitions:
             for name, raw in part.configs.get("", {}).items():
-                if name.endswith(f"/{NAME}"):
+                if name.endswith(ROSTER):
                     try:
                         said = Said.decode(self._state.codec.config_value(raw)[0].encode())
-                        found[name.removeprefix(f"{said.node_id}/").removesuffix(f"/{NAME}")] = said
+                        found[name.removeprefix(f"{said.node_id}/").removesuffix(ROSTER)] = said
                     except (StateError, ValueError) as exc:
                         self._log.error("a sidecar's record cannot be read", name=name, error=repr(exc))
         return found
 
 
 def _name(node_id: int, member_id: str) -> str:
-    return f"{node_id}/{member_id}/{NAME}"
+    return f"{node_id}/{member_id}{ROSTER}"
 
 
 def assignment_of(sidecars: Mapping[str, Said], owners: Callable[[set[int]], Sequence[int]], log: Logger) -> bytes:

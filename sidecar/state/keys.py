@@ -7,6 +7,9 @@ from typing import NamedTuple
 from sidecar.native import avro, avro_strings
 from sidecar.state.schema import StateError
 
+ROSTER = "/sidecar.member"
+"""What the sidecars say of themselves looks like settings of brokers whose names end so (coordinator/roster.py)."""
+
 
 class StateKey(NamedTuple):
     kind: str

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from sidecar.coordinator.clock import wall_ms
-from sidecar.coordinator.roster import NAME, Roster
+from sidecar.coordinator.roster import Roster
 from sidecar.coordinator.tail import StateLog
 from sidecar.coordinator.writer import WriteLost
 from sidecar.state.codec import Encoded, Stamp, StateCodec
-from sidecar.state.keys import decode_key
+from sidecar.state.keys import ROSTER, decode_key
 from tests.inprocess.house import Counted, Lines
 
 PARTITIONS = 4
@@ -68,7 +68,7 @@ class Records:
         for records in self.written:
             for record in records:
                 key = decode_key(record.key)
-                if key.sub_id.endswith(f"/{NAME}"):
+                if key.sub_id.endswith(ROSTER):
                     member_id = key.sub_id.split("/")[1]
                     found.pop(member_id, None)
                     if record.value is not None:

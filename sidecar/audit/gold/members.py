@@ -7,6 +7,7 @@ from typing import NamedTuple
 from sidecar.audit.gold.frames import Frame, done, pack, sql
 from sidecar.audit.gold.holdings import MEMBER
 from sidecar.audit.gold.steps import ORDER, lives
+from sidecar.state.keys import ROSTER
 
 HEAD = "offset, log_ms, written_ms, why, revision, deleted"
 CARRIED = """last_offset as offset, null as log_ms, null as written_ms, null as why, last_revision as revision,
@@ -54,7 +55,9 @@ def as_static(found: Frame) -> Frame:
 
 
 def settings(records: Frame) -> Frame:
-    return records.select("state_partition, group_id, offset, log_ms as ms, written_ms, name, value, why")
+    """Without what the sidecars say of themselves."""
+    set_by_people = records.where(f"group_id <> '' or name not like '%{ROSTER}'")
+    return set_by_people.select("state_partition, group_id, offset, log_ms as ms, written_ms, name, value, why")
 
 
 class Told(NamedTuple):

@@ -314,7 +314,8 @@ class Replay:
         self._life(row, self.static, key, "static_member_history", fields)
 
     def _settings(self, row: Row) -> None:
-        self.tables["setting_changes"].append({c: row[c] for c in ("offset", "group_id", "name", "value", "why")})
+        if row["group_id"] or not row["name"].endswith("/sidecar.member"):
+            self.tables["setting_changes"].append({c: row[c] for c in ("offset", "group_id", "name", "value", "why")})
 
     # ---- coordinators ----------------------------------------------------------------------------------------
     def _claims(self, row: Row) -> None:

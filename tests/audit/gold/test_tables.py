@@ -26,6 +26,7 @@ def revokes(log: Log) -> None:
     log.current("g", "m1", 2, [0])
     log.current("g", "m2", 2, [1])
     log.put("config", "g", "consumer.session.timeout.ms", value="50000")
+    log.put("config", "", "1/i/sidecar.member", value="{}")  # no setting: what a sidecar says of itself
 
 
 def waits(log: Log) -> None:
