@@ -65,6 +65,8 @@ class Old:
     token: int = 0
     heard: tuple[JoinedMember, ...] = ()
     places: frozenset[int] = frozenset()
+    seen: int = 0
+    """So many partitions there were when it synced last."""
 
     def ready(self) -> None:
         owned = {TOPIC: sorted(self.places)} if self.places else {}
@@ -203,10 +205,11 @@ class Mixed:
     def act(self, o: Old) -> None:
         if o.token in self.waiting:
             return
-        if o.wants == "join":
+        if o.wants == "join" or (o.wants == "beat" and o.me.leads and o.seen != self.partitions):
             o.ready()
             self.send(o, self.unique(o))
         elif o.wants == "sync":
+            o.seen = self.partitions
             given: Mapping[str, bytes] = {}
             if o.heard:
                 mine = shares(o.heard, self.partitions)
