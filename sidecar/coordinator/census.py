@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from heapq import nlargest
 from typing import Protocol
 
@@ -20,10 +19,8 @@ from sidecar.core.classic.config import CLASSIC
 from sidecar.core.classic.records import State
 from sidecar.core.consumer.config import CONSUMER
 from sidecar.core.consumer.group import ConsumerGroup, GroupState
-from sidecar.core.effects import Count, Observe
 from sidecar.core.groups import Group
 from sidecar.core.owner import Phase
-from sidecar.core.reasons import Reason
 from sidecar.core.service import Service
 from sidecar.core.turn import Soft
 from sidecar.link.ports import Figures
@@ -41,35 +38,6 @@ STATES = {CONSUMER: tuple(GroupState), CLASSIC: tuple(State)}
 class Gauges(Figures, Protocol):
     def only(self, name: str, values: Iterable[tuple[tuple[str, ...], float]]) -> None:
         """A gauge has these values, by labels, and no others any more."""
-
-
-def show(figures: Figures, service: Service, waiting: Callable[[], int]) -> None:
-    """What can be told at once. `waiting()`: requests that have not come to the core yet."""
-    owners = service.owners
-    figures("parked").set_function(lambda: service.tally.open + waiting())
-    figures("unreadable_groups").set_function(lambda: sum(len(o.unreadable) for o in owners))
-    figures("owned").set_function(lambda: len(service.serving()))
-    figures("held_bytes").set_function(service.held_bytes)
-    for owner in owners:
-        serves = partial(lambda o: float(o.phase is Phase.SERVING), owner)
-        figures("partition_owned", str(owner.partition)).set_function(serves)
-    # A counter that is not there before its first step hides that step from rates.
-    for kind in STATES:
-        figures("settle_seconds", kind)
-        for reason in Reason:
-            figures("rebalances", kind, reason)
-    for why in ("fenced", "write lost"):
-        figures("fenced", why)
-    for phase in Phase:
-        figures("partitions", phase).set_function(partial(lambda p: sum(o.phase is p for o in owners), phase))
-
-
-def count(figures: Figures, counted: Count) -> None:
-    figures(counted.metric, *counted.labels).inc(counted.by)
-
-
-def observe(figures: Figures, observed: Observe) -> None:
-    figures(observed.metric, *observed.labels).observe(observed.ms / 1000)
 
 
 @dataclass

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.coordinator.clock import now
-from sidecar.coordinator.picture import last_assignment
 from sidecar.coordinator.rules import Rules
 from sidecar.coordinator.tail import StateLog
 from sidecar.coordinator.writer import WriteLost
@@ -251,7 +250,7 @@ class Configs:
             told[cf.WHY] = self._rules.why(group_id)
             if (word := self._rules.overrides.get(group_id)) is not None:
                 told[cf.MANAGED] = word
-            told[cf.EPOCH] = str(last_assignment(self._state, self._codec, group_id))
+            told[cf.EPOCH] = str(self._state.last_assignment(group_id))
         return told
 
     def configured(self) -> list[str]:

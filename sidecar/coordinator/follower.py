@@ -202,7 +202,7 @@ class Follower:
 
     def claim_read(self, partition: int) -> None:
         self._former.claim_read(partition, now().mono_ms)
-        self._coordinator.claim_read(partition)
+        self._coordinator.takeovers.claim_read(partition)
         if self.ownership.withdrawn:
             self._show()
         if partition not in self._unread:  # what was claimed before may have come with a copy of the topic
@@ -270,7 +270,7 @@ class Follower:
         if any(n < 0 or self._cluster.unreached(n, GONE_S) for n in set(self._offsets.now)):
             return True
         c = self._coordinator
-        return c.service.loading() > 0 or c.placeholders.waited_for(LATE_MS) or c.tenures.late(LATE_MS / 1000)
+        return c.service.loading() > 0 or c.placeholders.waited_for(LATE_MS) or c.takeovers.tenures.late(LATE_MS / 1000)
 
     async def _ask_for_leaders(self) -> ClusterView:
         """An empty view if nobody answers."""
@@ -286,7 +286,7 @@ class Follower:
             moved = (p for p, (was, n) in enumerate(zip(before, self._offsets.now, strict=True)) if was != n)
             self._led_since_s.update(dict.fromkeys(moved, time.monotonic()))
         if self._state.take(view):
-            self._coordinator.tenures.led_by(self._state.now)
+            self._coordinator.takeovers.tenures.led_by(self._state.now)
         self._show()
         self.ownership.placement_changed()
 

@@ -7,7 +7,7 @@ A record costs a look at its key here: values are kept as they are, and read whe
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -83,6 +83,8 @@ class _Group:
 
 
 class Past:
+    kinds: Collection[str] = WATCHED
+
     def __init__(self, kept: int, codec: StateCodec) -> None:
         self._kept = kept
         self._codec = codec

@@ -16,9 +16,6 @@ from sidecar.state.codec import StateCodec
 from sidecar.state.keys import StateKey
 from sidecar.state.schema import StateError
 
-PROGRESS = (classic.Kind.GROUP, consumer.Kind.TARGET_METADATA)
-
-
 LOOKED_AT = 16
 """Records between two turns of others: a group may have thousands, and clients must not wait for them."""
 Slices = Generator[None, None, Any]
@@ -28,24 +25,12 @@ def _there(state: StateLog, group_id: str) -> Mapping[StateKey, bytes]:
     return state.partitions[partition_for(group_id, len(state.partitions))].groups.get(group_id, {})
 
 
-def _records(state: StateLog, codec: StateCodec, group_id: str, kinds: tuple[str, ...] = ()) -> Iterable[Record]:
+def _records(state: StateLog, codec: StateCodec, group_id: str) -> Iterable[Record]:
     for key, value in list(_there(state, group_id).items()):  # it may change between two slices
-        if kinds and key.kind not in kinds:
-            continue
         try:
             yield codec.decode(key, value)[0]
         except StateError:
             continue
-
-
-def last_assignment(state: StateLog, codec: StateCodec, group_id: str) -> int:
-    """Generation or epoch of the last assignment; -1 if there is none."""
-    for r in _records(state, codec, group_id, PROGRESS):
-        if isinstance(r, classic.GroupRecord):
-            return r.assigned_generation
-        if isinstance(r, consumer.TargetMetadataRecord):
-            return r.assignment_epoch
-    return -1
 
 
 def picture(state: StateLog, codec: StateCodec, rules: Rules, group_id: str) -> Slices:

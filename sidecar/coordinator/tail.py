@@ -15,10 +15,12 @@ from typing import Any, Protocol
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from sidecar.coordinator.ahead import Ahead, Want, some
-from sidecar.coordinator.past import WATCHED, Past
+from sidecar.core.classic.records import GroupRecord as Generation
 from sidecar.core.classic.records import Kind as ClassicKind
 from sidecar.core.consumer.records import Kind as ConsumerKind
+from sidecar.core.consumer.records import TargetMetadataRecord
 from sidecar.core.errors import InvariantError
+from sidecar.core.placement import partition_for
 from sidecar.core.records import Key, Record
 from sidecar.link.ports import Figures, Logger
 from sidecar.state.codec import CONFIG, OWNER_CLAIM, SCHEMA, Encoded, StateCodec
@@ -41,6 +43,17 @@ END: there is nothing more for now, and the last one is where that is."""
 END = -2
 NOTHING: Mapping[StateKey, bytes] = {}
 GROUP_KINDS = (ClassicKind.GROUP, ConsumerKind.GROUP)
+ASSIGNMENT_KINDS = (ClassicKind.GROUP, ConsumerKind.TARGET_METADATA)
+
+
+class Watcher(Protocol):
+    """Who is told of each value that takes the place of another one."""
+
+    kinds: Collection[str]
+    """Of the keys that it is told of."""
+
+    def note(self, key: StateKey, before: bytes | None, value: bytes | None) -> None:
+        """This value counts now in the place of that one."""
 
 
 class StateLog:
@@ -54,8 +67,7 @@ class StateLog:
         """Records that were applied before the tail came to them, by offset."""
         self.late: Callable[[int, int], None] = lambda partition, offset: None
         """Told that somebody waits for the record at this offset."""
-        self.past: Past | None = None
-        """Where somebody wants to see it."""
+        self.watcher: Watcher | None = None
         self.ends = [0] * partitions
         """By partition: where the tail last came to an end. Behind the last record there may be a transaction's marker,
         which is no record and has an offset."""
@@ -102,6 +114,21 @@ class StateLog:
                     return None
         return None
 
+    def last_assignment(self, group_id: str) -> int:
+        """Generation or epoch of the group's last assignment; -1 if there is none, or it cannot be read."""
+        there = self.partitions[partition_for(group_id, len(self.partitions))]
+        for key, value in there.groups.get(group_id, NOTHING).items():
+            if key.kind in ASSIGNMENT_KINDS:
+                try:
+                    record, _ = self.codec.decode(key, value)
+                except StateError:
+                    continue
+                if isinstance(record, Generation):
+                    return record.assigned_generation
+                if isinstance(record, TargetMetadataRecord):
+                    return record.assignment_epoch
+        return -1
+
     async def wait_past(self, partition: int, offset: int) -> None:
         """Until the record at `offset` has been applied, or the tail has found that there is none."""
         if self._read(partition) > offset:
@@ -132,11 +159,11 @@ class StateLog:
         else:
             if key.kind == SCHEMA and value is not None:
                 self._learn(partition, offset, value)
-            if self.past is not None and key.kind in WATCHED:
+            if self.watcher is not None and key.kind in self.watcher.kinds:
                 before = fold.groups.get(key.group_id, NOTHING).get(key)
                 fold.apply(offset, key, value, owner_epoch)
                 if before is not value and fold.groups.get(key.group_id, NOTHING).get(key) is value:
-                    self.past.note(key, before, value)
+                    self.watcher.note(key, before, value)
             else:
                 fold.apply(offset, key, value, owner_epoch)
 

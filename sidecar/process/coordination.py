@@ -128,8 +128,8 @@ class Coordination:
         self.cluster, self._control = cluster, control
         self._codec = codec = StateCodec()
         self._state = state = StateLog(len(leaders), codec, app.log, app.metrics)
-        if s.admin is not None:
-            state.past = Past(s.admin_access.rebalances_kept, codec)
+        past = None if s.admin is None else Past(s.admin_access.rebalances_kept, codec)
+        state.watcher = past
         own = _own_settings(s)
         named = managed_by(s)
         rules = Rules(OwnRules(named, named.include, named.exclude, named.never), codec, state, app.log)
@@ -165,9 +165,9 @@ class Coordination:
         ports = ExporterPorts(made.leader_of, lambda: control.view)
         self._exporter = told = Exporter(exporter_settings(s), made.service, cluster, ports, app.metrics, app.log)
         self.views: Views | None = None
-        if state.past is not None:
+        if past is not None:
             lag = Lag(lambda group_id: told.page.lags.get(group_id), lambda: told.page.at_s)
-            self.views = Views(s.node_id, state, codec, rules, state.past, lambda: made.assignment, lag)
+            self.views = Views(s.node_id, state, codec, rules, past, lambda: made.assignment, lag)
         if s.admin is not None and s.exporter.interval_ms:
             tasks.spawn(self._exporter.rounds(), "exporter")
 

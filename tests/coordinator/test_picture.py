@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sidecar.coordinator.picture import last_assignment, picture
+from sidecar.coordinator.picture import picture
 from sidecar.coordinator.rules import OwnRules, Rules
 from sidecar.coordinator.tail import StateLog
 from sidecar.core.classic.embedded import assignment
@@ -31,7 +31,7 @@ class Bench:
             written = self.codec.encode(record, Stamp(1, 1), 0)
             state.apply(0, offset, decode_key(written.key), written.value)
         rules = Rules(OwnRules(lambda name: name != "theirs"), self.codec, state, self.lines)
-        return done(picture(state, self.codec, rules, group_id)), last_assignment(state, self.codec, group_id)
+        return done(picture(state, self.codec, rules, group_id)), state.last_assignment(group_id)
 
 
 def test_a_classic_group() -> None:

@@ -379,7 +379,7 @@ class House:
         self.coordinator.setting_stored(group_id, name)
 
     def claim_read(self, partition: int) -> None:
-        self.coordinator.claim_read(partition)
+        self.coordinator.takeovers.claim_read(partition)
 
     def tail_read(self, partition: int) -> None:
         """What is stored has been read from the start."""

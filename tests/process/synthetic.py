@@ -31,7 +31,7 @@ class Synthetic:
         self.codec = StateCodec()
         self.lines = Lines()
         self.state = StateLog(PARTITIONS, self.codec, self.lines, Counted())
-        self.past = self.state.past = Past(kept, self.codec)
+        self.past = self.state.watcher = Past(kept, self.codec)
         self.rules = Rules(OwnRules(lambda name: name != "theirs"), self.codec, self.state, self.lines)
         members = {1: ("a", "broker-1", 9092), 2: ("b", "broker-2", 9092)}
         self.assignment = Assignment(7, tuple(1 + p % 2 for p in range(PARTITIONS)), members)

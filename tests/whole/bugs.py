@@ -22,6 +22,7 @@ from sidecar.coordinator.moves import Moves
 from sidecar.coordinator.ownership import Ownership
 from sidecar.coordinator.placeholders import Placeholders, _Group
 from sidecar.coordinator.tail import StateLog, Tail
+from sidecar.coordinator.takeovers import Takeovers
 from sidecar.coordinator.under_way import UnderWay
 from sidecar.coordinator.writer import FencedWriter
 from sidecar.coordinator.written import Written
@@ -145,7 +146,7 @@ def serves_before_its_claim_is_read(patch: Patch, world: World) -> None:
         return
 
     patch.setattr(StateLog, "wait_past", planted)
-    patch.setattr(Coordinator, "_still_mine", lambda self, p: True)
+    patch.setattr(Takeovers, "_still_mine", lambda self, p: True)
 
 
 def reads_nothing_before_its_claim(patch: Patch, world: World) -> None:

@@ -24,6 +24,7 @@ from sidecar.coordinator.proofs import Proofs
 from sidecar.coordinator.rules import Rules
 from sidecar.coordinator.state_topic import StateTopic
 from sidecar.coordinator.tail import StateLog
+from sidecar.coordinator.takeovers import Takeovers
 from sidecar.coordinator.writer import FencedWriter, WriteLost
 from sidecar.core.anew import Anew
 from sidecar.core.errors import InvariantError
@@ -146,7 +147,7 @@ def believes_the_highest_claim(patch: Patch, world: World) -> None:
         self.claimed = max(self.claimed, owner_epoch)
 
     patch.setattr(Claims, "claim", highest)
-    patch.setattr(Coordinator, "_still_mine", lambda self, p: True)
+    patch.setattr(Takeovers, "_still_mine", lambda self, p: True)
 
 
 def follows_its_own_patterns(patch: Patch, world: World) -> None:
