@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.core.errors import Code
-from sidecar.core.owner import Phase
+from sidecar.core.phases import Phase
 from tests.inprocess.clock import VirtualLoop, clocks
 from tests.inprocess.house import House, HouseClient, turns
 from tests.inprocess.messages import assigned, beat, commit, join, to_frame

@@ -20,7 +20,7 @@ from sidecar.core.classic.records import State
 from sidecar.core.consumer.config import CONSUMER
 from sidecar.core.consumer.group import ConsumerGroup, GroupState
 from sidecar.core.groups import Group
-from sidecar.core.owner import Phase
+from sidecar.core.phases import Phase
 from sidecar.core.service import Service
 from sidecar.core.turn import Soft
 from sidecar.link.ports import Figures

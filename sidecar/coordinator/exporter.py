@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sidecar.core.owner import Phase
+from sidecar.core.phases import Phase
 from sidecar.core.service import Service
 from sidecar.kafka.cluster import Cluster, ClusterView, ConnectionLost
 from sidecar.kafka.lanes import Lane

@@ -8,7 +8,7 @@ from functools import partial
 from sidecar.core.classic.config import CLASSIC
 from sidecar.core.consumer.config import CONSUMER
 from sidecar.core.effects import Count, Observe
-from sidecar.core.owner import Phase
+from sidecar.core.phases import Phase
 from sidecar.core.reasons import Reason
 from sidecar.core.service import Service
 from sidecar.link.ports import Figures

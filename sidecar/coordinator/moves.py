@@ -32,7 +32,7 @@ from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.errors import TEXT, Code, name_of
 from sidecar.core.events import Answer, DeleteGroup, Drain, DrainReply, Event
 from sidecar.core.groups import Group
-from sidecar.core.owner import Phase
+from sidecar.core.phases import Phase
 from sidecar.core.service import Service
 from sidecar.kafka import native
 from sidecar.kafka.cluster import Cluster, ConnectionLost

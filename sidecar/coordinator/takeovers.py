@@ -20,7 +20,8 @@ from sidecar.coordinator.tenure import PROOF_SERIAL, RENEWAL_SERIAL, Tenure, Ten
 from sidecar.coordinator.turns import Turns
 from sidecar.coordinator.writer import Fenced, FencedWriter, WriteLost
 from sidecar.core.commands import Append, Claim, Fence, Follow, Renew, Stop
-from sidecar.core.owner import RENEWED, Owner, Phase
+from sidecar.core.owner import RENEWED, Owner
+from sidecar.core.phases import Phase
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.produce import Appender
 from sidecar.link.ports import Tasks

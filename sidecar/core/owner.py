@@ -38,8 +38,7 @@ log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from enum import StrEnum
+from collections.abc import Callable
 from traceback import format_exception
 
 from sidecar.core.build import Build
@@ -50,6 +49,7 @@ from sidecar.core.events import NO_TOKEN, Event
 from sidecar.core.groups import Registry
 from sidecar.core.held import Held, LogView, Tally, Waiting, refuse
 from sidecar.core.loading import Loading
+from sidecar.core.phases import TRANSITIONS, Phase
 from sidecar.core.shard import Shard
 from sidecar.core.topics import TopicImage
 from sidecar.core.turn import Now, Ports
@@ -67,26 +67,6 @@ LONG_AGO = Now(0, 0)
 ASSIGNED, MOVED, RENEWED = "assigned", "moved from sidecar", "fence renewed"
 """Why a claim was made: a partition was taken over, and its new owner did not know who had it before; from one that is
 alive; it has its owner as before."""
-
-
-class Phase(StrEnum):
-    ELSEWHERE = "elsewhere"
-    FENCING = "fencing"
-    CLAIMING = "claiming"
-    REPLAYING = "replaying"
-    SERVING = "serving"
-    PAUSING = "pausing"
-
-
-P = Phase
-TRANSITIONS: Mapping[Phase, Mapping[str, Phase]] = {
-    P.ELSEWHERE: {"assigned": P.FENCING},
-    P.FENCING: {"fenced": P.CLAIMING, "failed": P.PAUSING, "released": P.ELSEWHERE},
-    P.CLAIMING: {"claimed": P.REPLAYING, "failed": P.PAUSING, "released": P.ELSEWHERE},
-    P.REPLAYING: {"replayed": P.SERVING, "failed": P.PAUSING, "released": P.ELSEWHERE},
-    P.SERVING: {"failed": P.PAUSING, "released": P.ELSEWHERE},
-    P.PAUSING: {"rested": P.FENCING, "released": P.ELSEWHERE},
-}
 
 
 class Owner:

@@ -27,7 +27,8 @@ from sidecar.core.errors import TEXT, Code
 from sidecar.core.events import FOR_EVER_MS, Event, KnownGroups, KnownReply, ListGroups, ListReply
 from sidecar.core.groups import Registry
 from sidecar.core.held import Held, LogView, Tally, Waiting
-from sidecar.core.owner import ASSIGNED, MOVED, Owner, Phase
+from sidecar.core.owner import ASSIGNED, MOVED, Owner
+from sidecar.core.phases import Phase
 from sidecar.core.placement import partition_for
 from sidecar.core.topics import Topic, TopicImage
 from sidecar.core.turn import Now, Ports

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from sidecar.coordinator.census import Census
-from sidecar.core.owner import Phase
+from sidecar.core.phases import Phase
 from tests.inprocess import clock
 from tests.inprocess.house import House, until
 from tests.inprocess.messages import beat, join

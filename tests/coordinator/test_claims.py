@@ -16,7 +16,7 @@ from sidecar.coordinator.tenure import Tenure
 from sidecar.coordinator.writer import Fenced, FencedWriter
 from sidecar.core import owner as owner_module
 from sidecar.core.errors import Code
-from sidecar.core.owner import Phase
+from sidecar.core.phases import Phase
 from sidecar.state.fold import Claims
 from tests.coordinator.test_coordinator import claims, member, other_sidecar, phase
 from tests.inprocess import clock

@@ -18,7 +18,7 @@ from sidecar.core.consumer.events import DescribeConsumerGroup
 from sidecar.core.errors import Code
 from sidecar.core.events import Standing
 from sidecar.core.offsets import CommitCheck
-from sidecar.core.owner import Phase
+from sidecar.core.phases import Phase
 from sidecar.link.messages import Lease, Reply, Request, Void
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA, Encoded, Stamp

@@ -16,7 +16,7 @@ from sidecar.coordinator.moves import MoveSettings
 from sidecar.core import config as cf
 from sidecar.core.classic.embedded import assignment
 from sidecar.core.errors import Code
-from sidecar.core.owner import Phase
+from sidecar.core.phases import Phase
 from sidecar.kafka import native
 from sidecar.kafka.cluster import ConnectionLost
 from sidecar.kafka.membership import INSTANCE_ID

@@ -13,7 +13,7 @@ from sidecar.coordinator import writer as writer_module
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.proofs import Proofs
 from sidecar.core.errors import Code
-from sidecar.core.owner import Phase
+from sidecar.core.phases import Phase
 from sidecar.link.messages import Lease
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import Stamp

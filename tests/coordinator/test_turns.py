@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sidecar.coordinator import turns as module
-from sidecar.core.owner import Phase
+from sidecar.core.phases import Phase
 from sidecar.wire.apis import Api
 from tests.inprocess.house import House, run, turns, until
 from tests.inprocess.messages import join

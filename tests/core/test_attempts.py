@@ -8,7 +8,8 @@ import pytest
 
 from sidecar.core.commands import Claim, Fence, Stop, Void
 from sidecar.core.errors import Code
-from sidecar.core.owner import FENCED_MS, RETRY_MAX_MS, RETRY_MS, Owner, Phase
+from sidecar.core.owner import FENCED_MS, RETRY_MAX_MS, RETRY_MS, Owner
+from sidecar.core.phases import Phase
 from sidecar.core.turn import Now
 from tests.core.test_loading import Heir, beat, written
 

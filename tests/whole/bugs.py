@@ -29,7 +29,8 @@ from sidecar.coordinator.written import Written
 from sidecar.core.errors import Code
 from sidecar.core.held import Waiting
 from sidecar.core.offsets import CheckReply, FetchCheck
-from sidecar.core.owner import Owner, Phase
+from sidecar.core.owner import Owner
+from sidecar.core.phases import Phase
 from sidecar.core.service import Service
 from sidecar.core.shard import Shard
 from sidecar.core.turn import Turn

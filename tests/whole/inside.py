@@ -15,7 +15,8 @@ from sidecar.coordinator.native_groups import SESSION_TIMEOUT_MS
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import State
 from sidecar.core.events import FOR_EVER_MS
-from sidecar.core.owner import Owner, Phase
+from sidecar.core.owner import Owner
+from sidecar.core.phases import Phase
 from sidecar.core.service import Service
 from sidecar.core.turn import Now
 from sidecar.link.clock import CLOCK
