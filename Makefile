@@ -63,9 +63,11 @@ coverage: $(READY) kafka
 	@$(BIN)/coverage combine -q
 	@$(BIN)/python -m tools.coverage_rooms
 
+# tests/differential plays against the anchor and the Kafka before it.
+ANCHORS := 4.4.0 4.3.1
 .PHONY: kafka
 kafka: $(READY)
-	@$(BIN)/python -m sidecar.drill.artifacts $(KAFKA)
+	@$(BIN)/python -m sidecar.drill.artifacts $(sort $(KAFKA) $(ANCHORS))
 	@$(BIN)/python -m sidecar.drill.archive $(KAFKA)
 
 bench: $(READY)
