@@ -1,6 +1,6 @@
 # Each target sets up what it needs. `make demo`, `make test`; the others are in README.
 PYTHON ?= python3
-KAFKA  ?= 4.3.1
+KAFKA  ?= 4.4.0
 N      ?= 10
 SEEDS  ?= 1000
 SCRIPTS ?= 2000
@@ -63,9 +63,11 @@ coverage: $(READY) kafka
 	@$(BIN)/coverage combine -q
 	@$(BIN)/python -m tools.coverage_rooms
 
+# tests/differential plays against the anchor and the Kafka before it.
+ANCHORS := 4.4.0 4.3.1
 .PHONY: kafka
 kafka: $(READY)
-	@$(BIN)/python -m sidecar.drill.artifacts $(KAFKA)
+	@$(BIN)/python -m sidecar.drill.artifacts $(sort $(KAFKA) $(ANCHORS))
 	@$(BIN)/python -m sidecar.drill.archive $(KAFKA)
 
 bench: $(READY)
@@ -81,7 +83,7 @@ exactly-once: $(READY)
 	@$(BIN)/python -m tests.clients.exactly_once --rounds $(N) --protocol $(PROTOCOL)
 
 differential: $(READY)
-	@$(BIN)/python -m tests.differential.run --scripts $(SCRIPTS)
+	@$(BIN)/python -m tests.differential.run --scripts $(SCRIPTS) --kafka $(KAFKA)
 
 # Whole processes against simulated brokers, then the core alone: docs/simulation.md. 1,000 seeds take about five minutes on two cores.
 sim: $(READY)

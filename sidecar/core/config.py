@@ -1,7 +1,7 @@
 """Settings of consumer groups: names, types, ranges, layers, and Kafka's words for what is wrong with one.
 
-Source: Kafka's GroupConfig, GroupCoordinatorConfig, ControllerConfigurationValidator; KIP-1263 'Group
-Configurations' (-1 = the broker's, which Kafka 4.3 refuses; offload, which it has not).
+Source: GroupConfig, GroupCoordinatorConfig and ControllerConfigurationValidator of Kafka 4.4; KIP-1263 'Group
+Configurations' (-1 = the broker's, which Kafka refuses; offload, which it has not).
 """
 
 from __future__ import annotations
@@ -128,10 +128,8 @@ def validate(own: Mapping[str, str], effective: Mapping[str, int | bool]) -> Non
         low, high = SETTINGS[name].limits
         if value is None or (name == INTERVAL and value == -1):
             continue
-        if value < effective[low]:
-            raise invalid(f"{name} must be greater than or equal to {low}")
-        if value > effective[high]:
-            raise invalid(f"{name} must be less than or equal to {high}")
+        if not effective[low] <= value <= effective[high]:
+            raise invalid(f"{name} must be in the range {effective[low]} to {effective[high]} inclusive.")
     session = values.get(SESSION, effective["group." + SESSION])
     heartbeat = values.get(HEARTBEAT, effective["group." + HEARTBEAT])
     if session <= heartbeat:

@@ -19,7 +19,7 @@ class Reason(StrEnum):
     LATE = "rebalance_timeout"
     """A member has not given up what it must, has not joined or has not synced in time."""
     SUBSCRIPTION = "subscription"
-    """A member has changed what it subscribes to, or which protocols it knows."""
+    """A member has changed what it subscribes to, which protocols it knows, or the assignor that most ask for."""
     TOPICS = "topics"
     """A topic has come, has gone or has more partitions, or a regular expression stands for others."""
     OPERATOR = "operator"

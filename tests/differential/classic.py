@@ -139,6 +139,8 @@ class ClassicSide:
 
     def __init__(self, pool: Pool, group: str, topic_ids: dict[str, bytes] | None = None) -> None:
         self.pool, self.group = pool, group
+        self.older = False
+        """The broker is older than the anchor (older.py)."""
         self.ids: dict[str, str] = {}
         self.instances: dict[str, str | None] = {}
         self.generations: dict[str, int] = {}

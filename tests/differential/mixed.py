@@ -22,13 +22,14 @@ from tests.differential.classic import (
     Pool,
     code_of,
 )
+from tests.differential.older import HEARTBEAT_FIELDS, parts
 from tests.differential.script import Side, Step
 
 CONSUMERS = ("c1", "c2", "c3")
 INSTANCES = {"m1": "i1", "m2": "i2", "m3": "i3", "c1": "i1", "c2": "i2", "c3": "i4"}
 Owned = dict[str, list[int]]
-HEARTBEAT_FIELDS = 6
-"""Of the answer to a ConsumerGroupHeartbeat, as `Side.heartbeat` tells it."""
+ASSIGNOR = "range"
+"""Of all members of the consumer protocol."""
 
 
 def make_mixed(seed: int) -> list[Step]:
@@ -121,6 +122,14 @@ class MixedSide(ClassicSide):
         """It was downgraded, and upgraded again before the rebalance was over."""
         self.refused = False
         """A JoinGroup to an empty consumer group was refused."""
+        self.before: cd.DescribedGroup | None = None
+        """The group as it was before this step, if a member of the consumer protocol joins and the broker is older."""
+        self.upgrades = False
+        """A member of the consumer protocol joins a group of the classic protocol in this step."""
+
+    def send(self, n: int, s: Step) -> None:
+        self.before, self.upgrades = None, False
+        super().send(n, s)
 
     def excused(self, n: int, theirs: ClassicSide) -> str:
         """Why the answers differ, if they are meant to (docs/differences.md):
@@ -131,8 +140,12 @@ class MixedSide(ClassicSide):
         * A JoinGroup that is refused leaves an empty consumer group as it is; Kafka forgets it, but not in its log.
         * A downgrade by a static member is a rebalance, too, if somebody still has what the target gives to another;
           and the member is told the protocol that the group has chosen. Kafka tells it the first of its own.
-        * A group that upgrades gets a new target, and so a new epoch, if its last assignment leaves partitions out."""
+        * A group that upgrades gets a new target, and so a new epoch, if its last assignment leaves partitions out.
+        * What a broker older than the anchor does otherwise (older.py)."""
         a, b = self.answers[n], theirs.answers[n]
+        assert isinstance(theirs, MixedSide)
+        if theirs.before is not None and (why := parts(theirs.before, ASSIGNOR, False, a, b)):
+            return why
         if isinstance(a, dict) and isinstance(b, dict):
             other = {k for k in a if a[k] != b.get(k)}
             by_downgrade = a["leader"] == b["leader"] == "nobody" and a["codes"] == b["codes"] == (0, 0)
@@ -144,7 +157,7 @@ class MixedSide(ClassicSide):
             if getattr(self, reason):
                 return reason
         if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b) == HEARTBEAT_FIELDS and a[0] == b[0] == 0:
-            return "partitions left out" if a[2] == b[2] + 1 else ""
+            return "partitions left out" if self.upgrades and a[2] == b[2] + 1 else ""
         early = (a, b) == (REBALANCE_IN_PROGRESS, 0) or (code_of(a), code_of(b)) == (REBALANCE_IN_PROGRESS, 0)
         return "due target" if early else ""
 
@@ -187,10 +200,15 @@ class MixedSide(ClassicSide):
 
     # ---- members of the consumer protocol -------------------------------------------------------------------------
     async def do_cjoin(self, member: str) -> object:
+        if self.older:
+            req = cd.ConsumerGroupDescribeRequest(group_ids=[self.group])
+            (self.before,) = (await self.ask(cd, "ConsumerGroupDescribe", req)).groups
         described = await self.do_describe(member)
-        if self.modern and isinstance(described, tuple) and described[2] == "PreparingRebalance":
+        assert isinstance(described, tuple)
+        self.upgrades = described[2] in ("Stable", "PreparingRebalance", "CompletingRebalance")
+        if self.modern and described[2] == "PreparingRebalance":
             self.midway = True
-        answer = await self.consumers.do_join(member, "range", ["diff-a"], INSTANCES[member])
+        answer = await self.consumers.do_join(member, ASSIGNOR, ["diff-a"], INSTANCES[member])
         if code_of(answer) == 0:
             self.modern = True
             self.broken_off = self.broken_off or self.unsynced

@@ -1,7 +1,8 @@
 """Random scripts to a sidecar and to Kafka's coordinator, and to a simulated broker and a real one: no difference.
 
-Each run plays other seeds (the header of the run names the first); test-all plays the full number of scripts.
-What differs on purpose is in docs/differences.md. More: `make differential SCRIPTS=10000`.
+Each run plays other seeds (the header of the run names the first); test-all plays the full number of scripts, and a
+share of them on the Kafka before the anchor. What differs on purpose is in docs/differences.md. More: `make
+differential SCRIPTS=10000`.
 """
 
 from __future__ import annotations
@@ -12,18 +13,21 @@ from collections.abc import Iterator
 import pytest
 
 from sidecar.drill.local import LocalKafka
+from tests.differential.older import ANCHOR
 from tests.differential.run import CLASSIC, MIXED, Play, cluster, play_all, play_classics
 from tests.harness.tiers import Seeds
 from tests.whole.broker.differential import compare
 
 SCRIPTS, WITH_TOPICS, CLASSIC_SCRIPTS, MIXED_SCRIPTS, BROKER_SCRIPTS = 2_000, 48, 1_000, 1_000, 250
+OLDER = "4.3.1"
+"""The Kafka before the anchor. It is the one that tests/whole simulates."""
 LEAST_STEPS = 20
 """Of a script on average: the scripts are about something."""
 
 
-@pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    with cluster(tmp_path_factory.mktemp("differential") / "run") as kafka:
+@pytest.fixture(scope="module", params=[ANCHOR, pytest.param(OLDER, marks=pytest.mark.tier("all"))])
+def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    with cluster(tmp_path_factory.mktemp("differential") / "run", request.param) as kafka:
         yield kafka
 
 
@@ -47,6 +51,7 @@ def test_no_difference_with_the_classic_protocol(both: LocalKafka, seeds: Seeds,
     assert steps > LEAST_STEPS * len(played)
 
 
+@pytest.mark.parametrize("both", [OLDER], indirect=True)
 @pytest.mark.parametrize("kind", ["data", "classic"])
 def test_the_simulated_broker_answers_like_a_real_one(both: LocalKafka, seeds: Seeds, kind: str) -> None:
     """The broker that tests/whole simulates. What is accepted: tests/whole/broker/differential.py."""

@@ -46,8 +46,11 @@ def check_request(hb: ConsumerHeartbeat, config: ConsumerConfig) -> None:
         )
 
 
-def check_size(group: ConsumerGroup, member_id: str, config: ConsumerConfig) -> None:
-    if len(group.members) >= config.max_size and member_id not in group.members:
+def check_size(group: ConsumerGroup, member_id: str, instance_id: str | None, config: ConsumerConfig) -> None:
+    """A static member that comes back takes the place that it has already."""
+    if instance_id in group.static_members or member_id in group.members:
+        return
+    if len(group.members) >= config.max_size:
         raise CoordinatorError(
             Code.GROUP_MAX_SIZE_REACHED,
             f"The consumer group has reached its maximum capacity of {config.max_size} members.",

@@ -14,6 +14,7 @@ from sidecar.core.consumer.records import (
     MemberState,
     StaticMemberRecord,
     TargetMemberRecord,
+    TargetMetadataRecord,
 )
 from sidecar.core.consumer.soft import ConsumerSoft
 from sidecar.core.reasons import Reason, listed, of_removal
@@ -99,11 +100,23 @@ def remove_members(turn: Turn, group: ConsumerGroup, gone: Sequence[tuple[Member
     reason = of_removal(gone[0][1])
     bump_epoch(turn, group, listed(f"{m.client_id or m.member_id}: {why}" for m, why in gone), reason)
     if not group.members:
-        soft.unsettled_since_ms = None
+        _emptied(turn, group)
+        return
     # The next heartbeat of any member computes the target, as in Kafka; the timer does if none comes.
     turn.timers.set(
         ("assign", group.group_id), turn.now.mono_ms + config_of(turn, group.group_id).assignment_interval_ms
     )
+
+
+def _emptied(turn: Turn, group: ConsumerGroup) -> None:
+    """Nobody is left to own anything, and that is the target of the new epoch. It has no time, so the first member that
+    joins is assigned at once, whenever the last run was (Kafka 4.4; KAFKA-20442)."""
+    soft: ConsumerSoft = turn.soft_of(group.group_id)
+    soft.unsettled_since_ms = None
+    soft.flight = None
+    turn.timers.cancel(("run", group.group_id))
+    turn.timers.cancel(("assign", group.group_id))
+    turn.write(TargetMetadataRecord(group.group_id, group.epoch, 0, group.assignor, "the group has no members"))
 
 
 def drop_regex(turn: Turn, group: ConsumerGroup, regex: str | None, why: str) -> None:

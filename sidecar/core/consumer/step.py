@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from sidecar.core.consumer.checks import check_epoch, check_regex, check_size, held_by_instance, unknown_member
-from sidecar.core.consumer.config import ConsumerConfig
+from sidecar.core.consumer.config import ConsumerConfig, config_of
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.consumer.group import STATIC_LEAVE_EPOCH, ConsumerGroup, Member, bytes_of, consumer_group
 from sidecar.core.consumer.members import (
@@ -23,7 +23,7 @@ from sidecar.core.consumer.reconcile import Target, reconcile, settled
 from sidecar.core.consumer.records import Kind, StaticMemberRecord
 from sidecar.core.consumer.regexes import refresh_regexes
 from sidecar.core.consumer.soft import ConsumerSoft
-from sidecar.core.consumer.target import update_target
+from sidecar.core.consumer.target import preferred_assignor, update_target
 from sidecar.core.consumer.told import tell
 from sidecar.core.errors import Code, CoordinatorError
 from sidecar.core.looking import look_beside
@@ -46,7 +46,7 @@ class Checked:
 def check(group: ConsumerGroup, hb: ConsumerHeartbeat, config: ConsumerConfig) -> Checked:
     """Raises what the request is refused with."""
     member_id = hb.member_id or hb.new_member_id
-    check_size(group, member_id, config)
+    check_size(group, member_id, hb.instance_id, config)
     member, replaced = _find_or_make(group, hb, member_id)
     updated = _with_request(member, hb)
     check_regex(group, member, updated.topic_regex, config)
@@ -170,6 +170,8 @@ def update_subscription(
         return group, False
     names_changed = updated.topic_names != member.topic_names
     regex_changed = updated.topic_regex != member.topic_regex
+    config = config_of(turn, group.group_id)
+    preferred = preferred_assignor(group, config)
     if new or updated != member:
         why = "joined" if new else "subscription changed" if names_changed or regex_changed else "details changed"
         turn.write(member_record(group.group_id, updated, why))
@@ -184,10 +186,12 @@ def update_subscription(
         drop_regex(turn, group, member.topic_regex, "no member uses it")
     resolved = regex_changed and (not updated.topic_regex or updated.topic_regex in group.regexes)
     # An unresolved regex bumps the epoch when it is resolved, not now: the target would be computed twice.
+    who = updated.client_id or updated.member_id
     if names_changed or (resolved and bool(updated.topic_regex or member.topic_regex)):
-        who = updated.client_id or updated.member_id
         reason = Reason.JOINED if new else Reason.SUBSCRIPTION
         bump_epoch(turn, group, f"{who} {'joined' if new else 'changed its subscription'}", reason)
+    elif preferred != (now := preferred_assignor(group, config)):
+        bump_epoch(turn, group, f"{who} asked for {now}, which most members now do", Reason.SUBSCRIPTION)
     if regex_changed and updated.topic_regex in group.regexes:
         look_beside(turn, group.group_id)  # it was matched for others; there may be new topics since
     refresh_regexes(turn, group, token)

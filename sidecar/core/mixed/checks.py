@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from sidecar.core.classic.config import config_of as classic_config
 from sidecar.core.classic.embedded import CONSUMER_TYPE
-from sidecar.core.classic.events import Protocols
+from sidecar.core.classic.events import JoinGroup
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.consumer.checks import check_size
 from sidecar.core.consumer.config import config_of
@@ -48,15 +48,15 @@ def downgrades(turn: Turn, group: ConsumerGroup, leaving: Collection[Member], jo
     return staying <= classic_config(turn, group.group_id).max_size
 
 
-def check_admission(turn: Turn, group: ConsumerGroup, member_id: str, protocol_type: str, protocols: Protocols) -> None:
+def check_admission(turn: Turn, group: ConsumerGroup, member_id: str, e: JoinGroup) -> None:
     """May a member with these classic protocols join this consumer group? Raises INCONSISTENT_GROUP_PROTOCOL or
     GROUP_MAX_SIZE_REACHED."""
     config = config_of(turn, group.group_id)
     if config.migration_policy == "disabled":
         raise _inconsistent(f"The group migration of consumer group {group.group_id} is disabled.")
-    check_size(group, member_id, config)
+    check_size(group, member_id, e.instance_id, config)
     known = group.classic_protocols
-    if protocol_type != CONSUMER_TYPE or not any(known[name] == group.classic_members for name, _ in protocols):
+    if e.protocol_type != CONSUMER_TYPE or not any(known[name] == group.classic_members for name, _ in e.protocols):
         raise _inconsistent("The member's protocols are not supported.")
 
 

@@ -76,7 +76,7 @@ def _topics(e: JoinGroup) -> Iterable[str]:
 def _check(turn: Turn, group: ConsumerGroup, e: JoinGroup) -> tuple[Checked, Partitions]:
     """The member and what it says that it owns. Raises what the request is refused with."""
     member_id = e.member_id or e.new_id
-    check_admission(turn, group, member_id, e.protocol_type, e.protocols)
+    check_admission(turn, group, member_id, e)
     said = subscription(e.protocols[0][1])
     if said is None:
         raise CoordinatorError(Code.INCONSISTENT_GROUP_PROTOCOL, "The embedded consumer protocol is malformed.")
@@ -117,7 +117,6 @@ def _with_request(member: Member, e: JoinGroup, said: Subscription) -> Member:
         instance_id=member.instance_id if e.instance_id is None else e.instance_id,
         rack_id=said.rack_id or member.rack_id,
         rebalance_timeout_ms=e.rebalance_timeout_ms,
-        server_assignor=None,
         topic_names=tuple(sorted(set(said.topics))),
         topic_regex="" if member.topic_regex else member.topic_regex,
         client_id=e.client_id,

@@ -11,8 +11,8 @@ Differences that are accepted:
   Kafka: where the choices differ, a script ends (`Parted`), and its steps until then count.
 * Where Kafka answers UNKNOWN_SERVER_ERROR because it breaks, a script ends.
 * A simulated broker knows only the APIs of table.py; what it tells of these in ApiVersions is compared.
-* Kafka verifies TxnOffsetCommits of several clients in one batch, and tells those of version 3 TRANSACTION_ABORTABLE
-  instead of INVALID_TXN_STATE if one of a later version is in it: there the script ends.
+* Kafka verifies TxnOffsetCommits of several clients in one batch, and tells all of them TRANSACTION_ABORTABLE, or all
+  INVALID_TXN_STATE as up to version 3, by the version of one of them: there the script ends.
 * A transaction that is being ended makes the real broker answer CONCURRENT_TRANSACTIONS for some milliseconds: both are
   asked until they do not.
 """
@@ -76,11 +76,12 @@ class Side(ClassicSide):
 
 
 def verified_together(s: Step, a: object, b: object) -> bool:
-    """Whether Kafka verified this TxnOffsetCommit in a batch with others of a later version."""
+    """Whether Kafka verified this TxnOffsetCommit in a batch with others of another version."""
     if not s.verb.endswith("txn") or not isinstance(a, list) or not isinstance(b, list):
         return False
     together = {Err.INVALID_TXN_STATE: Err.TRANSACTION_ABORTABLE}
-    return [(index, together.get(code, code)) for index, code in a] == b
+    first, second = ([(index, together.get(code, code)) for index, code in answer] for answer in (a, b))
+    return first == second
 
 
 @dataclass(slots=True)

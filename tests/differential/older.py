@@ -1,0 +1,59 @@
+"""Where a Kafka before 4.4 does something else than 4.4.0, and so than the sidecar.
+
+Each has a name and a row in docs/differences.md, and excuses a step only if that cannot differ for another reason.
+"""
+
+from __future__ import annotations
+
+from sidecar.wire.generated import consumer_group_describe as cd
+from tests.differential.script import Step
+
+ANCHOR = "4.4.0"
+"""What the sidecar does is what this Kafka does."""
+EMPTIED, ASSIGNOR, RANGE = "a group that was emptied", "another assignor", "the range of a setting"
+DEFAULT_ASSIGNOR = "uniform"
+"""The first of group.consumer.assignors."""
+INVALID_CONFIG = 40
+HEAD, TAIL = slice(0, 4), slice(5, None)
+"""Of what `Side.do_describe` tells: all but the assignment epoch."""
+HEARTBEAT_FIELDS = 6
+"""Of the answer to a ConsumerGroupHeartbeat, as `Side.heartbeat` tells it."""
+
+
+def is_older(version: str) -> bool:
+    """Whether a broker of this version differs from the anchor."""
+    ours, theirs = (tuple(int(n) for n in v.split(".")[:2]) for v in (ANCHOR, version))
+    return theirs < ours
+
+
+def goes_on(s: Step, ours: object, theirs: object) -> str:
+    """Why these answers differ, though the groups do not in what follows. Else nothing."""
+    if not isinstance(ours, tuple) or not isinstance(theirs, tuple):
+        return ""
+    if s.verb == "describe" and ours[2] == theirs[2] == "Empty":
+        # No target is computed for the epoch in which the last member left.
+        same = ours[HEAD] == theirs[HEAD] and ours[TAIL] == theirs[TAIL]
+        return EMPTIED if same and theirs[4] < ours[4] == ours[3] else ""
+    if s.verb == "alter" and ours[0] == theirs[0] == INVALID_CONFIG:
+        (name,) = s.options
+        ends = ("greater than or equal to group.consumer.min", "less than or equal to group.consumer.max")
+        words = any(theirs[1].startswith(f"{name} must be {end}.") for end in ends)
+        return RANGE if words and ours[1].startswith(f"{name} must be in the range ") else ""
+    return ""
+
+
+def parts(before: cd.DescribedGroup, assignor: str, names: bool, ours: object, theirs: object) -> str:
+    """Why the groups differ after this join, or nothing. `before`: the group as the older Kafka had it. `names`: the
+    member may bring names to subscribe to, which raise the epoch in any case."""
+    if not isinstance(ours, tuple) or not isinstance(theirs, tuple):
+        return ""
+    if not len(ours) == len(theirs) == HEARTBEAT_FIELDS or ours[0] != 0 or theirs[0] != 0:
+        return ""
+    epochs, given = (ours[2], theirs[2]), theirs[4]
+    emptied = before.error_code == 0 and before.group_state == "Empty"
+    if emptied and before.assignment_epoch < before.group_epoch and given == {} and epochs[1] < epochs[0]:
+        return EMPTIED  # the interval counts from the last run, though nobody is left of those days
+    asked = before.assignor_name if before.error_code == 0 else DEFAULT_ASSIGNOR
+    if not names and asked != assignor and epochs[0] == epochs[1] + 1:
+        return ASSIGNOR  # the group's assignor changes, and the epoch does not
+    return ""
