@@ -31,7 +31,7 @@ def heartbeat(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
     if look_first(turn, hb, token, _names_anew(turn, hb), config.join_wait_ms):
         return
     fx = turn.fx
-    reply = step(turn, hb, token, config)
+    reply = step(turn, hb, token, config, may_wait=hb.member_epoch > 0 and config.join_wait_ms > 0)
     soft: ConsumerSoft = turn.soft_of(hb.group_id)
     asks = any(type(item) is ResolveRegex for item in fx.background)
     if waits(turn, hb, soft, config, asks):
