@@ -129,6 +129,16 @@ def sorted_once(items: Iterable[Sorted]) -> Generator[Want, Any, list[Sorted]]:
     return found
 
 
+def as_asked(asked: Iterable[str], answers: list[T], name: Callable[[T], str]) -> Generator[Want, Any, list[T]]:
+    """The answers in the order of the request, in which a broker has them, too: some of them are the broker's and some
+    the coordinator's, and a client may count on the order."""
+    place: dict[str, int] = {}
+    yield from each(enumerate(asked), lambda x: place.setdefault(x[1], x[0]))
+    found = yield from made(answers, lambda a: (place.get(name(a), len(place)), a))
+    found.sort(key=lambda x: x[0])
+    return (yield from made(found, lambda x: x[1]))
+
+
 def made(items: Iterable[T], make: Callable[[T], Made]) -> Generator[Want, Any, list[Made]]:
     """The results of `make` for each item."""
     found: list[Made] = []
