@@ -137,11 +137,11 @@ def pairs(messages: Messages, versions: Versions) -> Iterator[Case]:
 
 
 def sample(cases: list[Case], seed: int, count: int) -> list[Case]:
-    """As many of each API and state, so that those with few cases are played, too."""
+    """As many of each API, state and number of odd values, so that those with few cases are played, too."""
     choice = random.Random(seed)
-    kinds: dict[tuple[str, str], list[Case]] = {}
+    kinds: dict[tuple[str, str, int], list[Case]] = {}
     for case in cases:
-        kinds.setdefault((case.api, case.state.__name__), []).append(case)
+        kinds.setdefault((case.api, case.state.__name__, len(case.changes)), []).append(case)
     for kind in kinds.values():
         choice.shuffle(kind)
     rounds = zip_longest(*kinds.values())

@@ -1,7 +1,7 @@
 """Plays generated requests to a broker and to its sidecar, and prints each difference.
 
 python -m tests.player.run [--kafka 4.3.1] [--seed N] [--cases N]     # a sample; 0: everything
-python -m tests.player.run --pairs --only JoinGroup                   # two faults in one request
+python -m tests.player.run --values two --only JoinGroup              # which fault is answered?
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ ENV = {
 }
 PROPERTIES = {"group.consumer.assignment.interval.ms": "0"}
 SHOWN = 400
+MADE = {"one": (singles,), "two": (pairs,), "both": (singles, pairs)}
 
 
 def listeners(kafka: LocalKafka) -> Listeners:
@@ -65,7 +66,7 @@ def main() -> int:
     ap.add_argument("--kafka", default=KAFKA)
     ap.add_argument("--seed", type=int, default=0)
     ap.add_argument("--cases", type=int, default=500)
-    ap.add_argument("--pairs", action="store_true", help="two odd values in one request")
+    ap.add_argument("--values", choices=MADE, default="both", help="odd values in one request")
     ap.add_argument("--only", default="", help="part of a case's name")
     ap.add_argument("--seconds", type=float, default=math.inf, help="stop then")
     ap.add_argument("--tell", action="store_true", help="print all answers")
@@ -77,7 +78,7 @@ def main() -> int:
     ):
         at = listeners(kafka)
         versions = both(at)
-        cases = list((pairs if a.pairs else singles)(at.messages, versions))
+        cases = [case for make in MADE[a.values] for case in make(at.messages, versions)]
         cases = [c for c in cases if a.only in str(c) and (not a.newest or c.version == versions[c.api][1])]
         chosen = sample(cases, a.seed, a.cases or len(cases))
         start = time.monotonic()
