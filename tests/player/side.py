@@ -7,6 +7,7 @@ What must differ between the two is replaced by a name, by these rules and no ot
 - a producer id, a time at which something began, the bytes of a disk (CHANGING);
 - the order of members, and of the topics of one, which is that of a hash table (UNORDERED);
 - the order of groups that a broker answers by their partition of __consumer_offsets (BY_PARTITION);
+- whether the group without a name, which is one for all cases, could be deleted;
 - the partition of a group in __consumer_offsets;
 - a port of the cluster;
 - what a list has beside the names of this case (KEPT).
@@ -38,7 +39,9 @@ KEPT: Mapping[str, tuple[str, str]] = {
 }
 MEMBERS = frozenset({"memberId", "leader"})
 UNORDERED = frozenset({"members", "topicPartitions", "subscribedTopicNames"})
-CHANGING = frozenset({"producerId", "transactionStartTimeMs", "usableBytes", "totalBytes"})
+CHANGING = frozenset(
+    {"producerId", "transactionStartTimeMs", "usableBytes", "totalBytes", "partitionSize", "finalizedFeaturesEpoch"}
+)
 OFFSETS_TOPIC = "__consumer_offsets"
 
 
@@ -103,7 +106,8 @@ class Side:
             answer = {**answer, name: sorted(kept, key=lambda e: str(self._plain("", e[key])))}
         if api in BY_PARTITION:
             name = BY_PARTITION[api]
-            answer = {**answer, name: sorted(answer[name], key=lambda g: str(self._plain("", g["groupId"])))}
+            told = [g for g in answer[name] if api != "DeleteGroups" or g["groupId"]]
+            answer = {**answer, name: sorted(told, key=lambda g: str(self._plain("", g["groupId"])))}
         self._learn("", answer)
         return self._plain("", answer)
 

@@ -9,11 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tests.player import states
 from tests.player.cases import Case
 from tests.player.side import Heard
 
 NONE, UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC = 0, -1, 3
 INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND = 23, 25, 69
+ILLEGAL_GENERATION = 22
+OFFSETS_ONLY = (states.offsets, states.transaction)
 OFFLOAD = "consumer.assignor.offload.enable"
 Says = Callable[[Case, str, Any, Any], bool]
 """Whether the two answers of this API differ by the rule alone: theirs, ours."""
@@ -75,6 +78,10 @@ def _codes(api: str, theirs: Any, ours: Any) -> set[tuple[int, int]]:
 
 def _commit_to_no_group(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     return _codes(api, theirs, ours) == {(GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID)}
+
+
+def _commit_to_offsets(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    return _codes(api, theirs, ours) == {(UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION)} and case.state in OFFSETS_ONLY
 
 
 def _commit_with_two_faults(case: Case, api: str, theirs: Any, ours: Any) -> bool:
@@ -170,6 +177,7 @@ RULES = (
     Rule("ConsumerGroupDescribe of a group of which only offsets are there", _offsets_only),
     Rule("a heartbeat or a leave of a member whose group is not there", _no_such_group),
     Rule("a commit of a member whose group is not there", _commit_to_no_group),
+    Rule("a commit with a generation to a group of which only offsets are there", _commit_to_offsets),
     Rule("a commit that is refused, of a partition that is not there", _commit_with_two_faults),
     Rule("an OffsetFetch with a member epoch and without a member id", _fetch_of_null),
     Rule("a group, topic or partition that an OffsetFetch names twice", _fetched_twice),
