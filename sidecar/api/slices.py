@@ -5,6 +5,7 @@ What is counted is elements of arrays, about a microsecond each. A small message
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
 from typing import Any, Protocol, TypeVar
@@ -130,13 +131,18 @@ def sorted_once(items: Iterable[Sorted]) -> Generator[Want, Any, list[Sorted]]:
 
 
 def as_asked(asked: Iterable[str], answers: list[T], name: Callable[[T], str]) -> Generator[Want, Any, list[T]]:
-    """The answers in the order of the request, in which a broker has them, too: some of them are the broker's and some
+    """The answers in the order of the request, as a broker has those to an OffsetFetch. Some are the broker's and some
     the coordinator's, and a client may count on the order."""
-    place: dict[str, int] = {}
-    yield from each(enumerate(asked), lambda x: place.setdefault(x[1], x[0]))
-    found = yield from made(answers, lambda a: (place.get(name(a), len(place)), a))
-    found.sort(key=lambda x: x[0])
-    return (yield from made(found, lambda x: x[1]))
+    waiting: dict[str, deque[T]] = {}
+    yield from each(answers, lambda a: waiting.setdefault(name(a), deque()).append(a))
+    found: list[T] = []
+
+    def take(asked_for: str) -> None:
+        if left := waiting.get(asked_for):
+            found.append(left.popleft())
+
+    yield from each(asked, take)
+    return found
 
 
 def made(items: Iterable[T], make: Callable[[T], Made]) -> Generator[Want, Any, list[Made]]:
