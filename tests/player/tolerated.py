@@ -13,9 +13,12 @@ from tests.player import states
 from tests.player.cases import Case
 from tests.player.side import Heard
 
-NONE, UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC = 0, -1, 3
+NONE, UNKNOWN_SERVER_ERROR = 0, -1
 INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND = 23, 25, 69
 ILLEGAL_GENERATION = 22
+OF_THE_BROKER = frozenset((3, 12, 47, 48, 49, 90, 100))
+"""Topic, partition or topic id unknown; metadata too large; the producer's id, epoch or transaction."""
+OF_THE_MEMBER = frozenset((22, 25, 27, 69, 82, 113))
 OFFSETS_ONLY = (states.offsets, states.transaction)
 OFFLOAD = "consumer.assignor.offload.enable"
 Says = Callable[[Case, str, Any, Any], bool]
@@ -86,7 +89,13 @@ def _commit_to_offsets(case: Case, api: str, theirs: Any, ours: Any) -> bool:
 
 def _commit_with_two_faults(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     codes = _codes(api, theirs, ours)
-    return bool(codes) and {a for a, _ in codes} <= {UNKNOWN_TOPIC, 100} and all(b not in (NONE,) for _, b in codes)
+    return bool(codes) and all(a in OF_THE_BROKER and b in OF_THE_MEMBER for a, b in codes)
+
+
+def _without_partitions(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    if api not in ("OffsetCommit", "TxnOffsetCommit", "OffsetDelete") or not isinstance(theirs, dict):
+        return False
+    return bool({**theirs, "topics": [t for t in theirs["topics"] if t["partitions"]]} == ours)
 
 
 def _once(value: Any) -> Any:
@@ -100,6 +109,10 @@ def _once(value: Any) -> Any:
                 found.append(v)
         return found
     return value
+
+
+def _committed_twice(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    return api == "OffsetCommit" and _once(theirs) == ours
 
 
 def _fetched_twice(case: Case, api: str, theirs: Any, ours: Any) -> bool:
@@ -178,7 +191,9 @@ RULES = (
     Rule("a heartbeat or a leave of a member whose group is not there", _no_such_group),
     Rule("a commit of a member whose group is not there", _commit_to_no_group),
     Rule("a commit with a generation to a group of which only offsets are there", _commit_to_offsets),
-    Rule("a commit that is refused, of a partition that is not there", _commit_with_two_faults),
+    Rule("a commit that the member may not make, with a second fault", _commit_with_two_faults),
+    Rule("a topic without partitions in a commit", _without_partitions),
+    Rule("a partition that a commit names twice", _committed_twice),
     Rule("an OffsetFetch with a member epoch and without a member id", _fetch_of_null),
     Rule("a group, topic or partition that an OffsetFetch names twice", _fetched_twice),
     Rule("`__group_state` in Metadata", _internal),
