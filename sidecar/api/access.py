@@ -212,16 +212,19 @@ def _latest(topic: str) -> lo.ListOffsetsTopic:
     return lo.ListOffsetsTopic(topic, [lo.ListOffsetsPartition(0, timestamp=LATEST)])
 
 
-def unreadable_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, set[str]]:
-    """Those of the topics that the principal may not READ, whether they exist or not. It is asked so rarely that the
-    answer is not kept."""
-    wanted = (yield from slices.sorted_once(names)) if call.view.authorizer else []
+def readable_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, dict[str, frozenset[int]]]:
+    """Those of the topics that the principal may READ, whether they exist or not, with the partitions that they have.
+    It is asked so rarely that the answer is not kept."""
+    wanted = yield from slices.sorted_once(names)
     if not wanted:
-        return set()
+        return {}
     topics = yield from slices.made(wanted, lambda n: md.MetadataRequestTopic(name=n))
     res = yield from _rights(call, md.MetadataRequest(topics=topics, include_topic_authorized_operations=True))
-    may = yield from slices.chosen(res.topics, lambda t: t.name and _bits(t.topic_authorized_operations) & READ)
-    return set(wanted) - {t.name for t in may}
+    free = not call.view.authorizer
+    may = yield from slices.chosen(res.topics, lambda t: free or _bits(t.topic_authorized_operations) & READ)
+    return dict(
+        (yield from slices.made(may, lambda t: (t.name or "", frozenset(p.partition_index for p in t.partitions))))
+    )
 
 
 def _rights(call: Call, probe: md.MetadataRequest) -> Generator[Want, Any, md.MetadataResponse]:

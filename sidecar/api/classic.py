@@ -130,9 +130,7 @@ def _join_fields(r: jg.JoinGroupRequest) -> tuple[Any, ...]:
 
 
 def _joined(reply: JoinReply, version: int) -> bytes:
-    protocol = reply.protocol
-    if protocol is None and version < NULL_PROTOCOL_SINCE:
-        protocol = ""
+    protocol = reply.protocol or ("" if version < NULL_PROTOCOL_SINCE else None)  # an empty name is none
     if version == JOINED_SINCE:
         head = (0, reply.code, reply.generation, reply.protocol_type, protocol, reply.leader)
         told = tuple([(m.member_id, m.instance_id, m.metadata) for m in reply.members])

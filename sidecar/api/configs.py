@@ -186,7 +186,7 @@ def _alter(
         try:
             changes[key] = _split(call, r, settings.at_broker.get(r.resource_name, {}))
         except CoordinatorError as exc:
-            errors[key] = (exc.code, exc.message)
+            errors[key] = (exc.code, exc.message or None)
 
     yield from slices.each(resources, divide)
     yield from slices.pause(call)
@@ -304,6 +304,8 @@ def _check_operation(c: ia.AlterableConfig) -> None:
     if c.config_operation in (APPEND, SUBTRACT):
         verb = "APPEND" if c.config_operation == APPEND else "SUBTRACT"
         raise cf.invalid(f"Can't {verb} to key {c.name} because its type is not LIST.")
+    if c.config_operation not in (SET, DELETE):
+        raise CoordinatorError(Code.UNKNOWN_SERVER_ERROR, "")  # as a broker has it, which says no more
 
 
 # ---- descriptions -----------------------------------------------------------------------------------------------

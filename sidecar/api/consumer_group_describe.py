@@ -27,9 +27,10 @@ HIDDEN_TOPICS = "The group has described topic(s) that the client is not authori
 
 def consumer_group_describe(call: Call) -> Handler:
     req = yield from slices.request(call, cd.ConsumerGroupDescribeRequest)
-    local = yield from slices.chosen(req.group_ids, call.scope.managed)
+    asked = req.group_ids
+    local = yield from slices.chosen(asked, call.scope.managed)
     ours = set(local)
-    theirs = [g for g in req.group_ids if g not in ours]
+    theirs = [g for g in asked if g not in ours]
     versions = call.client.broker_versions
     supported = versions is None or call.api_key in versions
     if not local and supported:
@@ -56,6 +57,7 @@ def consumer_group_describe(call: Call) -> Handler:
                 group.authorized_operations = may.get(group_id, NO_OPERATIONS)
             yield from room.described(group_id, group)
         res.groups.append(room.take(group_id) or _refused(group_id, ANOTHER_TIME))
+    res.groups = yield from slices.as_asked(asked, res.groups, lambda g: g.group_id)
     return (yield from slices.encoded(res, call.version))
 
 

@@ -53,6 +53,7 @@ def delete_groups(call: Call) -> Handler:
             deleted: Answer = yield from coordinate(DeleteGroup(result.group_id, f"deleted by {who(call)}"))
             result.error_code = deleted.code
     res.results += [dl.DeletableGroupResult(g, c) for g, c in refused.items()]
+    res.results = yield from slices.as_asked(req.groups_names, res.results, lambda r: r.group_id)
     return (yield from slices.encoded(res, call.version))
 
 

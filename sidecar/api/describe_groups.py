@@ -65,7 +65,7 @@ def describe_groups(call: Call) -> Handler:
     for group in found:
         if group.error_code == Code.NONE:
             group.authorized_operations = may.get(group.group_id, access.NOT_TOLD)
-    res.groups += found
+    res.groups = yield from slices.as_asked(req.groups, res.groups + found, lambda g: g.group_id)
     return (yield from slices.encoded(res, call.version))
 
 

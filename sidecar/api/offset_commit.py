@@ -60,6 +60,7 @@ def offset_commit(call: Call) -> Handler:
     req = yield from slices.request(call, oc.OffsetCommitRequest)
     if not call.scope.managed(req.group_id):
         return FORWARD
+    req.topics = [t for t in req.topics if t.partitions]  # of the others a broker says nothing
     named = yield from slices.made(req.topics, _places)
     places = tuple(chain.from_iterable(named))
     event = CommitCheck(
@@ -111,6 +112,7 @@ def txn_offset_commit(call: Call) -> Handler:
         return (yield from slices.encoded(tc.TxnOffsetCommitResponse(topics=failed), call.version))
     if not call.scope.managed(req.group_id):
         return FORWARD
+    req.topics = [t for t in req.topics if t.partitions]
     named = yield from slices.made(req.topics, _txn_places)
     places = tuple(chain.from_iterable(named))
     who = (req.group_id, req.member_id, req.generation_id, req.group_instance_id)

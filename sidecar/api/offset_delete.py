@@ -7,7 +7,8 @@ at work that is no group of consumers keeps all of them (docs/reference/behaviou
 OffsetMetadataManager).
 
 Who deletes needs READ of each topic. The broker that deletes sees whose request it is only if it is the client's own;
-else, and of topics that do not get to it, that one is asked beforehand.
+else, and of topics that do not get to it, that one is asked beforehand. It also tells which partitions there are: as at
+a broker, one that is not there is UNKNOWN_TOPIC_OR_PARTITION, whatever the group reads.
 
 The broker is to judge by the same topics: before the request goes on, the coordinator's placeholder there shows it the
 group's subscription, which it otherwise keeps back (docs/decisions.md 39).
@@ -15,7 +16,7 @@ group's subscription, which it otherwise keeps back (docs/decisions.md 39).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Handler, coordinate, store
@@ -36,13 +37,13 @@ def offset_delete(call: Call) -> Handler:
         return od.OffsetDeleteResponse(error_code=group.code).encode(call.version)
     if group.opaque:
         return od.OffsetDeleteResponse(error_code=Code.NON_EMPTY_GROUP).encode(call.version)
-    elsewhere = call.keeper_of(req.group_id) != call.scope.node_id
+    elsewhere = call.view.authorizer and call.keeper_of(req.group_id) != call.scope.node_id
     doubtful = [t.name for t in req.topics if elsewhere or group.subscribed_all or t.name in group.subscribed]
-    unreadable = yield from access.unreadable_topics(call, doubtful)
-    refused = [t for t in req.topics if t.name in unreadable]
-    req.topics = [t for t in req.topics if t.name not in unreadable]
-    kept = [t for t in req.topics if group.subscribed_all or t.name in group.subscribed]
-    req.topics = [t for t in req.topics if not group.subscribed_all and t.name not in group.subscribed]
+    there = yield from access.readable_topics(call, doubtful)
+    unreadable = set(doubtful) - there.keys()
+    kept = [t for t in req.topics if t.name in unreadable or group.subscribed_all or t.name in group.subscribed]
+    names = {t.name for t in kept}
+    req.topics = [t for t in req.topics if t.name not in names]
     res = od.OffsetDeleteResponse()
     if req.topics or not kept:
         opened: Answer = yield from coordinate(OpenOffsets(req.group_id, group.subscribed))
@@ -52,17 +53,26 @@ def offset_delete(call: Call) -> Handler:
         res = yield from slices.response(od.OffsetDeleteResponse, call.version, body)
         if group.exists and res.error_code == Code.GROUP_ID_NOT_FOUND:
             # The broker has no offset of it, but the group is there: nothing to delete is no error.
-            res = od.OffsetDeleteResponse(topics=_answers(req.topics, Code.NONE))
+            found = yield from access.readable_topics(call, (t.name for t in req.topics))
+            res = od.OffsetDeleteResponse(topics=_answers(req.topics, Code.NONE, found))
     if res.error_code == Code.NONE:
-        res.topics += _answers(refused, Code.TOPIC_AUTHORIZATION_FAILED)
-        res.topics += _answers(kept, Code.GROUP_SUBSCRIBED_TO_TOPIC)
+        res.topics += _answers(kept, Code.GROUP_SUBSCRIBED_TO_TOPIC, there)
     return (yield from slices.encoded(res, call.version))
 
 
-def _answers(topics: Iterable[od.OffsetDeleteRequestTopic], code: Code) -> list[od.OffsetDeleteResponseTopic]:
+def _answers(
+    topics: Iterable[od.OffsetDeleteRequestTopic], code: Code, there: Mapping[str, Set[int]]
+) -> list[od.OffsetDeleteResponseTopic]:
+    """`code` of each partition, unless the principal may not read its topic or it is not there."""
+
+    def answer(topic: str, partition: int) -> od.OffsetDeleteResponsePartition:
+        if topic not in there:
+            return od.OffsetDeleteResponsePartition(partition, Code.TOPIC_AUTHORIZATION_FAILED)
+        known = partition in there[topic]
+        return od.OffsetDeleteResponsePartition(partition, code if known else Code.UNKNOWN_TOPIC_OR_PARTITION)
+
     return [
-        od.OffsetDeleteResponseTopic(
-            t.name, [od.OffsetDeleteResponsePartition(p.partition_index, code) for p in t.partitions]
-        )
+        od.OffsetDeleteResponseTopic(t.name, [answer(t.name, p.partition_index) for p in t.partitions])
         for t in topics
+        if t.partitions
     ]

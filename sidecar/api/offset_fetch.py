@@ -77,7 +77,8 @@ def offset_fetch(call: Call) -> Handler:
         if elsewhere:
             yield from _hide(call, node_id, part, groups)
         res.groups += groups
-    res.groups += failed.groups
+    names = (c.group_id for c in asked)
+    res.groups = yield from slices.as_asked(names, res.groups + failed.groups, lambda g: g.group_id)
     return (yield from slices.encoded(res, call.version))
 
 

@@ -5,6 +5,7 @@ What is counted is elements of arrays, about a microsecond each. A small message
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
 from typing import Any, Protocol, TypeVar
@@ -126,6 +127,21 @@ def sorted_once(items: Iterable[Sorted]) -> Generator[Want, Any, list[Sorted]]:
     found.sort()
     if len(found) > CHECKED:
         yield PAUSE
+    return found
+
+
+def as_asked(asked: Iterable[str], answers: list[T], name: Callable[[T], str]) -> Generator[Want, Any, list[T]]:
+    """The answers in the order of the request, as a broker has those to an OffsetFetch. Some are the broker's and some
+    the coordinator's, and a client may count on the order."""
+    waiting: dict[str, deque[T]] = {}
+    yield from each(answers, lambda a: waiting.setdefault(name(a), deque()).append(a))
+    found: list[T] = []
+
+    def take(asked_for: str) -> None:
+        if left := waiting.get(asked_for):
+            found.append(left.popleft())
+
+    yield from each(asked, take)
     return found
 
 

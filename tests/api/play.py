@@ -301,11 +301,15 @@ class Play:
         asked = self.asks(lo.ListOffsetsRequest(-1, topics=probe), 1)
         return asked.broker(lo.ListOffsetsResponse(topics=said))
 
-    def may_read_topics(self, *topics: str, refused: Collection[str] = ()) -> Play:
-        """Metadata tells what the principal may do with the topics."""
+    def may_read_topics(
+        self, *topics: str, refused: Collection[str] = (), partitions: Collection[int] = (0, 1)
+    ) -> Play:
+        """Metadata tells what the principal may do with the topics, and their partitions."""
         probe = [md.MetadataRequestTopic(name=t) for t in topics]
+        parts = [md.MetadataResponsePartition(partition_index=p) for p in partitions]
         told = [
-            md.MetadataResponseTopic(name=t, topic_authorized_operations=0 if t in refused else READ) for t in topics
+            md.MetadataResponseTopic(name=t, partitions=parts, topic_authorized_operations=0 if t in refused else READ)
+            for t in topics
         ]
         asked = self.asks(
             md.MetadataRequest(probe, allow_auto_topic_creation=False, include_topic_authorized_operations=True), 8

@@ -104,6 +104,19 @@ def test_a_join_that_is_refused_tells_no_protocol(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", versions(Api.JOIN_GROUP))
+def test_a_protocol_without_a_name_is_none(version: int) -> None:
+    """As in Kafka's JoinGroupResponse."""
+    reply = JoinReply(generation=1, protocol_type="consumer", protocol="", member_id="m")
+    told = jg.JoinGroupResponse(
+        generation_id=1,
+        protocol_type="consumer" if version >= 7 else None,
+        protocol_name=None if version >= 7 else "",
+        member_id="m",
+    )
+    join(version).may_read("g").coordinates(joining(version)).coordinator(reply).answers(told)
+
+
+@pytest.mark.parametrize("version", versions(Api.JOIN_GROUP))
 def test_a_join_without_read(version: int) -> None:
     told = jg.JoinGroupResponse(error_code=DENIED, generation_id=-1, protocol_name=None if version >= 7 else "")
     join(version).may_not_read("g").answers(told)

@@ -159,10 +159,12 @@ def test_an_error_of_ours_is_better_than_that_of_a_broker_that_knows_no_groups(c
             Code.INVALID_CONFIG,
             f"Can't SUBTRACT to key {cf.SESSION} because its type is not LIST.",
         ),
+        ([(cf.SESSION, 4, "50000")], Code.UNKNOWN_SERVER_ERROR, None),
+        ([(cf.SESSION, -2, "50000")], Code.UNKNOWN_SERVER_ERROR, None),
     ],
-    ids=["twice", "null", "append", "subtract"],
+    ids=["twice", "null", "append", "subtract", "no such operation", "a negative one"],
 )
-def test_requests_that_make_no_sense(ops: list[Op], code: Code, message: str) -> None:
+def test_requests_that_make_no_sense(ops: list[Op], code: Code, message: str | None) -> None:
     play = alter(group(*ops))
     play.asks(request(group(), validate_only=True)).broker(said(G_OK)).tells()
     play.answers(said((cf.GROUP, "g", code, message)))

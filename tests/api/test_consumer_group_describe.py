@@ -132,7 +132,7 @@ def test_managed_and_other_groups_in_one_request() -> None:
     conversation.coordinates(DescribeConsumerGroup("g")).coordinator(DescribeReply(Code.GROUP_ID_NOT_FOUND, missing))
     code = Code.NOT_COORDINATOR  # its text is not told here, as at a broker
     conversation.coordinates(DescribeConsumerGroup("g2")).coordinator(DescribeReply(code, TEXT[code]))
-    conversation.answers(told(theirs, refused("g", Code.GROUP_ID_NOT_FOUND, missing), refused("g2", code)))
+    conversation.answers(told(refused("g", Code.GROUP_ID_NOT_FOUND, missing), theirs, refused("g2", code)))
 
 
 def test_a_broker_without_the_protocol_is_not_asked_for_its_groups() -> None:

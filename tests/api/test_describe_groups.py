@@ -82,8 +82,8 @@ def test_managed_and_other_groups_in_one_request() -> None:
     conversation.coordinates(DescribeClassic("g2", 6)).coordinator(refused)
     conversation.answers(
         told(
-            THEIRS,
             dg.DescribedGroup(Code.GROUP_AUTHORIZATION_FAILED, group_id="g"),
+            THEIRS,
             dg.DescribedGroup(Code.NOT_COORDINATOR, group_id="g2"),
         )
     )

@@ -79,6 +79,20 @@ def test_a_refused_commit_is_not_sent_on(code: Code) -> None:
     conversation.answers(told(("t", 0, code), ("t", 1, code), ("u", 0, code)))
 
 
+def test_a_topic_without_partitions_is_not_answered() -> None:
+    """As at a broker, whoever refuses the others."""
+    conversation = Play(Api.OFFSET_COMMIT, asked({**ONE, "u": ()}), 9, view=NO_AUTHORIZER).may_read("g")
+    conversation = conversation.coordinates(check(ONE)).coordinator(CheckReply(Code.UNKNOWN_MEMBER_ID))
+    conversation.answers(told(("t", 0, Code.UNKNOWN_MEMBER_ID)))
+    topics = [tc.TxnOffsetCommitRequestTopic("t", [tc.TxnOffsetCommitRequestPartition(0, 100)])]
+    request = tc.TxnOffsetCommitRequest("tx", "g", 1, 0, 3, "m", topics=[*topics, tc.TxnOffsetCommitRequestTopic("u")])
+    conversation = Play(Api.TXN_OFFSET_COMMIT, request, 3, view=NO_AUTHORIZER).may_read("g")
+    conversation = conversation.coordinates(CommitCheck("g", "m", 3, None, 3, True, (("t", ZERO_UUID, 0),)))
+    refused = tc.TxnOffsetCommitResponsePartition(0, Code.ILLEGAL_GENERATION)
+    answer = tc.TxnOffsetCommitResponse(topics=[tc.TxnOffsetCommitResponseTopic("t", [refused])])
+    conversation.coordinator(CheckReply(Code.ILLEGAL_GENERATION)).answers(answer)
+
+
 def test_of_a_topic_without_read_nothing_else_is_said() -> None:
     code, denied = Code.UNKNOWN_MEMBER_ID, Code.TOPIC_AUTHORIZATION_FAILED
     two: Parts = {"t": (0, 1), "u": (0,)}

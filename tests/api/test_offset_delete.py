@@ -61,15 +61,30 @@ def test_a_group_at_work_that_is_not_one_of_consumers_is_refused_as_a_whole() ->
 def test_a_group_without_offsets_is_there_all_the_same() -> None:
     missing = told(code=Code.GROUP_ID_NOT_FOUND)
     conversation = play("orders", "old").coordinator(SUBSCRIBED).may_read_topics("orders").opens("g", "orders")
-    conversation.asks(asked("old")).broker(missing).answers(
-        told(("old", Code.NONE), ("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC))
-    )
+    conversation = conversation.asks(asked("old")).broker(missing).may_read_topics("old")
+    conversation.answers(told(("old", Code.NONE), ("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC)))
     play("old").coordinator(StandingReply()).opens("g").asks(asked("old")).broker(missing).answers(missing)
+
+
+def test_whether_a_partition_is_there_comes_before_who_reads_it() -> None:
+    """As at a broker, which looks at its metadata before it asks the group's coordinator."""
+    none, kept = Code.UNKNOWN_TOPIC_OR_PARTITION, Code.GROUP_SUBSCRIBED_TO_TOPIC
+    parts = [od.OffsetDeleteResponsePartition(0, kept), od.OffsetDeleteResponsePartition(1, none)]
+    conversation = play("orders").coordinator(SUBSCRIBED).may_read_topics("orders", partitions=(0,))
+    conversation.answers(od.OffsetDeleteResponse(topics=[od.OffsetDeleteResponseTopic("orders", parts)]))
+    conversation = play("gone").coordinator(SUBSCRIBED).opens("g", "orders").asks(asked("gone"))
+    conversation = conversation.broker(told(code=Code.GROUP_ID_NOT_FOUND)).may_read_topics("gone", partitions=())
+    conversation.answers(told(("gone", none)))
+
+
+def test_a_topic_without_partitions_is_not_answered() -> None:
+    nothing = od.OffsetDeleteRequest("g", [od.OffsetDeleteRequestTopic("orders", [])])
+    conversation = Play(Api.OFFSET_DELETE, nothing, 0).may_delete("g").coordinates(Standing("g"))
+    conversation.coordinator(SUBSCRIBED).may_read_topics("orders").answers(told())
 
 
 def test_of_a_topic_without_read_nothing_else_is_said() -> None:
     conversation = play("orders").coordinator(SUBSCRIBED).may_read_topics("orders", refused=("orders",))
-    conversation.opens("g", "orders").asks(asked()).broker(told())
     conversation.answers(told(("orders", Code.TOPIC_AUTHORIZATION_FAILED)))
 
 

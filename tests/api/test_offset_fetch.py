@@ -80,7 +80,7 @@ def test_managed_and_other_groups_in_one_request(version: int) -> None:
     conversation.coordinates(FetchCheck("g2", None, -1)).coordinator(OK)
     theirs = told(Told("theirs", error_code=Code.GROUP_AUTHORIZATION_FAILED), Told("g2"))
     conversation.asks(several(Group("theirs"), Group("g2"))).broker(theirs)
-    conversation.answers(told(*theirs.groups, Told("g", error_code=Code.GROUP_AUTHORIZATION_FAILED)))
+    conversation.answers(told(Told("g", error_code=Code.GROUP_AUTHORIZATION_FAILED), *theirs.groups))
 
 
 def test_groups_of_others_are_fetched_even_if_ours_are_refused() -> None:
@@ -114,7 +114,7 @@ def test_each_group_is_fetched_where_its_offsets_are() -> None:
     conversation.coordinates(FetchCheck(there, None, -1)).coordinator(OK)
     conversation.asks(several(Group(here), Group("theirs"))).broker(told(Told(here), Told("theirs")))
     conversation.stores(OTHER, several(Group(there)), 9).broker(told(Told(there)))
-    conversation.answers(told(Told(here), Told("theirs"), Told(there)))
+    conversation.answers(told(Told(here), Told(there), Told("theirs")))
 
 
 def test_what_is_named_twice_is_asked_for_once() -> None:

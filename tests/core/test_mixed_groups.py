@@ -150,3 +150,22 @@ def test_the_member_that_makes_a_group_classic_syncs_with_what_all_its_members_k
     group = world.shard.groups["g"]
     assert isinstance(group, ClassicGroup) and group.protocol == "range"
     assert isinstance(reply, JoinReply) and (reply.code, reply.protocol) == (Code.NONE, "range")
+
+
+def test_who_a_classic_member_is_comes_before_what_it_says() -> None:
+    """Of two faults in one JoinGroup to a consumer group Kafka names the first that it looks at: is there room, do the
+    protocols fit, has it a member id, is it that member, and only then, can its subscription be read?"""
+    world = _world()
+    Client(world, "g", "new", names=("t",)).heartbeat()
+    unreadable = (("range", b"\xff"),)
+
+    def code_of(member_id: str, instance_id: str | None = None) -> Code:
+        client = ClassicClient("old", version=9, instance_id=instance_id, protocols=unreadable, member_id=member_id)
+        reply = world.ask(client.join())
+        assert isinstance(reply, JoinReply)
+        return reply.code
+
+    assert code_of("") == Code.MEMBER_ID_REQUIRED
+    assert code_of("m") == Code.INCONSISTENT_GROUP_PROTOCOL
+    assert code_of("m", "nobody has it") == Code.UNKNOWN_MEMBER_ID
+    assert code_of("", "i") == Code.INCONSISTENT_GROUP_PROTOCOL

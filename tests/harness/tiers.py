@@ -37,6 +37,7 @@ FOLDERS: Mapping[str, str] = {
     "hostile": "all",
     "matrix": "test",
     "page": "test",
+    "player": "test",
     "security": "test",
     "see": "all",
 }

@@ -44,14 +44,16 @@ def classic_joins(turn: Turn, e: JoinGroup, token: int) -> None:
         return
     if look_first(turn, e, token, _topics(e), config_of(turn, e.group_id).join_wait_ms):
         return
+    member_id = e.member_id or e.new_id
     try:
-        checked, owned = _check(turn, group, e)
+        check_admission(turn, group, member_id, e)
+        if not e.member_id and e.instance_id is None and e.version >= MEMBER_ID_REQUIRED_SINCE:
+            turn.reply(token, JoinReply(Code.MEMBER_ID_REQUIRED, member_id=member_id))
+            return
+        checked, owned = _check(turn, group, e, member_id)
         check_room(turn.ports.limits, group.held_bytes, more_bytes(group, checked))
     except CoordinatorError as refused:
         turn.reply(token, JoinReply(refused.code))  # without a member id, as Kafka does here
-        return
-    if not e.member_id and e.instance_id is None and e.version >= MEMBER_ID_REQUIRED_SINCE:
-        turn.reply(token, JoinReply(Code.MEMBER_ID_REQUIRED, member_id=checked.updated.member_id))
         return
     before = group.static_member(e.instance_id)
     if before is not None and before.classic is None and downgrades(turn, group, [before], joining=1):
@@ -73,14 +75,13 @@ def _topics(e: JoinGroup) -> Iterable[str]:
     return () if said is None else (*said.topics, *said.owned)
 
 
-def _check(turn: Turn, group: ConsumerGroup, e: JoinGroup) -> tuple[Checked, Partitions]:
-    """The member and what it says that it owns. Raises what the request is refused with."""
-    member_id = e.member_id or e.new_id
-    check_admission(turn, group, member_id, e)
+def _check(turn: Turn, group: ConsumerGroup, e: JoinGroup, member_id: str) -> tuple[Checked, Partitions]:
+    """The member and what it says that it owns. Raises what the request is refused with: as at Kafka, who the member is
+    comes before what it says."""
+    member, replaced = _find_or_make(group, e, member_id)
     said = subscription(e.protocols[0][1])
     if said is None:
         raise CoordinatorError(Code.INCONSISTENT_GROUP_PROTOCOL, "The embedded consumer protocol is malformed.")
-    member, replaced = _find_or_make(group, e, member_id)
     return Checked(member, replaced, _with_request(member, e, said)), by_id(said.owned, turn.image)
 
 

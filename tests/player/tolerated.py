@@ -1,0 +1,208 @@
+"""The differences that docs/differences.md has, each under a name. Everything else is a fault.
+
+A rule looks at one pair of answers. `ends`: what follows in the case is another story then, and is not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.player import states
+from tests.player.cases import Case
+from tests.player.side import Heard
+
+NONE, UNKNOWN_SERVER_ERROR = 0, -1
+INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND = 23, 25, 69
+ILLEGAL_GENERATION = 22
+OF_THE_BROKER = frozenset((3, 12, 47, 48, 49, 90, 100))
+"""Topic, partition or topic id unknown; metadata too large; the producer's id, epoch or transaction."""
+OF_THE_MEMBER = frozenset((22, 25, 27, 69, 82, 113))
+OFFSETS_ONLY = (states.offsets, states.transaction)
+OFFLOAD = "consumer.assignor.offload.enable"
+Says = Callable[[Case, str, Any, Any], bool]
+"""Whether the two answers of this API differ by the rule alone: theirs, ours."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    row: str
+    """How its row in docs/differences.md begins."""
+    says: Says
+    ends: bool = False
+
+
+def judge(case: Case, theirs: list[Heard], ours: list[Heard]) -> tuple[list[str], bool]:
+    """The rows by which the answers differ, and whether they are the same but for these."""
+    names: list[str] = []
+    for a, b in zip(theirs, ours, strict=False):
+        if a == b:
+            continue
+        rule = next((r for r in RULES if a[:2] == b[:2] and r.says(case, a[0], a[2], b[2])), None)
+        if rule is None:
+            return names, False
+        names.append(rule.row)
+        if rule.ends:
+            return names, True
+    return names, len(theirs) == len(ours)
+
+
+def without(value: Any, *names: str) -> Any:
+    """The answer without these fields, wherever they are."""
+    if isinstance(value, dict):
+        return {k: without(v, *names) for k, v in value.items() if k not in names}
+    return [without(v, *names) for v in value] if isinstance(value, list) else value
+
+
+def _code(answer: Any) -> int | None:
+    return answer.get("errorCode") if isinstance(answer, dict) else None
+
+
+def _offsets_only(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    return api == "ConsumerGroupDescribe" and without(theirs, "errorMessage") == without(ours, "errorMessage")
+
+
+def _no_such_group(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    codes = (_code(theirs), _code(ours))
+    return api == "ConsumerGroupHeartbeat" and codes == (GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID)
+
+
+def _partition_codes(answer: Any) -> list[int]:
+    return [p["errorCode"] for t in answer["topics"] for p in t["partitions"]] if isinstance(answer, dict) else []
+
+
+def _codes(api: str, theirs: Any, ours: Any) -> set[tuple[int, int]]:
+    """The pairs of codes of the partitions in which two answers to a commit differ; nothing if more differs."""
+    if not api.endswith("OffsetCommit") or without(theirs, "errorCode") != without(ours, "errorCode"):
+        return set()
+    return {(a, b) for a, b in zip(_partition_codes(theirs), _partition_codes(ours), strict=True) if a != b}
+
+
+def _commit_to_no_group(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    return _codes(api, theirs, ours) == {(GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID)}
+
+
+def _commit_to_offsets(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    return _codes(api, theirs, ours) == {(UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION)} and case.state in OFFSETS_ONLY
+
+
+def _commit_with_two_faults(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    codes = _codes(api, theirs, ours)
+    return bool(codes) and all(a in OF_THE_BROKER and b in OF_THE_MEMBER for a, b in codes)
+
+
+def _without_partitions(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    if api not in ("OffsetCommit", "TxnOffsetCommit", "OffsetDelete") or not isinstance(theirs, dict):
+        return False
+    return bool({**theirs, "topics": [t for t in theirs["topics"] if t["partitions"]]} == ours)
+
+
+def _once(value: Any) -> Any:
+    """Each element of a list once."""
+    if isinstance(value, dict):
+        return {k: _once(v) for k, v in value.items()}
+    if isinstance(value, list):
+        found: list[Any] = []
+        for v in map(_once, value):
+            if v not in found:
+                found.append(v)
+        return found
+    return value
+
+
+def _committed_twice(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    return api == "OffsetCommit" and _once(theirs) == ours
+
+
+def _fetched_twice(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    return api == "OffsetFetch" and _once(theirs) == ours
+
+
+def _fetch_of_null(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    if api != "OffsetFetch" or not isinstance(theirs, dict) or not isinstance(ours, dict) or "groups" not in ours:
+        return False
+    pairs = {(a["errorCode"], b["errorCode"]) for a, b in zip(theirs["groups"], ours["groups"], strict=False) if a != b}
+    return pairs == {(UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER_ID)}
+
+
+def _internal(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    return api in ("Metadata", "DescribeTopicPartitions") and without(theirs, "isInternal") == without(
+        ours, "isInternal"
+    )
+
+
+def _offload(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    if api != "DescribeConfigs" or not isinstance(ours, dict):
+        return False
+    results = [{**r, "configs": [c for c in r["configs"] if c["name"] != OFFLOAD]} for r in ours["results"]]
+    return bool({**ours, "results": results} == theirs)
+
+
+def _due(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    names = ("groupState", "assignmentEpoch", "targetAssignment", "groupEpoch")
+    if api not in ("ListGroups", "ConsumerGroupDescribe") or not isinstance(theirs, dict):
+        return False
+    due = any(g.get("groupState") in ("Assigning", "Empty") for g in theirs["groups"])
+    return due and without(theirs, *names) == without(ours, *names)
+
+
+def _order_of_members(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    if api not in ("ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "SyncGroup") or _code(theirs) != _code(ours):
+        return False
+    return bool(without(theirs, *SHARES) == without(ours, *SHARES))
+
+
+SHARES = ("topicPartitions", "assignment", "targetAssignment", "groupState", "memberEpoch")
+
+
+def _unreadable(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    codes = (_code(theirs), _code(ours))
+    return api == "JoinGroup" and codes == (UNKNOWN_SERVER_ERROR, INCONSISTENT_GROUP_PROTOCOL)
+
+
+def _changes(case: Case, field: str) -> set[str]:
+    return {c.name for c in case.changes if field in c.path}
+
+
+def _unreadable_in_classic(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    codes = (_code(theirs), _code(ours))
+    return api == "JoinGroup" and codes == (UNKNOWN_SERVER_ERROR, NONE) and bool(_changes(case, "metadata"))
+
+
+def _protocol_twice(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    return api == "JoinGroup" and _code(ours) == NONE and "twice" in _changes(case, "protocols")
+
+
+def _empty_group_left(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    if case.api != "JoinGroup" or not isinstance(theirs, dict):
+        return False
+    states = [g["groupState"] for g in theirs.get("groups", ()) if "groupState" in g]
+    return api in ("DescribeGroups", "ListGroups", "ConsumerGroupDescribe") and states in (["Empty"], [""])
+
+
+def _another_kind(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    kinds = ("ShareGroupHeartbeat", "StreamsGroupHeartbeat")
+    return api in kinds and _code(ours) == GROUP_ID_NOT_FOUND and _code(theirs) not in (NONE, None)
+
+
+RULES = (
+    Rule("ConsumerGroupDescribe of a group of which only offsets are there", _offsets_only),
+    Rule("a heartbeat or a leave of a member whose group is not there", _no_such_group),
+    Rule("a commit of a member whose group is not there", _commit_to_no_group),
+    Rule("a commit with a generation to a group of which only offsets are there", _commit_to_offsets),
+    Rule("a commit that the member may not make, with a second fault", _commit_with_two_faults),
+    Rule("a topic without partitions in a commit", _without_partitions),
+    Rule("a partition that a commit names twice", _committed_twice),
+    Rule("an OffsetFetch with a member epoch and without a member id", _fetch_of_null),
+    Rule("a group, topic or partition that an OffsetFetch names twice", _fetched_twice),
+    Rule("`__group_state` in Metadata", _internal),
+    Rule("offload (3.9, 3.10)", _offload),
+    Rule("a due assignment (3.1)", _due),
+    Rule("order of members for an assignor (2.16, 2.17)", _order_of_members),
+    Rule("a JoinGroup to a consumer group whose subscription cannot be read", _unreadable, ends=True),
+    Rule("a subscription that cannot be read, in a classic group of consumers", _unreadable_in_classic, ends=True),
+    Rule("a protocol that a member lists twice (1.7)", _protocol_twice, ends=True),
+    Rule("a refused JoinGroup (1.3, 1.6)", _empty_group_left),
+    Rule("a share or streams group under the name of a managed group", _another_kind),
+)
