@@ -21,6 +21,8 @@ from sidecar.wire.generated import api_versions as av
 
 CONSUMER_COMMIT = 9
 """Members of consumer groups commit with this version of OffsetCommit. An older broker gets the same bytes as v8."""
+TOPIC_IDS = 10
+"""The first version of Metadata with ids of topics, which consumer groups need: nothing is brought to older brokers."""
 ANSWERS = 32
 """So many are kept, of about a kilobyte each: one for each version that clients ask in, and again when features have
 changed at the broker."""
@@ -81,15 +83,16 @@ def _too_new() -> av.ApiVersionsResponse:
 
 def _merged(theirs: Ranges, managing: bool) -> Ranges:
     merged = dict(theirs)
+    bringing = managing and theirs.get(Api.METADATA, (0, -1))[1] >= TOPIC_IDS
     for key, spec in SERVED.items():
         if key == Api.API_VERSIONS:
             continue
         if spec.brought:
-            if managing:
+            if bringing:
                 merged[key] = (spec.low, spec.high)
         elif key in theirs:
             low, high = max(spec.low, theirs[key][0]), min(spec.high, theirs[key][1])
-            if key == Api.OFFSET_COMMIT and managing:
+            if key == Api.OFFSET_COMMIT and bringing:
                 high = max(CONSUMER_COMMIT, high)
             merged[key] = (low, high)
     return merged
