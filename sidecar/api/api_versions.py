@@ -16,13 +16,11 @@ from types import MappingProxyType
 
 from sidecar.api.call import BrokerSilent, Call, Handler, upstream
 from sidecar.core.errors import Code
-from sidecar.wire.apis import SERVED, Api
+from sidecar.wire.apis import BY_ID, IDS_SINCE, SERVED, Api
 from sidecar.wire.generated import api_versions as av
 
 CONSUMER_COMMIT = 9
 """Members of consumer groups commit with this version of OffsetCommit. An older broker gets the same bytes as v8."""
-TOPIC_IDS = 10
-"""The first version of Metadata with ids of topics, which consumer groups need: nothing is brought to older brokers."""
 ANSWERS = 32
 """So many are kept, of about a kilobyte each: one for each version that clients ask in, and again when features have
 changed at the broker."""
@@ -83,9 +81,12 @@ def _too_new() -> av.ApiVersionsResponse:
 
 def _merged(theirs: Ranges, managing: bool) -> Ranges:
     merged = dict(theirs)
-    bringing = managing and theirs.get(Api.METADATA, (0, -1))[1] >= TOPIC_IDS
+    lowest, highest = theirs.get(Api.METADATA, (0, -1))
+    bringing = managing and highest >= IDS_SINCE  # without ids of topics there are no consumer groups
+    if bringing and highest < BY_ID:
+        merged[Api.METADATA] = (lowest, BY_ID)
     for key, spec in SERVED.items():
-        if key == Api.API_VERSIONS:
+        if key in (Api.API_VERSIONS, Api.METADATA):
             continue
         if spec.brought:
             if bringing:
