@@ -1,8 +1,9 @@
 """The table of APIs: what the sidecar does with each, which versions it serves, and whose groups it concerns.
 
 `TERMINATE`: the sidecar answers for managed groups. `REWRITE`: the broker answers and the sidecar changes that answer.
-An API that is not in the table passes byte for byte, and so does Metadata at most brokers (PASSING). The versions are those of docs/reference/behaviour.md section 0
-(Kafka 4.3.1). This is the only such table: proxy, api, the metrics and the generator of the codec read it.
+An API that is not in the table passes byte for byte, and so does Metadata at most brokers (PASSING). The versions are
+those of docs/reference/behaviour.md section 0 (Kafka 4.3.1). This is the only such table: proxy, api, the metrics and
+the generator of the codec read it.
 """
 
 from __future__ import annotations

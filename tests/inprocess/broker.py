@@ -131,6 +131,8 @@ class FakeBrokers:
     """Topics over which the authorizer fails."""
     settings: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Of every broker: name -> value and source."""
+    hidden: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    """What stands below those settings, with Kafka's default."""
     group_settings: dict[str, dict[str, str]] = field(default_factory=dict)
     lost: list[Callable[[int], None]] = field(default_factory=list)
     """Called with the id of a node that goes down."""
@@ -427,8 +429,10 @@ def _describe_configs(
             there = {n: (v, cf.GROUP_CONFIG) for n, v in b.group_settings.get(r.resource_name, {}).items()}
         else:
             there = b.settings
+        levels = {n: [at, *b.hidden.get(n, [])] if req.include_synonyms else [] for n, at in there.items()}
+        synonyms = {n: [dc.DescribeConfigsSynonym(n, *at) for at in found] for n, found in levels.items()}
         found = [
-            dc.DescribeConfigsResourceResult(n, v, config_source=source)
+            dc.DescribeConfigsResourceResult(n, v, config_source=source, synonyms=synonyms[n])
             for n, (v, source) in there.items()
             if r.configuration_keys is None or n in r.configuration_keys
         ]
