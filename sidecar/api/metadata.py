@@ -1,4 +1,4 @@
-"""Metadata (api 3) with ids of topics, for brokers that tell ids but take none: Kafka 2.8 to 3.0.
+"""Metadata (api 3) with ids of topics, for brokers that tell ids but take none: Kafka 2.8 and 3.0.
 
 v10: topics have ids, in answers.
 v12: topics may be asked for by id (KIP-516); as long as none is, the bytes are those of v11.

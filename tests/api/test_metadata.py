@@ -1,4 +1,4 @@
-"""Metadata with ids of topics, at brokers that tell ids and take none (Kafka 2.8 to 3.0)."""
+"""Metadata with ids of topics, at brokers that tell ids and take none (Kafka 2.8 and 3.0)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers that tell ids of topics and take none (Kafka 2.8 to 3.0): their clients may ask by id all the same."""
+"""Brokers that tell ids of topics and take none (Kafka 2.8 and 3.0): their clients may ask by id all the same."""
 
 from __future__ import annotations
 
