@@ -12,7 +12,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo quick test test-all rest nightly night coverage bench drill audit wire sim sanitize mutants differential exactly-once house clients lock vulnerabilities manifests clean
+.PHONY: demo quick test test-all rest nightly night coverage bench drill audit wire sim sanitize mutants differential exactly-once house clients brokers lock vulnerabilities manifests clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml setup.py sidecar/native/_columns.c sidecar/native/_kernel.c sidecar/native/_wire.c
@@ -93,6 +93,10 @@ sim: $(READY)
 clients: $(READY)
 	@$(BIN)/python -m sidecar.drill.artifacts $(KAFKA)
 	@$(BIN)/python -m tests.matrix.run --kafka $(KAFKA) --doc docs/clients.md $(ARGS)
+
+# The table of brokers in docs/versions.md: an hour. ARGS="--kafka 2.8.2 --cell tools" runs one cell.
+brokers: $(READY)
+	@$(BIN)/python -m tests.matrix.brokers --doc docs/versions.md $(ARGS)
 
 wire: $(READY)
 	@$(BIN)/python -m tools.generate_wire --jar $$($(BIN)/python -c 'from sidecar.drill.artifacts import *; print(kafka_libs() / f"kafka-clients-{KAFKA}.jar")')

@@ -34,6 +34,8 @@ from sidecar.wire.generated import metadata as md
 from sidecar.wire.generated import offset_delete as od
 
 LATEST = -1
+GROUP_SETTINGS_SINCE = 2
+"""The version of DescribeCluster that came with settings of groups: Kafka 4.0."""
 METADATA_BY_ID = 12
 """The version of Metadata that takes topic ids without names."""
 METADATA_OF_RIGHTS = 8
@@ -161,16 +163,30 @@ def operations(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, dic
     return found
 
 
-def _each_operation(call: Call, group_id: str) -> Generator[Want, Any, int]:
-    """A broker that knows no settings of groups knows no right to them either."""
-    read = yield from refused_read(call, group_id)
-    delete = yield from refused_delete(call, group_id)
+def knows_group_settings(call: Call) -> bool:
+    """Brokers before Kafka 4.0 do not: they refuse a whole request for them, and log an error with a stack trace."""
+    versions = call.client.broker_versions
+    return versions is None or versions.get(Api.DESCRIBE_CLUSTER, (0, -1))[1] >= GROUP_SETTINGS_SINCE
+
+
+def _of_settings(call: Call, group_id: str) -> Generator[Want, Any, tuple[int, int]]:
+    """Error codes of a look at the settings of this group, and of a change."""
+    if not knows_group_settings(call):
+        return Code.INVALID_REQUEST, Code.INVALID_REQUEST
     shown = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(GROUP, group_id, [])]).encode(1)
     frame = yield from ask(call, Api.DESCRIBE_CONFIGS, 1, shown, flexible=False)
     described = dc.DescribeConfigsResponse.decode(1, frame, response_body(frame, False)).results[0].error_code
     nothing = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(GROUP, group_id, [])], True).encode(0)
     frame = yield from ask(call, Api.INCREMENTAL_ALTER_CONFIGS, 0, nothing, flexible=False)
     altered = ia.IncrementalAlterConfigsResponse.decode(0, frame, response_body(frame, False)).responses[0].error_code
+    return described, altered
+
+
+def _each_operation(call: Call, group_id: str) -> Generator[Want, Any, int]:
+    """A broker that knows no settings of groups knows no right to them either."""
+    read = yield from refused_read(call, group_id)
+    delete = yield from refused_delete(call, group_id)
+    described, altered = yield from _of_settings(call, group_id)
     said = {READ: read, DELETE: delete, DESCRIBE_CONFIGS: described, ALTER_CONFIGS: altered}
     no = (Code.GROUP_AUTHORIZATION_FAILED, Code.INVALID_REQUEST, Code.UNSUPPORTED_VERSION, *FAILED, UNSURE)
     return DESCRIBE | sum(bit for bit, code in said.items() if code not in no)

@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from sidecar.api.call import BrokerSilent, Call, Handler, upstream
 from sidecar.core.errors import Code
-from sidecar.wire.apis import SERVED, Api
+from sidecar.wire.apis import BY_ID, IDS_SINCE, SERVED, Api
 from sidecar.wire.generated import api_versions as av
 
 CONSUMER_COMMIT = 9
@@ -81,15 +81,19 @@ def _too_new() -> av.ApiVersionsResponse:
 
 def _merged(theirs: Ranges, managing: bool) -> Ranges:
     merged = dict(theirs)
+    lowest, highest = theirs.get(Api.METADATA, (0, -1))
+    bringing = managing and highest >= IDS_SINCE  # without ids of topics there are no consumer groups
+    if bringing and highest < BY_ID:
+        merged[Api.METADATA] = (lowest, BY_ID)
     for key, spec in SERVED.items():
-        if key == Api.API_VERSIONS:
+        if key in (Api.API_VERSIONS, Api.METADATA):
             continue
         if spec.brought:
-            if managing:
+            if bringing:
                 merged[key] = (spec.low, spec.high)
         elif key in theirs:
             low, high = max(spec.low, theirs[key][0]), min(spec.high, theirs[key][1])
-            if key == Api.OFFSET_COMMIT and managing:
+            if key == Api.OFFSET_COMMIT and bringing:
                 high = max(CONSUMER_COMMIT, high)
             merged[key] = (low, high)
     return merged

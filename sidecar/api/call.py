@@ -25,8 +25,11 @@ CLIENT_ID = "kafka-group-sidecar"
 CLIENT_ID_MAX = 100
 
 
+@dataclass(frozen=True, slots=True)
 class Forward:
-    """The request passes to the broker byte for byte, and so does its answer."""
+    """The request passes to the broker byte for byte, or this frame in its place; so does the answer."""
+
+    frame: bytes | None = None
 
 
 FORWARD: Final = Forward()

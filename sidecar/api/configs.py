@@ -238,6 +238,13 @@ def _settle(call: Call, changes: Mapping[Key, Change], validate_only: bool) -> G
 def _incremental(
     call: Call, resources: list[ia.AlterConfigsResource], validate_only: bool
 ) -> Generator[Want, Any, Errors]:
+    unknown: Errors = {}
+    if not access.knows_group_settings(call):
+        groups = yield from slices.chosen(resources, lambda r: r.resource_type == cf.GROUP)
+        unknown = {(cf.GROUP, r.resource_name): _unknown_type(r.resource_name) for r in groups}
+        resources = yield from slices.chosen(resources, lambda r: r.resource_type != cf.GROUP)
+        if not resources:
+            return unknown
     req = ia.IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
     body = yield from slices.encoded(req, 1)
     frame = yield from ask(call, Api.INCREMENTAL_ALTER_CONFIGS, 1, body, flexible=True)
@@ -245,7 +252,12 @@ def _incremental(
     said = yield from slices.made(
         res.responses, lambda r: ((r.resource_type, r.resource_name), (r.error_code, r.error_message))
     )
-    return dict(said)
+    return unknown | dict(said)
+
+
+def _unknown_type(name: str) -> tuple[int, str]:
+    """What brokers say of a group that know no settings of groups."""
+    return Code.INVALID_REQUEST, f"Unexpected resource type UNKNOWN for resource {name}"
 
 
 def _in_whole(
@@ -318,8 +330,7 @@ def describe_configs(call: Call) -> Handler:
     moved = {(r.resource_type, r.resource_name): r.configuration_keys for r in movable}
     if not wanted and not moved:
         return FORWARD
-    body = yield from upstream(call)
-    res = yield from slices.response(dc.DescribeConfigsResponse, call.version, body)
+    res = yield from _at_broker(call, req)
     mine = yield from slices.chosen(res.results, lambda r: _ours(call, *_key(r)))
     others = yield from slices.chosen(res.results, lambda r: _key(r) in moved)
     yield from _where_brokers_know_none(call, [*mine, *others])
@@ -348,8 +359,29 @@ def describe_configs(call: Call) -> Handler:
     return (yield from slices.encoded(res, call.version))
 
 
-def _key(r: dc.DescribeConfigsResult) -> Key:
+def _key(r: dc.DescribeConfigsResult | dc.DescribeConfigsResource) -> Key:
     return r.resource_type, r.resource_name
+
+
+def _at_broker(call: Call, req: dc.DescribeConfigsRequest) -> Generator[Want, Any, dc.DescribeConfigsResponse]:
+    """The broker's answer; one that knows no settings of groups is asked for the others only."""
+    if access.knows_group_settings(call):
+        body = yield from upstream(call)
+        return (yield from slices.response(dc.DescribeConfigsResponse, call.version, body))
+    others = yield from slices.chosen(req.resources, lambda r: r.resource_type != cf.GROUP)
+    res = dc.DescribeConfigsResponse()
+    if others:
+        asked = dc.DescribeConfigsRequest(others, req.include_synonyms, req.include_documentation)
+        body = yield from upstream(call, (yield from slices.encoded(asked, call.version)))
+        res = yield from slices.response(dc.DescribeConfigsResponse, call.version, body)
+    there = {_key(r): r for r in res.results}
+
+    def result(r: dc.DescribeConfigsResource) -> dc.DescribeConfigsResult:
+        refused = dc.DescribeConfigsResult(*_unknown_type(r.resource_name), *_key(r))
+        return there.get(_key(r), refused)
+
+    res.results = yield from slices.made(req.resources, result)
+    return res
 
 
 def _where_brokers_know_none(call: Call, results: Iterable[dc.DescribeConfigsResult]) -> Generator[Want, Any, None]:
@@ -411,6 +443,7 @@ def _entry(v: SettingValue, synonyms: bool, documentation: bool) -> dc.DescribeC
         chain.append((s.name, v.own, cf.GROUP_CONFIG))
     if v.source != cf.DEFAULT:
         chain.append((s.broker_name, v.broker, v.source))
+    chain += [(s.broker_name, value, source) for value, source in v.hidden]
     chain.append((s.broker_name, v.default, cf.DEFAULT))
     return dc.DescribeConfigsResourceResult(
         name=s.name,

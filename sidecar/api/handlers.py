@@ -14,6 +14,7 @@ from sidecar.api.delete_groups import delete_groups
 from sidecar.api.describe_groups import describe_groups
 from sidecar.api.find_coordinator import find_coordinator
 from sidecar.api.list_groups import list_groups
+from sidecar.api.metadata import metadata
 from sidecar.api.offset_commit import offset_commit, txn_offset_commit
 from sidecar.api.offset_delete import offset_delete
 from sidecar.api.offset_fetch import offset_fetch
@@ -40,6 +41,7 @@ HANDLERS: Mapping[int, Callable[[Call], Handler]] = {
     Api.DESCRIBE_GROUPS: describe_groups,
     Api.LIST_GROUPS: list_groups,
     Api.API_VERSIONS: api_versions,
+    Api.METADATA: metadata,
     Api.TXN_OFFSET_COMMIT: txn_offset_commit,
     Api.DESCRIBE_CONFIGS: describe_configs,
     Api.ALTER_CONFIGS: alter_configs,

@@ -139,6 +139,8 @@ class Configs:
         self._assignors_here: tuple[str, ...] = own.values["assignors"]
         self._known = asyncio.Event()
         self._broker: dict[str, tuple[str, int]] = {}
+        self._levels: dict[str, tuple[tuple[str, int], ...]] = {}
+        """All values that were set at the broker, the one in force first."""
         self._broker_groups: dict[str, dict[str, str]] = {}
         self._effective: dict[str, int | bool] | None = None
         self.groups = group_configs({CONSUMER: self._make, CLASSIC: self._make_classic})
@@ -323,9 +325,10 @@ class Configs:
         for s in cf.SETTINGS.values():
             text, plain = cf.text(effective[s.broker_name]), cf.text(self._own.defaults[FIELDS[s.broker_name]])
             source = self.broker_value(s.broker_name)[1]
+            hidden = tuple(level for level in self._levels.get(s.broker_name, ()) if level[1] > source)
             if source == cf.DEFAULT and text != plain:
                 source = cf.STATIC
-            out.append(SettingValue(s.name, own.get(s.name), text, source, plain))
+            out.append(SettingValue(s.name, own.get(s.name), text, source, plain, hidden))
         return tuple(out)
 
     async def _alter(self, event: AlterSettings, append: Append) -> AlterReply:
@@ -376,7 +379,7 @@ class Configs:
         conn = await cluster.node(self._own.node_id)
         names = [*FIELDS, *CLASSIC_FIELDS, POLICY, AUTHORIZER, RETENTION_CHECK, ID_EXPIRATION, IDLE]
         broker = dc.DescribeConfigsResource(cf.BROKER, str(self._own.node_id), names)
-        res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=[broker]))
+        res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest([broker], include_synonyms=True))
         result = res.results[0]
         if result.error_code != Code.NONE:
             if self._refused != (text := f"{result.error_code} {result.error_message}"):
@@ -385,6 +388,7 @@ class Configs:
             self._known.set()
             return False
         found = {c.name: (c.value, c.config_source) for c in result.configs if c.value is not None}
+        self._levels = {c.name: _set_there(c) for c in result.configs}
         had = self.authorizer
         self.authorizer = bool(found.pop(AUTHORIZER, ("", 0))[0])
         groups = await self._of_groups(conn)
@@ -426,6 +430,12 @@ class Configs:
             for r in res.results
         }
         return {group_id: settings for group_id, settings in own.items() if settings}
+
+
+def _set_there(config: dc.DescribeConfigsResourceResult) -> tuple[tuple[str, int], ...]:
+    """Values with their sources, without Kafka's default."""
+    there = ((s.value, s.source) for s in config.synonyms)
+    return tuple((value, source) for value, source in there if value is not None and source < cf.DEFAULT)
 
 
 def _not_available(event: Event) -> Answer:

@@ -18,11 +18,15 @@ from sidecar.kafka.net import BrokerConnection, NotAuthenticated
 from sidecar.kafka.security import OPEN
 from sidecar.link.ports import Logger
 from sidecar.wire.generated import metadata as md
-from sidecar.wire.primitives import WireError
+from sidecar.wire.primitives import ZERO_UUID, WireError
 
 OFFSETS = "__consumer_offsets"
 RETRY_S = 0.1
 SAY_AGAIN_S = 5.0
+NO_IDS = (
+    "topics have no ids, without which no group can be coordinated: "
+    "brokers need Kafka 2.8 or later, and inter.broker.protocol.version 2.8 or later"
+)
 NO_LEADERS = "it has partitions without a leader, or this principal may not DESCRIBE it"
 
 
@@ -104,6 +108,11 @@ class _Again:
             self._say(problem)
 
 
+def _unfit(view: ClusterView) -> str:
+    """What this cluster lacks; "": nothing. A cluster without any topic shows it with its first one."""
+    return NO_IDS if any(t.id == ZERO_UUID for t in view.topics) else ""
+
+
 async def find_broker(s: StartSettings, control: Control, log: Logger, waits: Tell = nobody) -> None:
     """Until the broker answers and is the one we are told it is. One that refuses this sidecar's credentials is there:
     clients, who have their own, go on meanwhile. Raises StartError."""
@@ -113,9 +122,11 @@ async def find_broker(s: StartSettings, control: Control, log: Logger, waits: Te
     while True:
         try:
             view = await control.look()
-            if s.node_id in view.brokers:
+            problem = _unfit(view)
+            if s.node_id not in view.brokers:
+                problem = f"node id {s.node_id} is not among the brokers {sorted(view.brokers)}"
+            if not problem:
                 return
-            problem = f"node id {s.node_id} is not among the brokers {sorted(view.brokers)}"
         except NotAuthenticated as exc:
             problem, until = str(exc), float("inf")
         except (ConnectionLost, TimeoutError, WireError) as exc:
@@ -163,13 +174,13 @@ async def offsets_leaders(
         waits(f"waiting for {OFFSETS}: {problem}")
         again(problem)
 
-    while not (leaders := control.view.leaders.get(OFFSETS, ())) or -1 in leaders:
+    while not (leaders := control.view.leaders.get(OFFSETS, ())) or -1 in leaders or _unfit(control.view):
         try:
             await cluster.coordinator(s.owners_group, 0)
         except ConnectionLost as exc:
             tell(str(exc))
         else:
-            tell(NO_LEADERS)
+            tell(_unfit(control.view) or NO_LEADERS)
         await asyncio.sleep(RETRY_S)
         await _look_again(control, tell)
     return leaders

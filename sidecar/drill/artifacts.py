@@ -17,9 +17,12 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0<
 <dependencies>{deps}</dependencies></project>"""
 DEP = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
 ARTIFACTS = ("kafka_2.13", "kafka-tools")
-LOGS = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")
-LOGS_OF_3 = ("org.slf4j", "slf4j-reload4j", "1.7.36")
-"""What Kafka's distribution adds to these, so that a broker writes a log."""
+LOGS = {
+    "2": (),
+    "3": (("org.slf4j", "slf4j-reload4j", "1.7.36"),),
+}
+LOGS_SINCE_4 = (("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),)
+"""What Kafka's distribution adds to these, so that a broker writes a log. Kafka 2 needs nothing."""
 COMPLETE = "complete-with-logs"
 
 
@@ -74,8 +77,8 @@ def kafka_libs(version: str = KAFKA) -> Path:
 
 
 def _wanted(version: str) -> list[tuple[str, str, str]]:
-    logs = LOGS_OF_3 if version.startswith("3.") else LOGS
-    return [*(("org.apache.kafka", a, version) for a in ARTIFACTS), logs]
+    logs = LOGS.get(version.partition(".")[0], LOGS_SINCE_4)
+    return [*(("org.apache.kafka", a, version) for a in ARTIFACTS), *logs]
 
 
 def _with_maven(version: str, target: Path) -> None:

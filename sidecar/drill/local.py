@@ -1,4 +1,5 @@
-"""A real Apache Kafka (KRaft, combined nodes) on the local JVM, with sidecars in front of its brokers.
+"""A real Apache Kafka on the local JVM, with sidecars in front of its brokers: combined KRaft nodes, or brokers and one
+ZooKeeper where KRaft was early access (zookeeper.py).
 
 With `front="two"` the listener CLIENTS advertises the sidecar's address, and INTERNAL is for the brokers and the
 sidecars' own clients. With `front="one"` a single listener serves everything and advertises the sidecar's address.
@@ -24,6 +25,7 @@ from urllib.error import HTTPError, URLError
 from sidecar.drill.artifacts import KAFKA, class_archive, java, kafka_libs
 from sidecar.drill.processes import DrillError, Process, free_ports, port_open, wait_until
 from sidecar.drill.secured import private
+from sidecar.drill.zookeeper import KRAFT_SINCE, ZooKeeper, numbers
 from sidecar.kafka.security import OPEN, Security
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -104,6 +106,7 @@ class LocalKafka:
         ports = free_ports(PORTS * self.brokers)
         rows = (ports[PORTS * i : PORTS * (i + 1)] for i in range(self.brokers))
         self.nodes = [Broker(i, a, b, c, d, e, f) for i, (a, b, c, d, e, f) in enumerate(rows, 1)]
+        self.zookeeper = None if numbers(self.version) >= KRAFT_SINCE else ZooKeeper(self.folder)
         self.libs = kafka_libs(self.version)
         self.tools = kafka_libs(KAFKA)
 
@@ -130,8 +133,8 @@ class LocalKafka:
 
     @property
     def has_consumer_groups(self) -> bool:
-        """Kafka 3 has none by default."""
-        return not self.version.startswith("3.")
+        """Kafka 3 has none by default, and Kafka 2 none at all."""
+        return numbers(self.version) >= (4,)
 
     def clients_listener(self, n: Broker) -> int:
         """The port of the broker's own listener for clients."""
@@ -173,6 +176,18 @@ class LocalKafka:
             private(self._client_file, "".join(f"{name}={value}\n" for name, value in self.client.items()))
         (self.folder / "log4j2.xml").write_text(LOG4J)
         (self.folder / "log4j.properties").write_text(LOG4J_OLD)
+        if self.zookeeper is None:
+            self._format_all()
+        elif self.scram:
+            raise DrillError(f"Kafka {self.version} with ZooKeeper has no users from the start: drill on 3.3 or later")
+        else:
+            self.zookeeper.start(self._java())
+        for node in self.nodes:
+            self.start_broker(node)
+        ports = [self.clients_listener(n) for n in self.nodes]
+        wait_until("the brokers", lambda: all(map(port_open, ports)), 90, self.processes())
+
+    def _format_all(self) -> None:
         first = self.nodes[0]
         self.format(first)
         for node in self.nodes[1:]:  # one JVM start instead of one for each node
@@ -180,18 +195,16 @@ class LocalKafka:
             meta = self._data(node) / "meta.properties"
             lines = [ln for ln in meta.read_text().splitlines() if not ln.startswith(("node.id", "directory.id"))]
             meta.write_text("\n".join([*lines, f"node.id={node.node_id}", f"directory.id={_uuid()}", ""]))
-        for node in self.nodes:
-            self.start_broker(node)
-        ports = [self.clients_listener(n) for n in self.nodes]
-        wait_until("the brokers", lambda: all(map(port_open, ports)), 90, self.processes())
 
     def format(self, node: Broker) -> None:
         """Give a broker an empty disk."""
         shutil.rmtree(self._data(node), ignore_errors=True)
+        if self.zookeeper is not None:
+            return  # brokers of this kind format it themselves
         users = [f"--add-scram=SCRAM-SHA-512=[name={u},password={password}]" for u, password in self.scram.items()]
         where = ("-t", self.cluster_id, "-c", str(self._config(node)))
         done = subprocess.run(
-            [*self._java("kafka.tools.StorageTool"), "format", *where, *users],
+            [*self._java(), "kafka.tools.StorageTool", "format", *where, *users],
             capture_output=True,
             text=True,
             check=False,
@@ -204,15 +217,18 @@ class LocalKafka:
         private(self._config(node), self._server_properties(node))
 
     def start_broker(self, node: Broker) -> None:
-        command = [*self._java("kafka.Kafka", self.jvm), str(self._config(node))]
+        if self.zookeeper is not None:
+            self.zookeeper.wait_without(node.node_id)
+        command = [*self._java(self.jvm), "kafka.Kafka", str(self._config(node))]
         node.process = Process(f"broker-{node.node_id}", command, self.folder / f"broker-{node.node_id}.log").start()
 
-    def _java(self, main: str, opts: tuple[str, ...] = JVM) -> list[str]:
+    def _java(self, opts: tuple[str, ...] = JVM) -> list[str]:
+        """A JVM with the brokers' classes; the main class comes next."""
         log = [
             f"-Dlog4j2.configurationFile={self.folder}/log4j2.xml",
             f"-Dlog4j.configuration=file:{self.folder}/log4j.properties",
         ]
-        return [java(), *opts, *class_archive(self.version), *log, "-cp", f"{self.libs}/*", main]
+        return [java(), *opts, *class_archive(self.version), *log, "-cp", f"{self.libs}/*"]
 
     def _config(self, node: Broker) -> Path:
         return self.folder / f"broker-{node.node_id}.properties"
@@ -229,14 +245,11 @@ class LocalKafka:
             listeners.append(f"INTERNAL://127.0.0.1:{n.internal_port}")
             advertised.append(f"INTERNAL://127.0.0.1:{self.told(n.internal_port)}")
         replicas = str(min(3, self.brokers))
+        if self.zookeeper is None:
+            listeners.append(f"CONTROLLER://127.0.0.1:{n.controller_port}")
         p = {
-            "process.roles": "broker,controller",
-            "node.id": str(n.node_id),
-            "controller.quorum.voters": ",".join(
-                f"{m.node_id}@127.0.0.1:{self.told(m.controller_port)}" for m in self.nodes
-            ),
-            "controller.listener.names": "CONTROLLER",
-            "listeners": ",".join([*listeners, f"CONTROLLER://127.0.0.1:{n.controller_port}"]),
+            **(self._kraft(n) if self.zookeeper is None else self.zookeeper.broker_properties(n.node_id)),
+            "listeners": ",".join(listeners),
             "advertised.listeners": ",".join(advertised),
             "listener.security.protocol.map": "CLIENTS:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "inter.broker.listener.name": "CLIENTS" if one else "INTERNAL",
@@ -256,10 +269,19 @@ class LocalKafka:
             "log.cleaner.dedupe.buffer.size": "8388608",
             **self.properties,
         }
-        if self.version.startswith("3."):
+        if not self.has_consumer_groups:
             p.pop("share.coordinator.state.topic.replication.factor")
             p.pop("share.coordinator.state.topic.min.isr")
         return "".join(f"{k}={v}\n" for k, v in p.items())
+
+    def _kraft(self, n: Broker) -> dict[str, str]:
+        voters = (f"{m.node_id}@127.0.0.1:{self.told(m.controller_port)}" for m in self.nodes)
+        return {
+            "process.roles": "broker,controller",
+            "node.id": str(n.node_id),
+            "controller.quorum.voters": ",".join(voters),
+            "controller.listener.names": "CONTROLLER",
+        }
 
     # ---- sidecars -----------------------------------------------------------------------------------------
     def sidecar_settings(self, n: Broker) -> dict[str, str]:
@@ -394,7 +416,10 @@ class LocalKafka:
 
     # ---- end ----------------------------------------------------------------------------------------------
     def processes(self) -> list[Process]:
-        return [p for n in self.nodes for p in (n.process, n.sidecar, n.coordinator) if p is not None]
+        parts = [p for n in self.nodes for p in (n.process, n.sidecar, n.coordinator)]
+        if self.zookeeper is not None:
+            parts.append(self.zookeeper.process)
+        return [p for p in parts if p is not None]
 
     def stop(self) -> None:
         for n in self.nodes:
@@ -404,6 +429,8 @@ class LocalKafka:
         for n in self.nodes:
             if n.process is not None:
                 n.process.kill()
+        if self.zookeeper is not None:
+            self.zookeeper.stop()
 
     def __enter__(self) -> LocalKafka:
         try:

@@ -318,8 +318,10 @@ class Front:
     def _finish(self, run: Run, result: bytes | Forward) -> None:
         session, got = run.session, run.got
         if isinstance(result, Forward):
-            session.forward(got)
+            session.forward(got, result.frame)
             return
+        if got.api_key == Api.API_VERSIONS:
+            session.conn.broker_knows(session.facts.broker_versions)
         frame = response_frame(got.correlation_id, response_flexible(got.api_key, got.version), result)
         if run.grant is not None:
             self._remember(run, run.grant, frame)

@@ -271,12 +271,19 @@ class Cluster:
             assignments=[ct.CreatableReplicaAssignment(p, list(ids)) for p, ids in enumerate(nodes)],
             configs=[ct.CreatableTopicConfig(name=k, value=v) for k, v in configs.items()],
         )
-        controller = await self.anyone()
+        controller = await self._controller()
         res = await controller.request(
             ct, "CreateTopics", ct.CreateTopicsRequest(topics=[topic], timeout_ms=10_000), timeout_s=15
         )
         code: int = res.topics[0].error_code
         return code
+
+    async def _controller(self) -> BrokerConnection:
+        """Any broker where none is known. Without KRaft the controller alone makes topics; with it, any broker does."""
+        res = await self._metadata([])
+        self.brokers.update({b.node_id: (b.host, b.port) for b in res.brokers})
+        known = any(b.node_id == res.controller_id for b in res.brokers)
+        return await (self.node(res.controller_id) if known else self.anyone())
 
     def close(self) -> None:
         for task in self._opening.values():

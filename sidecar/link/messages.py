@@ -135,13 +135,14 @@ class AlterSettings(Event):
 
 class SettingValue(Struct, gc=False):
     """`own`: the group's own value; `broker`, `source`: that of the broker level and where it comes from; `default`:
-    Kafka's."""
+    Kafka's; `hidden`: what stands at the broker below `broker`, with where it comes from."""
 
     name: str
     own: str | None
     broker: str
     source: int
     default: str
+    hidden: tuple[tuple[str, int], ...] = ()
 
 
 class SettingsReply(Answer):

@@ -1,8 +1,9 @@
 """The table of APIs: what the sidecar does with each, which versions it serves, and whose groups it concerns.
 
 `TERMINATE`: the sidecar answers for managed groups. `REWRITE`: the broker answers and the sidecar changes that answer.
-An API that is not in the table passes byte for byte. The versions are those of docs/reference/behaviour.md section 0
-(Kafka 4.3.1). This is the only such table: proxy, api, the metrics and the generator of the codec read it.
+An API that is not in the table passes byte for byte, and so does Metadata at most brokers (PASSING). The versions are
+those of docs/reference/behaviour.md section 0 (Kafka 4.3.1). This is the only such table: proxy, api, the metrics and
+the generator of the codec read it.
 """
 
 from __future__ import annotations
@@ -93,6 +94,7 @@ SERVED: dict[int, ApiSpec] = {
     Api.SYNC_GROUP: ApiSpec(TERMINATE, Kind.CLASSIC, 0, 5, 4, "The coordinator answers it."),
     Api.DESCRIBE_GROUPS: ApiSpec(TERMINATE, Kind.CLASSIC, 0, 6, 5, "The coordinator answers it."),
     Api.LIST_GROUPS: ApiSpec(REWRITE, Kind.ANY, 0, 5, 3, "The groups owned here stand beside the broker's."),
+    Api.METADATA: ApiSpec(REWRITE, Kind.NONE, 0, 12, 9, "It passes; old brokers are not asked by topic id."),
     Api.API_VERSIONS: ApiSpec(REWRITE, Kind.NONE, 0, 4, 3, "It tells the versions that broker and sidecar serve."),
     Api.TXN_OFFSET_COMMIT: ApiSpec(TERMINATE, Kind.ANY, 0, 5, 3, "The member is checked here, the broker stores."),
     Api.DESCRIBE_CONFIGS: ApiSpec(REWRITE, Kind.NONE, 1, 4, 4, "It tells settings of managed groups, too."),
@@ -120,6 +122,10 @@ SERVED: dict[int, ApiSpec] = {
     Api.LIST_TRANSACTIONS: ApiSpec(REWRITE, Kind.NONE, 0, 2, 0, OWN_IDS),
 }
 
+IDS_SINCE, BY_ID = 10, 12
+"""Versions of Metadata: the first that tells ids of topics, and the first that takes them."""
+PASSING: dict[int, ApiSpec] = {key: spec for key, spec in SERVED.items() if key != Api.METADATA}
+"""What the sidecar looks into. On connections to brokers that tell ids of topics and take none it is all of SERVED."""
 PRODUCE_FLEXIBLE_FROM = 9
 
 

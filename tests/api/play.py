@@ -42,7 +42,7 @@ from sidecar.core.errors import Code
 from sidecar.core.events import Answer, Event
 from sidecar.link.messages import CommitEnded, OpenOffsets, SettingsPassed, View, WhoseGroup
 from sidecar.wire.apis import NEVER, SERVED, Api, message_name
-from sidecar.wire.frames import PREFIX, header_end, request_frame, response_frame
+from sidecar.wire.frames import PREFIX, VERSION, header_end, request_frame, response_frame
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import list_offsets as lo
@@ -90,13 +90,8 @@ def api_of(message: Message) -> Api:
     return KEYS[type(message).__name__.removesuffix("Request")]
 
 
-ASKED_FLEXIBLE = {int(Api.METADATA): 9}
-"""APIs that the sidecar does not serve, but asks."""
-
-
 def flexible(api: int, version: int) -> bool:
-    since = SERVED[api].flexible_from if api in SERVED else ASKED_FLEXIBLE.get(api, NEVER)
-    return version >= since
+    return version >= (SERVED[api].flexible_from if api in SERVED else NEVER)
 
 
 READ = 1 << 3
@@ -234,8 +229,14 @@ class Play:
         assert isinstance(self._result, bytes)
         _same(response, self._call.version if version is None else version, self._result)
 
-    def forwards(self) -> None:
-        assert self._end() is FORWARD, f"the handler answers {self._result!r}"
+    def forwards(self, version: int | None = None) -> None:
+        """The request passes as it is; or in this version, with the same bytes behind it."""
+        end, frame = self._end(), self._call.frame
+        if version is None:
+            assert end is FORWARD, f"the handler answers {self._result!r}"
+            return
+        assert isinstance(end, Forward), f"the handler answers {self._result!r}"
+        assert end.frame == frame[: VERSION.start] + version.to_bytes(2, "big") + frame[VERSION.stop :]
 
     def gives(self) -> bytes:
         """It ends with an answer, whatever that is."""

@@ -428,8 +428,64 @@ def test_synonyms_and_documentation() -> None:
     play.answers(described(result(session, interval, offload)))
 
 
+def test_all_levels_of_the_broker_are_synonyms() -> None:
+    hidden = (("2000", cf.DYNAMIC_DEFAULT), ("1500", cf.STATIC))
+    told = SettingValue(cf.INTERVAL, "4000", "3000", cf.DYNAMIC_BROKER, "1000", hidden)
+    play = describe("g", keys=[cf.INTERVAL], include_synonyms=True).broker(described(result()))
+    interval = row(cf.INTERVAL, "4000", cf.GROUP_CONFIG)
+    levels = [("3000", cf.DYNAMIC_BROKER), *hidden, ("1000", cf.DEFAULT)]
+    interval.synonyms = [
+        dc.DescribeConfigsSynonym(cf.INTERVAL, "4000", cf.GROUP_CONFIG),
+        *(dc.DescribeConfigsSynonym("group." + cf.INTERVAL, *level) for level in levels),
+    ]
+    play.coordinates(FORCE).coordinator(SettingsReply(groups={"g": (told,)})).answers(described(result(interval)))
+
+
 def unknown(name: str = "g") -> dc.DescribeConfigsResult:
     return dc.DescribeConfigsResult(Code.INVALID_REQUEST, "Unknown resource type.", cf.GROUP, name)
+
+
+UNKNOWN_TYPE = "Unexpected resource type UNKNOWN for resource "
+
+
+def old() -> Client:
+    """Of a broker before Kafka 4.0."""
+    return Client("10.0.0.9", broker_versions={Api.DESCRIBE_CLUSTER: (0, 1)})
+
+
+def test_a_broker_that_knows_no_settings_of_groups_is_not_asked_of_them() -> None:
+    """Symptom: each description made an error with a stack trace in the log of a broker of 2.8, which refused the
+    topics beside the group, too."""
+    topic = dc.DescribeConfigsResource(2, "t")
+    group_, theirs = (dc.DescribeConfigsResource(cf.GROUP, n, [cf.INTERVAL]) for n in ("g", "theirs"))
+    req = dc.DescribeConfigsRequest([group_, topic, theirs], include_synonyms=True)
+    of_topic = dc.DescribeConfigsResult(Code.NONE, None, 2, "t")
+    play = Play(Api.DESCRIBE_CONFIGS, req, 4, client=old())
+    play.asks(dc.DescribeConfigsRequest([topic], include_synonyms=True)).broker(described(of_topic))
+    play.may_describe("g").coordinates(FORCE).coordinator(SettingsReply(groups={"g": (PLAIN,)}))
+    no = dc.DescribeConfigsResult(Code.INVALID_REQUEST, UNKNOWN_TYPE + "theirs", cf.GROUP, "theirs")
+    play.answers(described(result(), of_topic, no))
+    play = Play(Api.DESCRIBE_CONFIGS, dc.DescribeConfigsRequest([group_]), 4, client=old()).may_describe("g")
+    play.coordinates(FORCE).coordinator(THREE).answers(described(result(row(cf.INTERVAL, "2000", cf.STATIC))))
+
+
+def test_nor_is_it_told_of_their_changes() -> None:
+    move, theirs = (cf.MANAGED, SET, "true"), broker(("x", SET, "1"))
+    req = request(group(move), theirs)
+    play = Play(Api.INCREMENTAL_ALTER_CONFIGS, req, 1, client=old())
+    play.coordinates(DescribeSettings("", ("g",))).coordinator(SettingsReply())
+    mine = change("g", {cf.MANAGED: "true"})
+    play.coordinates(settings(mine)).coordinator(AlterReply())
+    ok: Said = (cf.BROKER, "1", Code.NONE, None)
+    play.asks(request(theirs, validate_only=True)).broker(said(ok)).may_delete("g")
+    play.asks(request(theirs)).broker(said(ok))
+    play.coordinates(settings(mine, validate_only=False)).coordinator(AlterReply())
+    play.tells().answers(said(G_OK, ok))
+    play = Play(Api.INCREMENTAL_ALTER_CONFIGS, request(group((cf.SESSION, SET, "55000"))), 1, client=old())
+    play.coordinates(DescribeSettings("", ("g",))).coordinator(SettingsReply())
+    play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
+    no: Said = (cf.GROUP, "g", Code.INVALID_REQUEST, UNKNOWN_TYPE + "g")
+    play.tells().answers(said(no))
 
 
 def test_a_broker_that_knows_no_settings_of_groups() -> None:

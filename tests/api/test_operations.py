@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sidecar.api.call import Client
 from sidecar.core.consumer.events import DescribeConsumerGroup, DescribeReply
 from sidecar.core.errors import Code
 from sidecar.wire.apis import Api
@@ -22,9 +23,9 @@ def told(operations: int) -> cd.ConsumerGroupDescribeResponse:
     return cd.ConsumerGroupDescribeResponse(groups=[group])
 
 
-def asking(answer: dg.DescribedGroup) -> Play:
+def asking(answer: dg.DescribedGroup, client: Client | None = None) -> Play:
     request = cd.ConsumerGroupDescribeRequest(["g"], include_authorized_operations=True)
-    play = Play(Api.CONSUMER_GROUP_DESCRIBE, request, 1, view=GUARDED_ELSEWHERE).may_describe("g")
+    play = Play(Api.CONSUMER_GROUP_DESCRIBE, request, 1, view=GUARDED_ELSEWHERE, client=client).may_describe("g")
     play.asks(dg.DescribeGroupsRequest(["g"], True), 3)
     return play.broker(dg.DescribeGroupsResponse(groups=[answer]))
 
@@ -55,3 +56,9 @@ def test_another_broker_is_asked_for_each(read: int, delete: int, shows: int, al
         ia.IncrementalAlterConfigsResponse(responses=[ia.AlterConfigsResourceResponse(alters, None, GROUP, "g")])
     )
     described(play, operations)
+
+
+def test_a_broker_that_knows_no_settings_of_groups_is_not_asked_of_them() -> None:
+    old = Client("10.0.0.9", broker_versions={Api.DESCRIBE_CLUSTER: (0, 1)})
+    play = asking(dg.DescribedGroup(Code.NOT_COORDINATOR, group_id="g"), old).may_read("g").may_delete("g")
+    described(play, READ | DELETE | DESCRIBE)

@@ -207,7 +207,7 @@ def test_the_table_has_what_is_served() -> None:
     assert {Api.JOIN_GROUP, Api.OFFSET_FETCH, Api.DELETE_GROUPS, Api.SHARE_GROUP_HEARTBEAT} <= set(NAMING_GROUPS)
     assert {Api.INIT_PRODUCER_ID, Api.TXN_OFFSET_COMMIT, Api.END_TXN, Api.DESCRIBE_TRANSACTIONS} <= set(NAMING_IDS)
     silent = set(APIS) - set(NAMING_GROUPS) - set(NAMING_IDS) - LISTS - NAMED_OTHERWISE.keys()
-    assert silent == {Api.API_VERSIONS, Api.SASL_AUTHENTICATE}
+    assert silent == {Api.API_VERSIONS, Api.METADATA, Api.SASL_AUTHENTICATE}
 
 
 @pytest.mark.parametrize("version", range(7))

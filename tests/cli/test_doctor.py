@@ -141,6 +141,7 @@ CASES: list[tuple[Callable[[Facts], Check], Facts, Status, str]] = [
     (c.ready, with_(sidecars=[replace(side(1), owners=(1, -1))]), Status.FAIL, "owned by nobody"),
     (c.beside_each_broker, with_(sidecars=[side(1), side(2)]), Status.WARN, "No sidecar beside node 3"),
     (c.beside_each_broker, with_(sidecars=[side(1), side(2), side(2)]), Status.FAIL, "More than one sidecar"),
+    (c.topic_ids, with_topic(c.OFFSETS, Topic(50, 3, has_id=False)), Status.FAIL, "Kafka 2.8 or later"),
     (c.partitions, with_topic(STATE, Topic(49, 3)), Status.FAIL, "has 49 partitions, __consumer_offsets has 50"),
     (c.partitions, with_topic(STATE, Topic(51, 3)), Status.FAIL, "has 51 partitions, __consumer_offsets has 50"),
     (c.partitions, with_topic(STATE, None), Status.FAIL, "There is no topic __group_state"),

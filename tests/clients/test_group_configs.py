@@ -176,6 +176,32 @@ def test_broker_settings_changed_through_the_sidecar_or_past_it(kafka: LocalKafk
     talk(kafka, back)
 
 
+def test_all_levels_of_the_broker_are_told(kafka: LocalKafka) -> None:
+    name = "group.consumer.assignment.interval.ms"
+
+    async def set_both(conn: BrokerConnection) -> None:
+        assert await alter(conn, "", (name, SET, "4000"), kind=BROKER) == (0, None)
+        assert await alter(conn, "1", (name, SET, "5000"), kind=BROKER) == (0, None)
+
+    async def told(conn: BrokerConnection, group: str) -> tuple[object, ...]:
+        while (now := (await describe(conn, group, INTERVAL))[INTERVAL])[0] != "5000":
+            pass  # a broker learns of a change a little later
+        return now
+
+    async def back(conn: BrokerConnection) -> None:
+        for broker in ("", "1"):
+            assert await alter(conn, broker, (name, DELETE, None), kind=BROKER) == (0, None)
+        while (await describe(conn, "managed-levels", INTERVAL))[INTERVAL][0] != "1000":
+            pass
+
+    talk(kafka, set_both)
+    ours = talk(kafka, lambda c: told(c, "managed-levels"))
+    theirs = talk(kafka, lambda c: told(c, "unmanaged-levels"), direct=True)
+    talk(kafka, back)
+    assert ours == theirs
+    assert ours[5] == [(name, "5000", 2), (name, "4000", 3), (name, "1000", 5)]
+
+
 def test_kafka_configs_works_unchanged(kafka: LocalKafka) -> None:
     def tool(*args: str) -> str:
         code, out = kafka.run_tool(TOOL, "--bootstrap-server", kafka.bootstrap, "--entity-type", "groups", *args)

@@ -10,7 +10,17 @@ import pytest
 from sidecar.coordinator import configs as module
 from sidecar.coordinator import unfenced
 from sidecar.core import config as cf
-from sidecar.core.config import BROKER, DEFAULT, DYNAMIC_BROKER, GROUP, HEARTBEAT, INTERVAL, SESSION, STATIC
+from sidecar.core.config import (
+    BROKER,
+    DEFAULT,
+    DYNAMIC_BROKER,
+    DYNAMIC_DEFAULT,
+    GROUP,
+    HEARTBEAT,
+    INTERVAL,
+    SESSION,
+    STATIC,
+)
 from sidecar.core.consumer.config import CONSUMER, ConsumerConfig
 from sidecar.core.errors import Code
 from sidecar.link.messages import (
@@ -135,6 +145,20 @@ def test_the_broker_decides_where_it_has_set_something_and_else_the_sidecar() ->
         assert house.lines.fields("settings of the broker changed") == {"group.consumer.heartbeat.interval.ms": "7000"}
 
     run(test, consumer={"heartbeat_interval_ms": 6_000})
+
+
+def test_all_levels_at_the_broker_are_told() -> None:
+    async def test(house: House, front: Heard) -> None:
+        name = "group.consumer.assignment.interval.ms"
+        house.brokers.settings[name] = ("3000", DYNAMIC_BROKER)
+        house.brokers.hidden[name] = [("2500", DYNAMIC_DEFAULT), ("2000", STATIC), ("1000", DEFAULT)]
+        assert await house.configs.refresh(house.cluster)
+        front.tell(Request(1, DescribeSettings("", ("g",))))
+        found = value((await front.reply(1)).groups["g"], INTERVAL)
+        assert (found.broker, found.source, found.default) == ("3000", DYNAMIC_BROKER, "1000")
+        assert found.hidden == (("2500", DYNAMIC_DEFAULT), ("2000", STATIC))
+
+    run(test)
 
 
 def test_settings_that_the_broker_keeps_for_a_group_count_until_the_group_has_its_own() -> None:

@@ -18,6 +18,7 @@ from sidecar.kafka.net import NotAuthenticated
 from sidecar.process.make_topic import made_by_default
 from sidecar.process.sections import State
 from sidecar.wire.apis import Api
+from sidecar.wire.primitives import ZERO_UUID
 from tests.inprocess import clock
 from tests.inprocess.broker import OFFSETS, STATE, FakeBrokers
 from tests.inprocess.cluster import FakeCluster
@@ -125,6 +126,36 @@ def test_so_is_one_of_another_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     run(test, monkeypatch, node_id=7)
 
 
+def test_brokers_without_topic_ids_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those before 2.8, or with an older inter.broker.protocol.version."""
+
+    async def test(b: Bench) -> None:
+        b.brokers.topics[STATE].topic_id = ZERO_UUID
+        waits: list[str] = []
+        with pytest.raises(StartError, match=r"topics have no ids, .* Kafka 2\.8 or later"):
+            await find_broker(b.settings, b.control, b.lines, waits.append)
+        assert "topics have no ids" in waits[-1]
+        assert "topics have no ids" in b.lines.fields("waiting for the broker")["problem"]
+
+    run(test, monkeypatch)
+
+
+def test_so_are_those_whose_first_topic_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        offsets = b.brokers.topics[OFFSETS]
+        b.brokers.topics = {}
+        await b.find()
+        offsets.topic_id, b.brokers.topics = ZERO_UUID, {OFFSETS: offsets}
+        waits: list[str] = []
+        leaders = offsets_leaders(b.settings, b.control, b.cluster, b.lines, waits.append)
+        work = asyncio.get_running_loop().create_task(leaders)
+        await until(lambda: any("topics have no ids" in w for w in waits))
+        assert not work.done()
+        work.cancel()
+
+    run(test, monkeypatch)
+
+
 def test_the_offsets_topic_is_waited_for_until_every_partition_has_a_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
         b.brokers.topics[OFFSETS].leaders[2] = -1
@@ -167,6 +198,20 @@ def test_the_state_topic_is_made_if_it_is_not_there(monkeypatch: pytest.MonkeyPa
         assert (configs["cleanup.policy"], configs["min.insync.replicas"]) == ("compact", "2")
         assert configs["min.compaction.lag.ms"] == "60000"
         assert b.lines.events("info") == ["created the state topic"]
+
+    run(test, monkeypatch)
+
+
+@pytest.mark.parametrize("controller", [-1, 1, 2])
+def test_the_controller_makes_the_state_topic(monkeypatch: pytest.MonkeyPatch, controller: int) -> None:
+    """Without KRaft nobody else does (Kafka 2.8 with ZooKeeper and three brokers)."""
+
+    async def test(b: Bench) -> None:
+        del b.brokers.topics[STATE]
+        b.brokers.controller = controller
+        await b.control.look()
+        await b.topic()
+        assert b.brokers.count(Api.CREATE_TOPICS) == 1 and STATE in b.brokers.topics
 
     run(test, monkeypatch)
 

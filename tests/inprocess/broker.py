@@ -106,6 +106,8 @@ class FakeBrokers:
     """`nodes`: their ids. The state topic, `__consumer_offsets` and `__transaction_state` are there from the start."""
 
     nodes: tuple[int, ...] = (1,)
+    controller: int = -1
+    """The broker that makes topics; -1: each one does."""
     cluster_id: str = "in-memory"
     partitions: int = 2
     asked: list[Asked] = field(default_factory=list)
@@ -129,6 +131,8 @@ class FakeBrokers:
     """Topics over which the authorizer fails."""
     settings: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Of every broker: name -> value and source."""
+    hidden: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    """What stands below those settings, with Kafka's default."""
     group_settings: dict[str, dict[str, str]] = field(default_factory=dict)
     lost: list[Callable[[int], None]] = field(default_factory=list)
     """Called with the id of a node that goes down."""
@@ -264,7 +268,7 @@ def _metadata(b: FakeBrokers, node_id: int, req: md.MetadataRequest, version: in
         ]
         topics.append(md.MetadataResponseTopic(Code.NONE, name, there.topic_id, partitions=parts))
     brokers = [md.MetadataResponseBroker(n, *b.address(n)) for n in up]
-    answer(md.MetadataResponse(brokers=brokers, cluster_id=b.cluster_id, topics=topics))
+    answer(md.MetadataResponse(brokers=brokers, cluster_id=b.cluster_id, controller_id=b.controller, topics=topics))
 
 
 def _find_coordinator(
@@ -406,6 +410,8 @@ def _create_topics(b: FakeBrokers, node_id: int, req: ct.CreateTopicsRequest, ve
         nodes = [a.broker_ids for a in t.assignments]
         if any(n not in b.nodes for ids in nodes for n in ids):
             code = Code.INVALID_REPLICA_ASSIGNMENT
+        if b.controller not in (-1, node_id):
+            code = Code.NOT_CONTROLLER
         if code == Code.NONE:
             made = b.add_topic(t.name, len(nodes) or t.num_partitions)
             made.replicas = nodes
@@ -423,8 +429,10 @@ def _describe_configs(
             there = {n: (v, cf.GROUP_CONFIG) for n, v in b.group_settings.get(r.resource_name, {}).items()}
         else:
             there = b.settings
+        levels = {n: [at, *b.hidden.get(n, [])] if req.include_synonyms else [] for n, at in there.items()}
+        synonyms = {n: [dc.DescribeConfigsSynonym(n, *at) for at in found] for n, found in levels.items()}
         found = [
-            dc.DescribeConfigsResourceResult(n, v, config_source=source)
+            dc.DescribeConfigsResourceResult(n, v, config_source=source, synonyms=synonyms[n])
             for n, (v, source) in there.items()
             if r.configuration_keys is None or n in r.configuration_keys
         ]

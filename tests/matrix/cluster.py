@@ -141,7 +141,7 @@ class Cluster:
         if found.errors:
             raise DrillError(f"the brokers do not list their groups: {found.errors[0]}")
         kind = next((g.type.name for g in found.valid if g.group_id == group), None)
-        if kind != "CLASSIC":
+        if kind not in ("CLASSIC", "UNKNOWN"):  # brokers before 3.8 tell no kind, and have no other
             return kind is not None
         there = self._admin.describe_consumer_groups([group], request_timeout=10)[group].result(timeout=15)
         return any(m.client_id.startswith(client) for m in there.members)

@@ -13,6 +13,7 @@ from sidecar.cli.doctor.model import About, Check, Configs, Facts, Node, Status,
 from sidecar.cli.doctor.needs import NEEDS, Need, acls, covers, holders, missing
 from sidecar.cli.doctor.others import others_rights, readers
 from sidecar.cli.doctor.refused import refused
+from sidecar.coordinator.start import NO_IDS
 from sidecar.coordinator.state_topic import MIN_ISR, POLICY, UNCLEAN, faults
 from sidecar.core.patterns import doubts
 from sidecar.process.rights import Right, commands
@@ -109,6 +110,16 @@ def beside_each_broker(f: Facts) -> Check:
 
 
 # ---- topics ---------------------------------------------------------------------------------------------------------
+def topic_ids(f: Facts) -> Check:
+    name = "topic ids"
+    if isinstance(f.topics, Unknown):
+        return Check(name, Status.UNKNOWN, f.topics.why, "DESCRIBE of the topics is needed.")
+    if without := [t for t, topic in f.topics.items() if not topic.has_id]:
+        finding = f"{', '.join(without)}: {NO_IDS}."
+        return Check(name, Status.FAIL, finding, "Upgrade the brokers, or run no sidecars beside them.")
+    return Check(name, Status.OK, "Topics have ids.")
+
+
 def partitions(f: Facts) -> Check:
     name = "partitions of the state topic"
     if isinstance(f.topics, Unknown):
@@ -388,6 +399,7 @@ CHECKS: tuple[Callable[[Facts], Check], ...] = (
     listeners,
     ready,
     beside_each_broker,
+    topic_ids,
     partitions,
     replicas,
     state_configs,

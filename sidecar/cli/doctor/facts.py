@@ -26,6 +26,7 @@ from sidecar.cli.exits import Failed
 from sidecar.core import config as cf
 from sidecar.core.errors import Code as Kafka
 from sidecar.core.errors import name_of
+from sidecar.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from sidecar.kafka.cluster import Cluster
@@ -105,6 +106,7 @@ def _topic(t: Any) -> Topic:
         min(len(p.replica_nodes) for p in parts),
         tuple(p.partition_index for p in parts if p.leader_id < 0),
         tuple(p.partition_index for p in parts if len(p.isr_nodes) < len(p.replica_nodes)),
+        t.topic_id != ZERO_UUID,
     )
 
 

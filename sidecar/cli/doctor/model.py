@@ -51,12 +51,13 @@ class Node:
 @dataclass(frozen=True, slots=True)
 class Topic:
     """`leaderless`, `behind`: partitions without a leader, or with a replica that is not in sync; `replicas`: of the
-    partition that has fewest."""
+    partition that has fewest; `has_id`: brokers before 2.8 give no ids."""
 
     partitions: int
     replicas: int
     leaderless: tuple[int, ...] = ()
     behind: tuple[int, ...] = ()
+    has_id: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,75 @@
+"""ZooKeeper for brokers of Kafka before 3.3, in which KRaft was early access: one process for the whole cluster.
+
+Kafka's own artifacts bring its jar along, so the brokers' class path is its class path, too.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from sidecar.drill.processes import DrillError, Process, free_ports, port_open, wait_until
+
+KRAFT_SINCE = (3, 3)
+MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+TICK_MS = 500
+"""The shortest session is two ticks: a broker that was killed can come back when its session is over."""
+SESSION_MS = 4_000
+UP_S = 60
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """The numbers of a version: (2, 8, 2). Raises DrillError."""
+    found = re.findall(r"\d+", version)
+    if not found:
+        raise DrillError(f"{version!r} is no version of Kafka: 4.3.1 is one")
+    return tuple(map(int, found))
+
+
+class ZooKeeper:
+    """Start with `start()`. It keeps its data below `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        (self.port,) = free_ports(1)
+        self.process: Process | None = None
+
+    def start(self, java: Sequence[str]) -> None:
+        """`java`: the command of a JVM with Kafka's class path, up to the main class. Raises DrillError."""
+        config = self._folder / "zookeeper.properties"
+        settings = {
+            "dataDir": str(self._folder / "zookeeper"),
+            "clientPort": str(self.port),
+            "clientPortAddress": "127.0.0.1",
+            "tickTime": str(TICK_MS),
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "dump",
+        }
+        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        self.process = Process("zookeeper", [*java, MAIN, str(config)], self._folder / "zookeeper.log").start()
+        wait_until("ZooKeeper", lambda: port_open(self.port), UP_S, [self.process])
+
+    def broker_properties(self, node_id: int) -> dict[str, str]:
+        return {
+            "broker.id": str(node_id),
+            "zookeeper.connect": f"127.0.0.1:{self.port}",
+            "zookeeper.session.timeout.ms": str(SESSION_MS),
+        }
+
+    def wait_without(self, node_id: int) -> None:
+        """A broker ends at its start while the session lives that a killed one of its id had. Raises DrillError."""
+        gone = f"/brokers/ids/{node_id}\n"
+        wait_until(f"ZooKeeper to forget broker {node_id}", lambda: gone not in self._dump(), UP_S)
+
+    def _dump(self) -> str:
+        """Sessions and what ends with each."""
+        with closing(socket.create_connection(("127.0.0.1", self.port), 5.0)) as conn, conn.makefile("rb") as answer:
+            conn.sendall(b"dump")
+            return answer.read().decode()
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
