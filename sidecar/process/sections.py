@@ -106,7 +106,8 @@ class Consumer(Section):
     join_wait_ms: int = Field(
         500,
         ge=0,
-        description="The answer to a joining member waits so long for a run under way; 0: not at all, as KIP-1263 has it.",
+        description="The answer to a member's join or heartbeat waits so long for a run under way; 0: not at all, as "
+        "KIP-1263 has it.",
     )
     refuse_commits_of_others: bool = Field(
         True,

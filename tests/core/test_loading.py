@@ -52,9 +52,11 @@ class Log:
 class Heir:
     """A sidecar that has just taken the partition over and has loaded nothing yet."""
 
+    config = CONFIG
+
     def __init__(self, log: Log, hold_ms: int = 3_000) -> None:
         self.at, self.log = 1_000, log
-        ports = Ports(BUILT_IN, Computed(lambda kind, group_id: CONFIG))
+        ports = Ports(BUILT_IN, Computed(lambda kind, group_id: self.config))
         self.service = Service(1, 1, REGISTRY, ports, log, ServiceSettings(hold_ms=hold_ms, load_at_once=8))
         self.replies: dict[int, Answer] = {}
         self.early: list[tuple[int, Event]] = []

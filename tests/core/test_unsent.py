@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sidecar.core.commands import Append, Command
+from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.effects import Reply
 from sidecar.core.errors import Code
@@ -10,7 +11,9 @@ from tests.core.test_loading import CONFIG, Heir, beat, written
 
 
 class SlowHeir(Heir):
-    """Appends are committed when the test says so."""
+    """Appends are committed when the test says so, and no answer waits for an assignor."""
+
+    config = ConsumerConfig(join_wait_ms=0)
 
     def __init__(self, **members: int) -> None:
         log, self.clients = written(**members)

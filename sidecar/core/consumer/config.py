@@ -27,7 +27,7 @@ class ConsumerConfig:
     """group.consumer.migration.policy: which protocol a live group may change to: disabled, upgrade (to the consumer
     protocol), downgrade, bidirectional."""
     join_wait_ms: int = 500
-    """How long the answer to a joining member waits for the assignor run under way; 0: not at all, as KIP-1263."""
+    """How long the answer to a join or a heartbeat waits for the assignor run under way; 0: not at all, as KIP-1263."""
     regex_matches: int = 3
     """How often a group's expressions are matched against new topics within `regex_min_interval_ms`; in Kafka once."""
     regexes_max: int = 100

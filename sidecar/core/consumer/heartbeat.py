@@ -14,7 +14,7 @@ from sidecar.core.consumer.moves import sent_away
 from sidecar.core.consumer.regexes import ResolveRegex
 from sidecar.core.consumer.soft import ConsumerSoft
 from sidecar.core.consumer.step import step
-from sidecar.core.consumer.waiting import under_way, wait
+from sidecar.core.consumer.waiting import wait, waits
 from sidecar.core.effects import Grant
 from sidecar.core.looking import look_first
 from sidecar.core.turn import Turn
@@ -31,10 +31,11 @@ def heartbeat(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
     if look_first(turn, hb, token, _names_anew(turn, hb), config.join_wait_ms):
         return
     fx = turn.fx
-    reply = step(turn, hb, token, config)
+    reply = step(turn, hb, token, config, may_wait=hb.member_epoch > 0 and config.join_wait_ms > 0)
     soft: ConsumerSoft = turn.soft_of(hb.group_id)
-    if _waits(turn, hb, soft, config):
-        wait(turn, hb, token, reply)
+    asks = any(type(item) is ResolveRegex for item in fx.background)
+    if waits(turn, hb, soft, config, asks):
+        wait(turn, hb, token, reply, asks)
     elif fx.records or fx.background or hb.member_epoch <= 0 or _tells(hb, reply, soft):
         turn.reply(token, reply)
     else:
@@ -54,11 +55,3 @@ def _names_anew(turn: Turn, hb: ConsumerHeartbeat) -> tuple[str, ...]:
 def _tells(hb: ConsumerHeartbeat, reply: HeartbeatReply, soft: ConsumerSoft) -> bool:
     """Whether this answer names an assignment, or a later one may have to: the front would repeat the first one."""
     return reply.assignment is not None or hb.member_id in soft.told
-
-
-def _waits(turn: Turn, hb: ConsumerHeartbeat, soft: ConsumerSoft, config: ConsumerConfig) -> bool:
-    """Whether the answer had better wait for what is under way in the group."""
-    if hb.member_epoch == 0 and config.join_wait_ms and under_way(soft):
-        return True
-    asked = any(type(item) is ResolveRegex for item in turn.fx.background)
-    return asked and soft.resolving and turn.ports.asks_access()

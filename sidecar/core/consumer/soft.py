@@ -30,12 +30,16 @@ class Flight:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A request whose answer waits. `reply` is what it gets if nothing better comes until `until_ms` (monotonic)."""
+    """A request whose answer waits. `reply` is what it gets if nothing better comes until `until_ms` (monotonic).
+    `epoch`: for which epoch of the group the heartbeat of a member wants the target, 0: for none, and for a join."""
 
     token: int
     asked: ConsumerHeartbeat
     reply: HeartbeatReply
     until_ms: int
+    epoch: int = 0
+    shown: bool = False
+    """Topics that a regular expression matches are shown to the authorizer on its connection."""
 
 
 @dataclass(frozen=True, slots=True)

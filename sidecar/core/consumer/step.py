@@ -53,8 +53,11 @@ def check(group: ConsumerGroup, hb: ConsumerHeartbeat, config: ConsumerConfig) -
     return Checked(member, replaced, updated)
 
 
-def step(turn: Turn, hb: ConsumerHeartbeat, token: int, config: ConsumerConfig) -> HeartbeatReply:
-    """The answer that the request would get at once. `token` is that of the request, or of the one it stands for."""
+def step(
+    turn: Turn, hb: ConsumerHeartbeat, token: int, config: ConsumerConfig, may_wait: bool = False
+) -> HeartbeatReply:
+    """The answer that the request would get at once. `token` is that of the request, or of the one it stands for;
+    `may_wait`: a member that comes while a run is under way is brought to its target when that is there (waiting.py)."""
     group = consumer_group(turn.groups, hb.group_id)
     if group is None:
         if hb.member_epoch != 0:
@@ -64,7 +67,7 @@ def step(turn: Turn, hb: ConsumerHeartbeat, token: int, config: ConsumerConfig) 
     if checked.updated is not checked.member or checked.updated.member_id not in group.members:
         check_room(turn.ports.limits, group.held_bytes, more_bytes(group, checked))
     member = checked.member
-    final = advance(turn, group, checked, hb.owned, token)
+    final = advance(turn, group, checked, hb.owned, token, may_wait)
     turn.timers.set(("session", group.group_id, final.member_id), turn.now.mono_ms + config.session_timeout_ms)
     full = (
         hb.rebalance_timeout_ms != -1
@@ -91,14 +94,24 @@ def more_bytes(group: ConsumerGroup, checked: Checked) -> int:
     return more + bytes_of(new) - (0 if old is None else bytes_of(old))
 
 
-def advance(turn: Turn, group: ConsumerGroup, checked: Checked, owned: Partitions | None, token: int) -> Member:
-    """Subscribe, refresh, assign, reconcile. Nothing may be refused from here on. Returns the member as it is then."""
+def advance(
+    turn: Turn,
+    group: ConsumerGroup,
+    checked: Checked,
+    owned: Partitions | None,
+    token: int,
+    may_wait: bool = False,
+) -> Member:
+    """Subscribe, refresh, assign, reconcile. Nothing may be refused from here on. Returns the member as it is then. One
+    that must give something up does not wait: it may have done so, and it has a timeout for it."""
     if checked.replaced is not None:
         replace_static(turn, group, checked.replaced, checked.member)
     group, changed = update_subscription(turn, group, checked.member, checked.updated, token)
     refresh_metadata_hash(turn, group)
     update_target(turn, group)
     known = group.members.get(checked.updated.member_id, checked.updated)
+    if may_wait and turn.soft_of(group.group_id).flight is not None and not known.pending:
+        return known
     return reconcile_member(turn, group, known, changed, owned)
 
 

@@ -72,6 +72,7 @@ def update_target(turn: Turn, group: ConsumerGroup) -> None:
     inp = snapshot(group, soft.layout, turn.image, preferred_assignor(group, config), turn.next_run())
     if config.assignor_offload_enable:
         soft.flight = Flight(inp.run_id, inp.assignor)
+        turn.changed(group.group_id)  # heartbeats wait for the run from now on: no front answers them any more
         turn.timers.set(("run", group.group_id), turn.now.mono_ms + config.assignor_timeout_ms, inp.run_id)
         turn.fx.background.append(RunAssignor(inp))
         return
