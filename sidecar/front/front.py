@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,10 +17,8 @@ from sidecar.api.access import lets_in, surely_hidden_topics
 from sidecar.api.call import (
     Ask,
     BrokerSilent,
-    Call,
     Coordinate,
     Forward,
-    Handler,
     Owe,
     OwnNames,
     Pause,
@@ -40,6 +38,7 @@ from sidecar.front.broker_watch import BrokerWatch
 from sidecar.front.door import Door
 from sidecar.front.managed import Managed
 from sidecar.front.memory import shared
+from sidecar.front.run import Run
 from sidecar.front.session import SILENT, Session, connect
 from sidecar.front.settings import FrontSettings
 from sidecar.front.settling import WaitingRoom, in_doubt
@@ -81,21 +80,6 @@ AT_ONCE, ASKED_IN_VAIN = (Tell, Owe), (Coordinate, Settle)
 
 def now_ms() -> int:
     return int(time.clock_gettime(CLOCK) * 1000)
-
-
-@dataclass(slots=True, eq=False)
-class _Run(Call):
-    """A call whose handler has not ended."""
-
-    session: Session
-    got: Got
-    handler: Handler | None = None
-    event: Event | None = None
-    """What the coordinator was asked, until it answers."""
-    grant: Grant | None = None
-    owed: CommitEnded | None = None
-    """What the coordinator must hear if this ends before its time."""
-    began_s: float = field(default_factory=time.perf_counter)
 
 
 class Front:
@@ -142,7 +126,7 @@ class Front:
         """For requests that have waited in vain for the word on which groups are managed: any group may be."""
         self._grants = Grants()
         self._view: View | None = None
-        self._waiting: dict[int, _Run] = {}
+        self._waiting: dict[int, Run] = {}
         self._early = WaitingRoom(now_ms)
         """The coordinator is not there yet."""
         self._unsure = WaitingRoom(now_ms)
@@ -237,7 +221,7 @@ class Front:
                 return
         view = self._view or NO_VIEW
         session.facts.authenticates, session.facts.mechanism = session.conn.authenticates, session.conn.mechanism
-        run = _Run(
+        run = Run(
             self._trusted if session.facts.principal in self.settings.own_principals else self._scope,
             session.facts,
             view,
@@ -257,7 +241,7 @@ class Front:
         else:
             self._unsure.wait(at_ms + self.settings.hold_ms, lambda: self._go_on(run), lambda: self._doubt(run))
 
-    def _advance(self, run: _Run, value: Any, silent: bool = False) -> None:
+    def _advance(self, run: Run, value: Any, silent: bool = False) -> None:
         """Resume the handler with what came of its last want, until it waits again or ends. `silent`: the broker does
         not answer."""
         handler = run.handler
@@ -294,7 +278,7 @@ class Front:
             else:
                 self._slices.wait(lambda: self._go_on(run))
 
-    def _at_once(self, run: _Run, want: Want) -> Answer | None:
+    def _at_once(self, run: Run, want: Want) -> Answer | None:
         """What comes of a want for which nothing is waited."""
         if isinstance(want, Owe):
             run.owed = want.message
@@ -306,7 +290,7 @@ class Front:
             return want.event.refused(code, TEXT[code])
         return None
 
-    def _answered(self, run: _Run, frame: bytes | None) -> None:
+    def _answered(self, run: Run, frame: bytes | None) -> None:
         if frame is None and run.session.conn.closed:
             self._give_up(run)
             return
@@ -321,14 +305,14 @@ class Front:
         learnt = self._scope.learnt
         learnt.open_meanwhile = quiet_ms >= 0 and (learnt.open_meanwhile or any(s.anonymous for s in self.sessions))
 
-    def _give_up(self, run: _Run) -> None:
+    def _give_up(self, run: Run) -> None:
         if run.handler is not None:
             run.handler.close()
         if run.owed is not None:
             self._send(run.owed)
             run.owed = None
 
-    def _finish(self, run: _Run, result: bytes | Forward) -> None:
+    def _finish(self, run: Run, result: bytes | Forward) -> None:
         session, got = run.session, run.got
         if isinstance(result, Forward):
             session.forward(got)
@@ -339,7 +323,7 @@ class Front:
         session.reply(got.token, frame)
         self._took[run.api_key](time.perf_counter() - run.began_s)
 
-    def _remember(self, run: _Run, grant: Grant, frame: bytes) -> None:
+    def _remember(self, run: Run, grant: Grant, frame: bytes) -> None:
         steady, room, until_ms = run.session.steady, self.settings.steady_replies, run.rights_until_ms
         if room == 0 or until_ms is None:
             return
@@ -353,7 +337,7 @@ class Front:
         self.refused(session, Close("malformed", str(exc)))
         session.close("malformed", str(exc))
 
-    async def _store(self, run: _Run, want: Store) -> None:
+    async def _store(self, run: Run, want: Store) -> None:
         try:
             # One connection of several, always the same for a client: its requests stay in order.
             conn = await self._cluster.lane(want.node_id, Lane.COMMITS, run.session.number % self.settings.commit_lanes)
@@ -366,14 +350,17 @@ class Front:
             run.now_ms = now_ms()
             self._advance(run, frame)
 
-    def _settle(self, run: _Run, groups: tuple[str, ...]) -> None:
+    def _settle(self, run: Run, groups: tuple[str, ...]) -> None:
         if in_doubt(self._view or NO_VIEW, groups):
             self._settling.wait(now_ms() + SETTLE_MS, lambda: self._go_on(run), groups=groups)
         else:
             self._advance(run, None)
 
     # ---- the coordinator ------------------------------------------------------------------------------------
-    def _coordinate(self, run: _Run, event: Event) -> None:
+    def _coordinate(self, run: Run, event: Event) -> None:
+        if run.comes_too_late(event):
+            self._came_too_late(run)
+            return
         self._last_token = token = self._last_token + 1
         run.event = event
         self._waiting[token] = run
@@ -387,14 +374,14 @@ class Front:
         else:
             self._send(Request(token, event))
 
-    def _go_on(self, run: _Run) -> None:
+    def _go_on(self, run: Run) -> None:
         """It has waited; its client may have gone meanwhile."""
         if run.session.conn.closed:
             self._give_up(run)
         else:
             self._advance(run, None)
 
-    def _doubt(self, run: _Run) -> None:
+    def _doubt(self, run: Run) -> None:
         if run.scope is not self._trusted:
             run.scope = self._doubtful
         self._go_on(run)
@@ -449,8 +436,17 @@ class Front:
 
     def _send_held(self, token: int) -> None:
         run = self._waiting.get(token)
-        if run is not None and run.event is not None:
+        if run is None or run.event is None:
+            return
+        if run.comes_too_late(run.event):
+            del self._waiting[token]
+            self._came_too_late(run)
+        else:
             self._send(Request(token, run.event))
+
+    def _came_too_late(self, run: Run) -> None:
+        self._give_up(run)
+        run.session.close("client_closed")
 
     def _may_see(self, ask: AskAccess) -> None:
         """Which of these topics may the principal behind this request not see? Asked on its own connection."""
@@ -461,7 +457,7 @@ class Front:
             run.now_ms = now_ms()
             self._step(run, ask.token, surely_hidden_topics(run, ask.topics), None)
 
-    def _step(self, run: _Run, token: int, steps: Generator[Any, Any, set[str] | None], frame: bytes | None) -> None:
+    def _step(self, run: Run, token: int, steps: Generator[Any, Any, set[str] | None], frame: bytes | None) -> None:
         try:
             want = steps.send(frame)
         except StopIteration as ended:
@@ -475,7 +471,7 @@ class Front:
                 return
             run.session.ask(run.got.token, want.frame, lambda frame: self._stepped(run, token, steps, frame))
 
-    def _stepped(self, run: _Run, token: int, steps: Generator[Any, Any, set[str] | None], frame: bytes | None) -> None:
+    def _stepped(self, run: Run, token: int, steps: Generator[Any, Any, set[str] | None], frame: bytes | None) -> None:
         if frame is None:
             self._send(AccessAnswer(token, None))
         else:

@@ -8,7 +8,8 @@ import pytest
 
 from sidecar.core.errors import Code
 from sidecar.front import front as module
-from sidecar.link.messages import View
+from sidecar.link.messages import Request, View
+from sidecar.wire.apis import Api
 from sidecar.wire.generated import find_coordinator as fc
 from tests.front.test_front import run
 from tests.inprocess.desk import Desk
@@ -77,5 +78,26 @@ def test_a_client_that_has_gone_is_not_waited_for() -> None:
         await turns()
         desk.front.from_coordinator(NEW)
         assert len(desk.front._settling) == 0
+
+    run(test)
+
+
+@pytest.mark.parametrize("waits", ["for the broker", "for the owner"])
+def test_the_join_of_a_client_that_has_gone_meanwhile_is_not_handled(waits: str) -> None:
+    """Symptom (KAFKA-20985): a static member gave its first JoinGroup up and sent another one over a new connection. The
+    first one, held up here, came behind it and took its place: the second one was fenced, which ends the client."""
+
+    async def test(desk: Desk) -> None:
+        desk.show(**({"authorizer": True} if waits == "for the broker" else {"owners": (2,), "suspects": (2,)}))
+        if waits == "for the broker":
+            desk.brokers.faults.delay(Api.HEARTBEAT, 0.5)
+        client = await desk.client()
+        client.post(join("g", "m1"), 1)
+        await turns(5)
+        client.transport.feed_eof()
+        await turns()
+        desk.show()
+        await asyncio.sleep(1)
+        assert not desk.of(Request) and client.closed
 
     run(test)

@@ -221,6 +221,9 @@ class Endings:
         return self._alone is not None and code in BY_ITSELF and self._alone(event) == code
 
     def another_has_its_instance(self, event: Event) -> bool:
+        """One that was let in itself has it, unless another has asked to come since."""
+        if (event.group_id, _name_of(event)) in self._in_since:
+            return self.another_came_in_its_place(event)
         return any(h != _name_of(event) for h in self._with_its_instance(event))
 
     def another_came_in_its_place(self, event: Event) -> bool:
@@ -235,7 +238,12 @@ class Endings:
             since = self._coming[group_id, said][name]
         if (self._came_with.get((group_id, name), said) or "") != said:
             return True
-        return any(number > since and other != name for other, number in self._coming[group_id, said].items())
+        if any(number > since and other != name for other, number in self._coming[group_id, said].items()):
+            return True
+        return any(  # it asked before this one did, and is not answered yet: it may have been heard behind it
+            _comes(e) and e.group_id == group_id and getattr(e, "instance_id", None) == said and _name_of(e) != name
+            for _, e in self._asked.values()
+        )
 
     def _with_its_instance(self, event: Event) -> list[str]:
         instance_id = getattr(event, "instance_id", None)

@@ -6,7 +6,7 @@ Source: KIP-848 'ConsumerGroupHeartbeat API'. The order of steps is that of Kafk
 from __future__ import annotations
 
 from sidecar.core.consumer.checks import check_request
-from sidecar.core.consumer.config import ConsumerConfig, config_of
+from sidecar.core.consumer.config import config_of
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.consumer.group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroup
 from sidecar.core.consumer.leave import leave

@@ -57,7 +57,7 @@ def step(
     turn: Turn, hb: ConsumerHeartbeat, token: int, config: ConsumerConfig, may_wait: bool = False
 ) -> HeartbeatReply:
     """The answer that the request would get at once. `token` is that of the request, or of the one it stands for;
-    `may_wait`: a member that comes while a run is under way is brought to its target when that is there (waiting.py)."""
+    `may_wait`: a member that comes while a run is under way is brought to the target of that run (waiting.py)."""
     group = consumer_group(turn.groups, hb.group_id)
     if group is None:
         if hb.member_epoch != 0:
