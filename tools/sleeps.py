@@ -61,6 +61,7 @@ SLEEPS: Mapping[str, tuple[int, str]] = {
     "front/test_front.py": (3, VIRTUAL),
     "front/test_limits.py": (5, VIRTUAL),
     "front/test_session_ends.py": (4, VIRTUAL),
+    "front/test_links.py": (1, VIRTUAL),
     "front/test_settling.py": (3, VIRTUAL),
     "hostile/attacks.py": (2, BROKER),
     "hostile/inside.py": (1, BROKER),

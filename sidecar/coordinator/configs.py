@@ -63,6 +63,9 @@ RETENTION_CHECK_MS = 600_000
 ID_EXPIRATION = "transactional.id.expiration.ms"
 ID_EXPIRATION_MS = 604_800_000
 """Kafka's default: so long the brokers remember a transactional id that is not used, and with it a fence."""
+IDLE = "connections.max.idle.ms"
+IDLE_MS = 600_000
+"""Kafka's default: after so long the broker ends an idle connection."""
 
 
 def _kafka_name(field: str) -> str:
@@ -163,6 +166,11 @@ class Configs:
     def fences_kept_ms(self) -> int:
         """How long the brokers remember a fence that is not renewed."""
         return int(self._broker.get(ID_EXPIRATION, (str(ID_EXPIRATION_MS), cf.DEFAULT))[0])
+
+    @property
+    def idle_ms(self) -> int:
+        """After which time the broker ends an idle connection."""
+        return int(self._broker.get(IDLE, (str(IDLE_MS), cf.DEFAULT))[0])
 
     # ---- what is in force -----------------------------------------------------------------------------------
     def _make(self, group_id: str) -> ConsumerConfig:
@@ -367,7 +375,7 @@ class Configs:
     async def refresh(self, cluster: Cluster) -> bool:
         """Ask the broker; returns whether anything is different. Raises ConnectionLost, TimeoutError, WireError."""
         conn = await cluster.node(self._own.node_id)
-        names = [*FIELDS, *CLASSIC_FIELDS, POLICY, AUTHORIZER, RETENTION_CHECK, ID_EXPIRATION]
+        names = [*FIELDS, *CLASSIC_FIELDS, POLICY, AUTHORIZER, RETENTION_CHECK, ID_EXPIRATION, IDLE]
         broker = dc.DescribeConfigsResource(cf.BROKER, str(self._own.node_id), names)
         res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=[broker]))
         result = res.results[0]

@@ -138,6 +138,7 @@ class Follower:
             brokers=dict(self._control.view.brokers),
             authorizer=self._configs.authorizer,
             suspects=tuple(sorted(self._suspects)),
+            idle_ms=self._configs.idle_ms,
         )
 
     def _owners(self) -> tuple[int, ...]:

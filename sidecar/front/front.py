@@ -36,6 +36,7 @@ from sidecar.core.offsets import CheckReply
 from sidecar.front.api_sets import BEFORE_ALL, MEMBERS_ASK
 from sidecar.front.broker_watch import BrokerWatch
 from sidecar.front.door import Door
+from sidecar.front.links import Links
 from sidecar.front.managed import Managed
 from sidecar.front.memory import shared
 from sidecar.front.run import Run
@@ -108,6 +109,7 @@ class Front:
         self.broker_refused = self.door.broker_refused
         self.log = log
         reach = partial(connect, self)
+        self.links = Links(self.sessions, figures)
         self.watch = BrokerWatch(settings.silence_ms, reach, self.sessions, self._silence, figures, log)
         self._cluster = cluster
         self._figures = figures
@@ -179,6 +181,7 @@ class Front:
         session.facts.share(self._rights)
         session.steady.shared = self._steady
         cause = self.door.opened(session)
+        self.links.begin()
         return "shutdown" if self.stopping else cause
 
     def arriving(self, host: str) -> tuple[str, float]:
@@ -430,6 +433,7 @@ class Front:
 
     def _looked(self, view: View) -> None:
         first, self._view = self._view is None, view
+        self.links.limit(view.idle_ms)
         if first:
             self._early.release()
         self._settling.release(lambda groups: not in_doubt(view, groups))

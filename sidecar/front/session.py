@@ -142,6 +142,8 @@ class Session(asyncio.Protocol):
         self.heard = False
         """The broker has answered on this connection."""
         self.detector = front.watch.detector
+        self.link_looks = self.link_requests = 0
+        """How often links.py has looked since the link to the broker was used; what the client had asked by then."""
         self._connecting: asyncio.Task[None] | None = None
         self._backlog: list[bytes] = []
         self._asks: dict[int, Then] = {}
@@ -268,6 +270,7 @@ class Session(asyncio.Protocol):
         if self.detector.silent and self.cut_off:
             self.close(SILENT)
             return
+        self.link_looks, self.link_requests = 0, self.conn.requests
         if self.upstream is not None:
             self.upstream.write(data)
             return

@@ -81,13 +81,15 @@ class Lease(Struct, tag=True, gc=False):
 class View(Struct, tag=True, gc=False):
     """What a front must know of the cluster. `owners[p]`: node id of the owner of partition p, -1 while unknown;
     `leaders[p]`: of the leader of `__consumer_offsets`-p; `brokers`: the addresses that clients know; `authorizer`:
-    whether the broker has one; `suspects`: node ids of owners that may be gone, which will soon be known."""
+    whether the broker has one; `suspects`: node ids of owners that may be gone, which will soon be known; `idle_ms`:
+    after which the broker ends an idle connection, not above 0: it ends none."""
 
     owners: tuple[int, ...] = ()
     leaders: tuple[int, ...] = ()
     brokers: dict[int, Address] = field(default_factory=dict)
     authorizer: bool = True
     suspects: tuple[int, ...] = ()
+    idle_ms: int = 600_000
 
 
 class GroupRules(Struct, tag=True, gc=False):

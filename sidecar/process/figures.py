@@ -113,6 +113,12 @@ FRONT: dict[str, Metric] = {
         ("why",),
         kafka="socket-server-metrics: MemoryPoolAvgDepletedPercent, for the reason memory",
     ),
+    "links_kept": Metric(
+        Counter,
+        "sidecar_links_kept",
+        "Requests of the sidecar's own on the connection of a client to the broker, which would end it as idle while the "
+        "client sends heartbeats.",
+    ),
     "probes": Metric(
         Counter,
         "sidecar_probes",

@@ -77,7 +77,6 @@ class Close:
 
 Action = ToClient | ToUpstream | Got | Answered | Close
 
-
 TURN_SHIFT = 12
 """Each 4 KiB of a request that is handled count like one more in its connection's turn."""
 
@@ -452,7 +451,7 @@ class ClientConnection:
         return self._note(out)
 
     def ask(self, token: int, frame: bytes) -> list[Action]:
-        """Send our own request on the client's upstream; the response comes as `Answered(token, ...)`."""
+        """Send our own request on the client's upstream; the response comes as `Answered(token, ...)`; 0: nowhere."""
         if self.closed:
             return []
         self._upstream.append(token)
@@ -462,6 +461,10 @@ class ClientConnection:
     def owed(self) -> bool:
         """The broker owes an answer, or the rest of one."""
         return bool(self._upstream) or self._broker_pass > 0
+
+    def between(self) -> bool:
+        """A request of the sidecar's own may follow what the client has sent to the broker so far."""
+        return not self._client_pass and self._exchange is None
 
     def abandon(self) -> bool:
         """Wait no more for answers to what was asked with `ask`; they are dropped when they come. Returns whether the

@@ -1,0 +1,83 @@
+"""Keeps a client's link to the broker open while the client asks for something.
+
+A broker ends a connection that is idle for its `connections.max.idle.ms`, and with the link ends the client's
+connection. A member that only sends heartbeats is answered here, so its link is idle, while at a broker its heartbeats
+keep the connection open. So the link of such a client carries a request of the sidecar's own in time: once for what
+the client has asked for since the link was used, and never for a client that is silent.
+
+A link is kept and not made anew: what a client has proved by SASL belongs to the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Collection
+
+from sidecar.front.broker_watch import PROBE
+from sidecar.front.session import Session
+from sidecar.link.ports import Figures
+
+LOOKS = 10
+"""So often, in the time after which the broker ends an idle link, is looked which links are."""
+NOBODY = 0
+"""The token of a request whose answer nobody waits for."""
+AT_ONCE, PACE_S = 100, 0.02
+"""So many links are used at once, and so long is the pause until the next ones are."""
+
+
+IDLE_LOOKS = 3
+"""After so many looks without a use a link is idle."""
+
+
+def idle(s: Session) -> bool:
+    """The client has asked for something since its link was used, which is some time ago."""
+    asked = s.link_looks >= IDLE_LOOKS and s.conn.requests != s.link_requests
+    return asked and s.upstream is not None and s.conn.between() and not (s.conn.closed or s.owed or s.cut_off)
+
+
+class Links:
+    def __init__(self, sessions: Collection[Session], figures: Figures) -> None:
+        self._sessions = sessions
+        self._limit_ms = 0
+        self._look: asyncio.TimerHandle | None = None
+        self._idle: deque[Session] = deque()
+        self._kept = figures("links_kept")
+
+    def limit(self, limit_ms: int) -> None:
+        """The broker ends a link that is idle for so long; not above 0: it ends none."""
+        if limit_ms != self._limit_ms:
+            self._limit_ms = limit_ms
+            if self._look is not None:
+                self._look.cancel()
+                self._look = None
+            if self._sessions:
+                self.begin()
+
+    def begin(self) -> None:
+        """There is a connection."""
+        if self._look is None and self._limit_ms > 0:
+            look_s = self._limit_ms / LOOKS / 1000
+            self._look = asyncio.get_running_loop().call_later(look_s, self._look_at_all)
+
+    def _look_at_all(self) -> None:
+        self._look = None
+        busy = bool(self._idle)
+        for session in self._sessions:
+            session.link_looks += 1
+            if idle(session):
+                self._idle.append(session)
+        if not busy:
+            self._use_some()
+        if self._sessions:
+            self.begin()
+
+    def _use_some(self) -> None:
+        """There may be thousands, and the broker answers them all."""
+        for _ in range(min(AT_ONCE, len(self._idle))):
+            session = self._idle.popleft()
+            if idle(session):
+                session.run(session.conn.ask(NOBODY, PROBE))
+                self._kept.inc()
+        if self._idle:
+            asyncio.get_running_loop().call_later(PACE_S, self._use_some)
