@@ -93,7 +93,7 @@ def incremental_alter_configs(call: Call) -> Handler:
 
 @keeps_own_group(al.AlterConfigsRequest, al.AlterConfigsResponse, "responses", al.AlterConfigsResourceResponse)
 def alter_configs(call: Call) -> Handler:
-    """The old way, from before KIP-339: what is not named goes back to its default."""
+    """The old way, from before KIP-339: what is not named goes back to its default, at the broker, too."""
     req = yield from slices.request(call, al.AlterConfigsRequest)
     groups = yield from _groups(call, req.resources)
     if not groups and not (yield from slices.chosen(req.resources, _moves)):
@@ -111,7 +111,7 @@ def alter_configs(call: Call) -> Handler:
 
     resources = yield from slices.made(req.resources, in_full)
     yield from slices.pause(call)
-    errors = yield from _alter(call, resources, req.validate_only, settings)
+    errors = yield from _alter(call, resources, req.validate_only, settings, in_whole=True)
 
     def answer(r: al.AlterConfigsResource) -> al.AlterConfigsResourceResponse:
         code, message = errors.get((r.resource_type, r.resource_name), (Code.NONE, None))
@@ -167,9 +167,14 @@ def _in_force(groups: Iterable[str], even_if_none: bool = False) -> Generator[Wa
 
 
 def _alter(
-    call: Call, resources: Iterable[ia.AlterConfigsResource], validate_only: bool, settings: SettingsReply
+    call: Call,
+    resources: Iterable[ia.AlterConfigsResource],
+    validate_only: bool,
+    settings: SettingsReply,
+    in_whole: bool = False,
 ) -> Generator[Want, Any, Errors]:
-    """Errors by resource, as the broker would answer them."""
+    """Errors by resource, as the broker would answer them. `in_whole`: the broker resets what is not named."""
+    send = _in_whole if in_whole else _incremental
     errors: Errors = {}
     changes: dict[Key, Change] = {}
 
@@ -190,19 +195,23 @@ def _alter(
     # named once, or the broker refuses the request before it asks its authorizer.
     asked = [(k, c.theirs) for k, c in changes.items() if k not in errors] + [(k, []) for k in errors]
     shown = yield from slices.made(asked, _resource)
-    said = yield from _incremental(call, shown, validate_only=True)
+    said = yield from send(call, shown, validate_only=True)
+    none_there: set[Key] = set()
     for key, (code, message) in said.items():
         if code in NO_GROUP_SETTINGS and key not in errors and _only_moves(key, changes[key]):
             code = yield from access.refused_delete(call, key[1])
             message = TEXT_OF_RIGHTS if code != Code.NONE else None
+            none_there.add(key)
         if code != Code.NONE and (code not in (Code.UNSUPPORTED_VERSION, Code.INVALID_REQUEST) or key not in errors):
             errors[key] = (code, message)
     if validate_only:
         return errors
     good = {k: c for k, c in changes.items() if k not in errors}
-    onward = yield from slices.made([(k, c.theirs) for k, c in good.items() if c.theirs], _resource)
+    reset = {k for k in good if in_whole and _ours(call, *k) and k not in none_there}
+    due = [(k, c.theirs) for k, c in good.items() if c.theirs or k in reset]
+    onward = yield from slices.made(due, _resource)
     if onward:
-        said = yield from _incremental(call, onward, validate_only=False)
+        said = yield from send(call, onward, validate_only=False)
         errors |= {k: error for k, error in said.items() if error[0] != Code.NONE}
     errors |= yield from _settle(call, {k: c for k, c in good.items() if k not in errors}, validate_only=False)
     yield Tell(SettingsPassed())
@@ -233,6 +242,25 @@ def _incremental(
     body = yield from slices.encoded(req, 1)
     frame = yield from ask(call, Api.INCREMENTAL_ALTER_CONFIGS, 1, body, flexible=True)
     res = yield from slices.response(ia.IncrementalAlterConfigsResponse, 1, frame, response_body(frame, True))
+    said = yield from slices.made(
+        res.responses, lambda r: ((r.resource_type, r.resource_name), (r.error_code, r.error_message))
+    )
+    return dict(said)
+
+
+def _in_whole(
+    call: Call, resources: list[ia.AlterConfigsResource], validate_only: bool
+) -> Generator[Want, Any, Errors]:
+    """As AlterConfigs: the broker resets what is not named."""
+
+    def told(r: ia.AlterConfigsResource) -> al.AlterConfigsResource:
+        named = [al.AlterableConfig(c.name, c.value) for c in r.configs if c.config_operation != DELETE]
+        return al.AlterConfigsResource(r.resource_type, r.resource_name, named)
+
+    req = al.AlterConfigsRequest(resources=(yield from slices.made(resources, told)), validate_only=validate_only)
+    body = yield from slices.encoded(req, call.version)
+    res_body = yield from upstream(call, body)
+    res = yield from slices.response(al.AlterConfigsResponse, call.version, res_body)
     said = yield from slices.made(
         res.responses, lambda r: ((r.resource_type, r.resource_name), (r.error_code, r.error_message))
     )

@@ -297,15 +297,42 @@ def test_the_old_request_removes_what_it_does_not_name(version: int) -> None:
     play.coordinates(DescribeSettings("", ("g",))).coordinator(told)
     wanted = change("g", {cf.SESSION: "46000", cf.OFFLOAD: None, cf.HEARTBEAT: None})
     play.coordinates(settings(wanted)).coordinator(AlterReply())
-    play.asks(request(group((cf.HEARTBEAT, DELETE, None)), validate_only=True), 1).broker(said(G_OK))
-    play.asks(request(group((cf.HEARTBEAT, DELETE, None))), 1).broker(said(G_OK))
+    done = al.AlterConfigsResponse(responses=[al.AlterConfigsResourceResponse(0, None, cf.GROUP, "g")])
+    nothing = al.AlterConfigsResource(cf.GROUP, "g")
+    play.asks(al.AlterConfigsRequest([nothing], True), version).broker(done)
+    play.asks(al.AlterConfigsRequest([nothing]), version).broker(done)
+    play.coordinates(settings(wanted, validate_only=False)).coordinator(AlterReply())
+    play.tells().answers(done)
+
+
+@pytest.mark.parametrize("named", [[], [al.AlterableConfig(SHARE, "earliest")]], ids=["nothing", "another"])
+def test_the_old_request_resets_what_the_broker_keeps_of_the_group(named: list[al.AlterableConfig]) -> None:
+    """Symptom: share.* and streams.* kept the values that they have at Kafka only if they are named."""
+    resource = al.AlterConfigsResource(cf.GROUP, "g", named)
+    play = Play(Api.ALTER_CONFIGS, al.AlterConfigsRequest([resource]), 2, client=Client("10.0.0.9"))
+    play.coordinates(DescribeSettings("", ("g",))).coordinator(SettingsReply())
+    done = al.AlterConfigsResponse(responses=[al.AlterConfigsResourceResponse(0, None, cf.GROUP, "g")])
+    play.asks(al.AlterConfigsRequest([resource], True), 2).broker(done)
+    play.asks(al.AlterConfigsRequest([resource]), 2).broker(done)
+    play.tells().answers(done)
+
+
+def test_the_old_request_is_not_sent_on_where_the_broker_knows_no_settings_of_groups() -> None:
+    moved = al.AlterConfigsResource(cf.GROUP, "g", [al.AlterableConfig(cf.MANAGED, "true")])
+    play = Play(Api.ALTER_CONFIGS, al.AlterConfigsRequest([moved]), 2, client=Client("10.0.0.9"))
+    play.coordinates(DescribeSettings("", ("g",))).coordinator(SettingsReply())
+    wanted = change("g", {cf.MANAGED: "true"})
+    play.coordinates(settings(wanted)).coordinator(AlterReply())
+    unknown = al.AlterConfigsResourceResponse(Code.INVALID_REQUEST, "unknown", cf.GROUP, "g")
+    play.asks(al.AlterConfigsRequest([al.AlterConfigsResource(cf.GROUP, "g")], True), 2)
+    play.broker(al.AlterConfigsResponse(responses=[unknown])).may_delete("g")
     play.coordinates(settings(wanted, validate_only=False)).coordinator(AlterReply())
     done = al.AlterConfigsResponse(responses=[al.AlterConfigsResourceResponse(0, None, cf.GROUP, "g")])
     play.tells().answers(done)
 
 
 def test_the_old_request_for_a_group_and_others() -> None:
-    """What the others do not name is not removed: nobody here knows what it is."""
+    """The broker resets what the others do not name, as it does where no group is among them."""
     resources = [
         al.AlterConfigsResource(k, n, [al.AlterableConfig("x", "1")]) for k, n in ((cf.BROKER, "g"), (32, "u"))
     ]
@@ -314,8 +341,8 @@ def test_the_old_request_for_a_group_and_others() -> None:
     play = Play(Api.ALTER_CONFIGS, al.AlterConfigsRequest([*resources, mine], True), 2, client=Client("10.0.0.9"))
     play.coordinates(DescribeSettings("", ("g",))).coordinator(own)
     play.coordinates(settings(change("g", {cf.SESSION: "50000"}))).coordinator(AlterReply())
-    shown = request(broker(("x", SET, "1"), name="g"), group(("x", SET, "1"), name="u"), group(), validate_only=True)
-    play.asks(shown, 1).broker(said())
+    shown = al.AlterConfigsRequest([*resources, al.AlterConfigsResource(cf.GROUP, "g")], True)
+    play.asks(shown, 2).broker(al.AlterConfigsResponse())
     rows = [(cf.BROKER, "g"), (cf.GROUP, "u"), (cf.GROUP, "g")]
     play.answers(al.AlterConfigsResponse(responses=[al.AlterConfigsResourceResponse(0, None, *row) for row in rows]))
 
