@@ -279,6 +279,25 @@ def _in_whole(
     return dict(said)
 
 
+def _in_whole(
+    call: Call, resources: list[ia.AlterConfigsResource], validate_only: bool
+) -> Generator[Want, Any, Errors]:
+    """As AlterConfigs: the broker resets what is not named."""
+
+    def told(r: ia.AlterConfigsResource) -> al.AlterConfigsResource:
+        named = [al.AlterableConfig(c.name, c.value) for c in r.configs if c.config_operation != DELETE]
+        return al.AlterConfigsResource(r.resource_type, r.resource_name, named)
+
+    req = al.AlterConfigsRequest(resources=(yield from slices.made(resources, told)), validate_only=validate_only)
+    body = yield from slices.encoded(req, call.version)
+    res_body = yield from upstream(call, body)
+    res = yield from slices.response(al.AlterConfigsResponse, call.version, res_body)
+    said = yield from slices.made(
+        res.responses, lambda r: ((r.resource_type, r.resource_name), (r.error_code, r.error_message))
+    )
+    return dict(said)
+
+
 def _split(call: Call, resource: ia.AlterConfigsResource, held: Mapping[str, str]) -> Change:
     """`held`: settings of this group that the broker keeps from before the group was managed. Raises CoordinatorError
     in the broker's words."""
