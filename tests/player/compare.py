@@ -59,7 +59,7 @@ def both(at: Listeners) -> dict[str, tuple[int, int]]:
     """The versions that both announce and the JSON knows."""
     ours, theirs = announced(at, at.sidecar), announced(at, at.broker)
     found: dict[str, tuple[int, int]] = {}
-    refused = set() if OF_CONSUMER_GROUPS <= theirs.keys() and _has_consumer_groups(at) else OF_CONSUMER_GROUPS
+    refused = set() if theirs.keys() >= OF_CONSUMER_GROUPS and _has_consumer_groups(at) else OF_CONSUMER_GROUPS
     for api in (ours.keys() & theirs.keys()) - refused:
         valid = at.messages[f"{api}Request"].valid
         low, high = max(ours[api][0], theirs[api][0], valid.low), min(ours[api][1], theirs[api][1], valid.high)
