@@ -7,7 +7,7 @@ from sidecar.core.events import Answer, Standing, StandingReply
 from sidecar.link.messages import OpenOffsets
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import offset_delete as od
-from tests.api.play import ELSEWHERE, OTHER, Play
+from tests.api.play import ELSEWHERE, GUARDED_ELSEWHERE, OTHER, Play
 
 SUBSCRIBED = StandingReply(exists=True, members=1, subscribed=frozenset({"orders"}))
 
@@ -86,6 +86,15 @@ def test_a_topic_without_partitions_is_not_answered() -> None:
 def test_of_a_topic_without_read_nothing_else_is_said() -> None:
     conversation = play("orders").coordinator(SUBSCRIBED).may_read_topics("orders", refused=("orders",))
     conversation.answers(told(("orders", Code.TOPIC_AUTHORIZATION_FAILED)))
+
+
+def test_a_topic_without_read_does_not_go_on_to_another_broker() -> None:
+    """That one sees the sidecar's principal."""
+    conversation = Play(Api.OFFSET_DELETE, asked("old", "mine"), 0, view=GUARDED_ELSEWHERE).may_delete("g")
+    conversation = conversation.coordinates(Standing("g")).coordinator(SUBSCRIBED)
+    conversation = conversation.may_read_topics("mine", "old", refused=("old",))
+    conversation.opens("g", "orders").stores(OTHER, asked("mine"), 0).broker(told(("mine", Code.NONE)))
+    conversation.answers(told(("mine", Code.NONE), ("old", Code.TOPIC_AUTHORIZATION_FAILED)))
 
 
 def test_the_brokers_own_refusal_stays() -> None:

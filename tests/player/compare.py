@@ -23,6 +23,8 @@ from tests.player.tolerated import judge
 
 LIMIT_S = 10.0
 """For an answer. A rebalance without a silent member ends before (REBALANCE_MS)."""
+OF_CONSUMER_GROUPS = {"ConsumerGroupHeartbeat", "ConsumerGroupDescribe"}
+REFUSED = 35
 WORKERS = 6
 SLOW_MS = 3000
 
@@ -57,12 +59,21 @@ def both(at: Listeners) -> dict[str, tuple[int, int]]:
     """The versions that both announce and the JSON knows."""
     ours, theirs = announced(at, at.sidecar), announced(at, at.broker)
     found: dict[str, tuple[int, int]] = {}
-    for api in ours.keys() & theirs.keys():
+    refused = set() if theirs.keys() >= OF_CONSUMER_GROUPS and _has_consumer_groups(at) else OF_CONSUMER_GROUPS
+    for api in (ours.keys() & theirs.keys()) - refused:
         valid = at.messages[f"{api}Request"].valid
         low, high = max(ours[api][0], theirs[api][0], valid.low), min(ours[api][1], theirs[api][1], valid.high)
         if low <= high:
             found[api] = low, high
     return dict(sorted(found.items()))
+
+
+def _has_consumer_groups(at: Listeners) -> bool:
+    """Kafka 3.9 announces their APIs, and refuses every request."""
+    line = Line(at.broker, at.messages, 30)
+    answer = line.ask("ConsumerGroupDescribe", 0, {"groupIds": ["no-such-group"]})
+    line.close()
+    return bool(answer["groups"][0]["errorCode"] != REFUSED)
 
 
 def topic_ids(at: Listeners) -> Mapping[str, Any]:

@@ -177,8 +177,8 @@ def _protocol_twice(case: Case, api: str, theirs: Any, ours: Any) -> bool:
 def _empty_group_left(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     if case.api != "JoinGroup" or not isinstance(theirs, dict):
         return False
-    states = [g["groupState"] for g in theirs.get("groups", ()) if "groupState" in g]
-    return api in ("DescribeGroups", "ListGroups", "ConsumerGroupDescribe") and states in (["Empty"], [""])
+    shown = [g["groupState"] for g in theirs.get("groups", ()) if "groupState" in g]
+    return api in ("DescribeGroups", "ListGroups", "ConsumerGroupDescribe") and shown in (["Empty"], [""])
 
 
 def _another_kind(case: Case, api: str, theirs: Any, ours: Any) -> bool:
@@ -186,7 +186,30 @@ def _another_kind(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     return api in kinds and _code(ours) == GROUP_ID_NOT_FOUND and _code(theirs) not in (NONE, None)
 
 
+def _no_settings_of_groups(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    """Kafka 3.9."""
+    return api.endswith("Configs") and "Unknown resource type 32" in str(theirs)
+
+
+def _assignments_while_members_join(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    names = ("memberAssignment", "memberMetadata")
+    shown = [g["groupState"] for g in ours["groups"]] if api == "DescribeGroups" and isinstance(ours, dict) else []
+    return shown in (["PreparingRebalance"], ["CompletingRebalance"]) and without(theirs, *names) == without(
+        ours, *names
+    )
+
+
+def _last_offset(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    """Kafka 3.9."""
+    looks = api in ("DescribeGroups", "ListGroups") and isinstance(theirs, dict)
+    gone = looks and [g["groupState"] for g in theirs["groups"]] in (["Dead"], [])
+    return gone and case.api == "OffsetDelete" and case.state is states.classic_empty
+
+
 RULES = (
+    Rule("feature gates (2.28)", _no_settings_of_groups, ends=True),
+    Rule("assignments as DescribeGroups shows them during a rebalance (1.26)", _assignments_while_members_join),
+    Rule("an empty group whose last offset is deleted", _last_offset),
     Rule("ConsumerGroupDescribe of a group of which only offsets are there", _offsets_only),
     Rule("a heartbeat or a leave of a member whose group is not there", _no_such_group),
     Rule("a commit of a member whose group is not there", _commit_to_no_group),
