@@ -209,8 +209,7 @@ def test_the_controller_makes_the_state_topic(monkeypatch: pytest.MonkeyPatch, c
     async def test(b: Bench) -> None:
         del b.brokers.topics[STATE]
         b.brokers.controller = controller
-        await b.control.look()
-        await b.topic()
+        assert await b.cluster.create_topic(STATE, 4, 2, {}) == Code.NONE
         assert b.brokers.count(Api.CREATE_TOPICS) == 1 and STATE in b.brokers.topics
 
     run(test, monkeypatch)
