@@ -93,7 +93,7 @@ clients: $(READY)
 	@$(BIN)/python -m tests.matrix.run --kafka $(KAFKA) --doc docs/clients.md $(ARGS)
 
 wire: $(READY)
-	@$(BIN)/python -m tools.generate_wire --jar $$($(BIN)/python -c 'from sidecar.drill.artifacts import *; print(kafka_libs() / f"kafka-clients-{KAFKA}.jar")')
+	@$(BIN)/python -m tools.generate_wire
 
 # The C extensions on bytes and numbers that nobody should send, under gcc's sanitizers; the same inputs each time.
 SANITIZED := requests,responses,layouts,headers,metadata,kernels,columns

@@ -113,7 +113,7 @@ def txn_offset_commit(call: Call) -> Handler:
         return FORWARD
     named = yield from slices.made(req.topics, _txn_places)
     places = tuple(chain.from_iterable(named))
-    who = (req.group_id, req.member_id, req.generation_id, req.group_instance_id)
+    who = (req.group_id, req.member_id, req.generation_id_or_member_epoch, req.group_instance_id)
     event = CommitCheck(*who, call.version, True, places, connection=call.client.number)
     check = yield from _check(call, event)
     asked = _in_doubt(call, req.group_id, check.code or check.partition_code)
@@ -123,7 +123,7 @@ def txn_offset_commit(call: Call) -> Handler:
     nothing = bool(hidden) and not req.topics
     while check.code == Code.NONE and not nothing and not check.partition_code and not call.client.left:
         version = call.version if check.seat is None else max(call.version, TXN_NAMES_INSTANCE)
-        req.generation_id, req.member_id, req.group_instance_id = _in_whose_name(check.seat)
+        req.generation_id_or_member_epoch, req.member_id, req.group_instance_id = _in_whose_name(check.seat)
         raw = yield from _encoded(call, check, req, version)
         body = yield from _send(call, req.group_id, check, version, raw)
         res = yield from slices.response(tc.TxnOffsetCommitResponse, version, body)
@@ -321,4 +321,4 @@ def _failed(t: oc.OffsetCommitRequestTopic, code: int, hidden: Mapping[Place, in
 
 def _txn_failed(t: tc.TxnOffsetCommitRequestTopic, code: int) -> tc.TxnOffsetCommitResponseTopic:
     parts = [tc.TxnOffsetCommitResponsePartition(p.partition_index, code) for p in t.partitions]
-    return tc.TxnOffsetCommitResponseTopic(t.name, parts)
+    return tc.TxnOffsetCommitResponseTopic(t.name, partitions=parts)

@@ -174,13 +174,13 @@ def test_topics_by_id() -> None:
 
 # ---- in a transaction -------------------------------------------------------------------------------------------
 def txn(member: str = "m", generation: int = 3, instance: str | None = "i") -> tc.TxnOffsetCommitRequest:
-    topic = tc.TxnOffsetCommitRequestTopic("t", [tc.TxnOffsetCommitRequestPartition(p, 100) for p in (0, 1)])
+    topic = tc.TxnOffsetCommitRequestTopic("t", partitions=[tc.TxnOffsetCommitRequestPartition(p, 100) for p in (0, 1)])
     return tc.TxnOffsetCommitRequest("tx", "g", 4, 0, generation, member, instance, [topic])
 
 
 def txn_told(code: Code) -> tc.TxnOffsetCommitResponse:
     parts = [tc.TxnOffsetCommitResponsePartition(p, code) for p in (0, 1)]
-    return tc.TxnOffsetCommitResponse(topics=[tc.TxnOffsetCommitResponseTopic("t", parts)])
+    return tc.TxnOffsetCommitResponse(topics=[tc.TxnOffsetCommitResponseTopic("t", partitions=parts)])
 
 
 def txn_check(version: int) -> CommitCheck:
@@ -290,7 +290,7 @@ def test_native_members_are_no_secret_to_a_simple_consumer() -> None:
 
 def transaction(member: str, epoch: int, instance: str | None) -> tc.TxnOffsetCommitRequest:
     parts = [tc.TxnOffsetCommitRequestPartition(p, 100) for p in (0, 1)]
-    topics = [tc.TxnOffsetCommitRequestTopic("t", parts)]
+    topics = [tc.TxnOffsetCommitRequestTopic("t", partitions=parts)]
     return tc.TxnOffsetCommitRequest("txn", "g", 7, 1, epoch, member, instance, topics=topics)
 
 

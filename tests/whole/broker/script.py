@@ -339,7 +339,7 @@ class DataSide:
         self, member: str, epoch: int, version: int, offset: int, generation: int, topic: str, own: str = ""
     ) -> object:
         parts = [tc.TxnOffsetCommitRequestPartition(i, offset, -1, "m") for i in (0, 9)]
-        topics = [tc.TxnOffsetCommitRequestTopic(self.topic(topic), parts)]
+        topics = [tc.TxnOffsetCommitRequestTopic(self.topic(topic), partitions=parts)]
         who = self._who(member, epoch)
         req = tc.TxnOffsetCommitRequest(self.txn_id, self.group, *who, generation, own, "seat" if own else None, topics)
 
