@@ -2,7 +2,8 @@
 far as they concern managed groups.
 
 DescribeConfigs
-v1: the answer tells where a value comes from, and its synonyms.
+v0: the answer tells whether a value is the default; Kafka 4 no longer has this version.
+v1: it tells where a value comes from, and its synonyms.
 v3: it adds the type of a value and its documentation (KIP-569).
 v4: it is flexible.
 
@@ -385,6 +386,7 @@ def _entry(v: SettingValue, synonyms: bool, documentation: bool) -> dc.DescribeC
     return dc.DescribeConfigsResourceResult(
         name=s.name,
         value=v.broker if v.own is None else v.own,
+        is_default=v.own is None and v.source == cf.DEFAULT,
         config_source=chain[0][2],
         synonyms=[dc.DescribeConfigsSynonym(*c) for c in chain] if synonyms else [],
         config_type=TYPES[s.kind],

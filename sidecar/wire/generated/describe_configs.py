@@ -21,6 +21,9 @@ _p_o = _S_o.pack
 _S_oo = Struct('>??')
 _u_oo = _S_oo.unpack_from
 _p_oo = _S_oo.pack
+_S_ooo = Struct('>???')
+_u_ooo = _S_ooo.unpack_from
+_p_ooo = _S_ooo.pack
 _S_obo = Struct('>?b?')
 _u_obo = _S_obo.unpack_from
 _p_obo = _S_obo.pack
@@ -44,7 +47,7 @@ class DescribeConfigsResource:
 
 @dataclass(slots=True)
 class DescribeConfigsRequest:
-    """Kafka 4.4.0 DescribeConfigsRequest, api key 32, versions 1-4."""
+    """Kafka 4.4.0 DescribeConfigsRequest, api key 32, versions 0-4."""
     resources: list[DescribeConfigsResource] = field(default_factory=list)
     include_synonyms: bool = False
     include_documentation: bool = False
@@ -371,9 +374,7 @@ def _d0_DescribeConfigsRequest(b: bytes, p: int, e: int) -> tuple[DescribeConfig
             x_resources, p = _d0_DescribeConfigsResource(b, p, e)
             l_resources.append(x_resources)
         f_resources = l_resources
-    f_include_synonyms, = _u_o(b, p)
-    p += 1
-    return DescribeConfigsRequest(f_resources, f_include_synonyms, False), p
+    return DescribeConfigsRequest(f_resources, False, False), p
 
 
 def _ds0_DescribeConfigsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsRequest, int]]:
@@ -392,9 +393,7 @@ def _ds0_DescribeConfigsRequest(b: bytes, p: int, e: int) -> Generator[int, None
             x_resources, p = yield from _ds0_DescribeConfigsResource(b, p, e)
             l_resources.append(x_resources)
         f_resources = l_resources
-    f_include_synonyms, = _u_o(b, p)
-    p += 1
-    return DescribeConfigsRequest(f_resources, f_include_synonyms, False), p
+    return DescribeConfigsRequest(f_resources, False, False), p
 
 
 def _e0_DescribeConfigsRequest(m: DescribeConfigsRequest, o: bytearray) -> None:
@@ -402,7 +401,6 @@ def _e0_DescribeConfigsRequest(m: DescribeConfigsRequest, o: bytearray) -> None:
     o += _p_i(len(a_resources))
     for x_resources in a_resources:
         _e0_DescribeConfigsResource(x_resources, o)
-    o += _p_o(m.include_synonyms)
 
 
 def _es0_DescribeConfigsRequest(m: DescribeConfigsRequest, o: bytearray) -> Generator[int, None, None]:
@@ -413,10 +411,67 @@ def _es0_DescribeConfigsRequest(m: DescribeConfigsRequest, o: bytearray) -> Gene
         if k & 255 == 255:
             yield 0
         yield from _es0_DescribeConfigsResource(x_resources, o)
-    o += _p_o(m.include_synonyms)
 
 
 def _d1_DescribeConfigsRequest(b: bytes, p: int, e: int) -> tuple[DescribeConfigsRequest, int]:
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("resources: null where none is allowed")
+    elif n * 7 > e - p:
+        raise WireError("resources: more elements than bytes")
+    else:
+        l_resources: list[DescribeConfigsResource] = []
+        for _ in range(n):
+            x_resources, p = _d0_DescribeConfigsResource(b, p, e)
+            l_resources.append(x_resources)
+        f_resources = l_resources
+    f_include_synonyms, = _u_o(b, p)
+    p += 1
+    return DescribeConfigsRequest(f_resources, f_include_synonyms, False), p
+
+
+def _ds1_DescribeConfigsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsRequest, int]]:
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("resources: null where none is allowed")
+    elif n * 7 > e - p:
+        raise WireError("resources: more elements than bytes")
+    else:
+        l_resources: list[DescribeConfigsResource] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_resources, p = yield from _ds0_DescribeConfigsResource(b, p, e)
+            l_resources.append(x_resources)
+        f_resources = l_resources
+    f_include_synonyms, = _u_o(b, p)
+    p += 1
+    return DescribeConfigsRequest(f_resources, f_include_synonyms, False), p
+
+
+def _e1_DescribeConfigsRequest(m: DescribeConfigsRequest, o: bytearray) -> None:
+    a_resources = m.resources
+    o += _p_i(len(a_resources))
+    for x_resources in a_resources:
+        _e0_DescribeConfigsResource(x_resources, o)
+    o += _p_o(m.include_synonyms)
+
+
+def _es1_DescribeConfigsRequest(m: DescribeConfigsRequest, o: bytearray) -> Generator[int, None, None]:
+    a_resources = m.resources
+    o += _p_i(len(a_resources))
+    yield len(a_resources)
+    for k, x_resources in enumerate(a_resources):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_DescribeConfigsResource(x_resources, o)
+    o += _p_o(m.include_synonyms)
+
+
+def _d2_DescribeConfigsRequest(b: bytes, p: int, e: int) -> tuple[DescribeConfigsRequest, int]:
     (n,) = _u_i(b, p)
     p += 4
     if n < 0:
@@ -434,7 +489,7 @@ def _d1_DescribeConfigsRequest(b: bytes, p: int, e: int) -> tuple[DescribeConfig
     return DescribeConfigsRequest(f_resources, f_include_synonyms, f_include_documentation), p
 
 
-def _ds1_DescribeConfigsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsRequest, int]]:
+def _ds2_DescribeConfigsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsRequest, int]]:
     (n,) = _u_i(b, p)
     p += 4
     if n < 0:
@@ -455,7 +510,7 @@ def _ds1_DescribeConfigsRequest(b: bytes, p: int, e: int) -> Generator[int, None
     return DescribeConfigsRequest(f_resources, f_include_synonyms, f_include_documentation), p
 
 
-def _e1_DescribeConfigsRequest(m: DescribeConfigsRequest, o: bytearray) -> None:
+def _e2_DescribeConfigsRequest(m: DescribeConfigsRequest, o: bytearray) -> None:
     a_resources = m.resources
     o += _p_i(len(a_resources))
     for x_resources in a_resources:
@@ -463,7 +518,7 @@ def _e1_DescribeConfigsRequest(m: DescribeConfigsRequest, o: bytearray) -> None:
     o += _p_oo(m.include_synonyms, m.include_documentation)
 
 
-def _es1_DescribeConfigsRequest(m: DescribeConfigsRequest, o: bytearray) -> Generator[int, None, None]:
+def _es2_DescribeConfigsRequest(m: DescribeConfigsRequest, o: bytearray) -> Generator[int, None, None]:
     a_resources = m.resources
     o += _p_i(len(a_resources))
     yield len(a_resources)
@@ -474,7 +529,7 @@ def _es1_DescribeConfigsRequest(m: DescribeConfigsRequest, o: bytearray) -> Gene
     o += _p_oo(m.include_synonyms, m.include_documentation)
 
 
-def _d2_DescribeConfigsRequest(b: bytes, p: int, e: int) -> tuple[DescribeConfigsRequest, int]:
+def _d3_DescribeConfigsRequest(b: bytes, p: int, e: int) -> tuple[DescribeConfigsRequest, int]:
     n = b[p]
     p += 1
     if n > 127:
@@ -499,7 +554,7 @@ def _d2_DescribeConfigsRequest(b: bytes, p: int, e: int) -> tuple[DescribeConfig
     return DescribeConfigsRequest(f_resources, f_include_synonyms, f_include_documentation), p
 
 
-def _ds2_DescribeConfigsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsRequest, int]]:
+def _ds3_DescribeConfigsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsRequest, int]]:
     n = b[p]
     p += 1
     if n > 127:
@@ -527,7 +582,7 @@ def _ds2_DescribeConfigsRequest(b: bytes, p: int, e: int) -> Generator[int, None
     return DescribeConfigsRequest(f_resources, f_include_synonyms, f_include_documentation), p
 
 
-def _e2_DescribeConfigsRequest(m: DescribeConfigsRequest, o: bytearray) -> None:
+def _e3_DescribeConfigsRequest(m: DescribeConfigsRequest, o: bytearray) -> None:
     a_resources = m.resources
     put_uvarint(o, len(a_resources) + 1)
     for x_resources in a_resources:
@@ -536,7 +591,7 @@ def _e2_DescribeConfigsRequest(m: DescribeConfigsRequest, o: bytearray) -> None:
     o.append(0)
 
 
-def _es2_DescribeConfigsRequest(m: DescribeConfigsRequest, o: bytearray) -> Generator[int, None, None]:
+def _es3_DescribeConfigsRequest(m: DescribeConfigsRequest, o: bytearray) -> Generator[int, None, None]:
     a_resources = m.resources
     put_uvarint(o, len(a_resources) + 1)
     yield len(a_resources)
@@ -548,26 +603,28 @@ def _es2_DescribeConfigsRequest(m: DescribeConfigsRequest, o: bytearray) -> Gene
     o.append(0)
 
 
-DESCRIBE_CONFIGS_REQUEST_VERSIONS = (1, 4)
+DESCRIBE_CONFIGS_REQUEST_VERSIONS = (0, 4)
 DESCRIBE_CONFIGS_REQUEST_FLEXIBLE_FROM = 4
 _DECODE_DESCRIBE_CONFIGS_REQUEST: dict[int, Callable[[bytes, int, int], tuple[DescribeConfigsRequest, int]]] = {
-    1: _d0_DescribeConfigsRequest,
-    2: _d0_DescribeConfigsRequest,
-    3: _d1_DescribeConfigsRequest,
-    4: _d2_DescribeConfigsRequest,
+    0: _d0_DescribeConfigsRequest,
+    1: _d1_DescribeConfigsRequest,
+    2: _d1_DescribeConfigsRequest,
+    3: _d2_DescribeConfigsRequest,
+    4: _d3_DescribeConfigsRequest,
 }
 _ENCODE_DESCRIBE_CONFIGS_REQUEST: dict[int, Callable[[DescribeConfigsRequest, bytearray], None]] = {
-    1: _e0_DescribeConfigsRequest,
-    2: _e0_DescribeConfigsRequest,
-    3: _e1_DescribeConfigsRequest,
-    4: _e2_DescribeConfigsRequest,
+    0: _e0_DescribeConfigsRequest,
+    1: _e1_DescribeConfigsRequest,
+    2: _e1_DescribeConfigsRequest,
+    3: _e2_DescribeConfigsRequest,
+    4: _e3_DescribeConfigsRequest,
 }
 
 
 def decode_describe_configs_request(version: int, buf: bytes, pos: int = 0) -> tuple[DescribeConfigsRequest, int]:
     fn = _DECODE_DESCRIBE_CONFIGS_REQUEST.get(version)
     if fn is None:
-        raise WireError(f"DescribeConfigsRequest: version {version} is not one of 1-4")
+        raise WireError(f"DescribeConfigsRequest: version {version} is not one of 0-4")
     try:
         return fn(buf, pos, len(buf))
     except (_struct_error, IndexError, UnicodeDecodeError) as exc:
@@ -577,21 +634,23 @@ def decode_describe_configs_request(version: int, buf: bytes, pos: int = 0) -> t
 def encode_describe_configs_request(version: int, msg: DescribeConfigsRequest, out: bytearray) -> None:
     fn = _ENCODE_DESCRIBE_CONFIGS_REQUEST.get(version)
     if fn is None:
-        raise WireError(f"DescribeConfigsRequest: version {version} is not one of 1-4")
+        raise WireError(f"DescribeConfigsRequest: version {version} is not one of 0-4")
     fn(msg, out)
 
 
 _DECODE_SLICES_DESCRIBE_CONFIGS_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[DescribeConfigsRequest, int]]]] = {
-    1: _ds0_DescribeConfigsRequest,
-    2: _ds0_DescribeConfigsRequest,
-    3: _ds1_DescribeConfigsRequest,
-    4: _ds2_DescribeConfigsRequest,
+    0: _ds0_DescribeConfigsRequest,
+    1: _ds1_DescribeConfigsRequest,
+    2: _ds1_DescribeConfigsRequest,
+    3: _ds2_DescribeConfigsRequest,
+    4: _ds3_DescribeConfigsRequest,
 }
 _ENCODE_SLICES_DESCRIBE_CONFIGS_REQUEST: dict[int, Callable[[DescribeConfigsRequest, bytearray], Generator[int, None, None]]] = {
-    1: _es0_DescribeConfigsRequest,
-    2: _es0_DescribeConfigsRequest,
-    3: _es1_DescribeConfigsRequest,
-    4: _es2_DescribeConfigsRequest,
+    0: _es0_DescribeConfigsRequest,
+    1: _es1_DescribeConfigsRequest,
+    2: _es1_DescribeConfigsRequest,
+    3: _es2_DescribeConfigsRequest,
+    4: _es3_DescribeConfigsRequest,
 }
 
 
@@ -626,6 +685,7 @@ class DescribeConfigsResourceResult:
     name: str = ''
     value: str | None = ''
     read_only: bool = False
+    is_default: bool = False
     config_source: int = -1
     is_sensitive: bool = False
     synonyms: list[DescribeConfigsSynonym] = field(default_factory=list)
@@ -644,7 +704,7 @@ class DescribeConfigsResult:
 
 @dataclass(slots=True)
 class DescribeConfigsResponse:
-    """Kafka 4.4.0 DescribeConfigsResponse, api key 32, versions 1-4."""
+    """Kafka 4.4.0 DescribeConfigsResponse, api key 32, versions 0-4."""
     throttle_time_ms: int = 0
     results: list[DescribeConfigsResult] = field(default_factory=list)
 
@@ -666,6 +726,14 @@ class DescribeConfigsResponse:
 
 
 def _d0_DescribeConfigsSynonym(b: bytes, p: int, e: int) -> tuple[DescribeConfigsSynonym, int]:
+    return DescribeConfigsSynonym('', '', 0), p
+
+
+def _e0_DescribeConfigsSynonym(m: DescribeConfigsSynonym, o: bytearray) -> None:
+    pass
+
+
+def _d1_DescribeConfigsSynonym(b: bytes, p: int, e: int) -> tuple[DescribeConfigsSynonym, int]:
     (n,) = _u_h(b, p)
     p += 2
     if n < 0:
@@ -691,7 +759,7 @@ def _d0_DescribeConfigsSynonym(b: bytes, p: int, e: int) -> tuple[DescribeConfig
     return DescribeConfigsSynonym(f_name, f_value, f_source), p
 
 
-def _e0_DescribeConfigsSynonym(m: DescribeConfigsSynonym, o: bytearray) -> None:
+def _e1_DescribeConfigsSynonym(m: DescribeConfigsSynonym, o: bytearray) -> None:
     s = m.name.encode()
     if len(s) > STRING_MAX:
         raise WireError("name: a string that is too long")
@@ -708,7 +776,7 @@ def _e0_DescribeConfigsSynonym(m: DescribeConfigsSynonym, o: bytearray) -> None:
     o += _p_b(m.source)
 
 
-def _d1_DescribeConfigsSynonym(b: bytes, p: int, e: int) -> tuple[DescribeConfigsSynonym, int]:
+def _d2_DescribeConfigsSynonym(b: bytes, p: int, e: int) -> tuple[DescribeConfigsSynonym, int]:
     n = b[p]
     p += 1
     if n > 127:
@@ -746,7 +814,7 @@ def _d1_DescribeConfigsSynonym(b: bytes, p: int, e: int) -> tuple[DescribeConfig
     return DescribeConfigsSynonym(f_name, f_value, f_source), p
 
 
-def _e1_DescribeConfigsSynonym(m: DescribeConfigsSynonym, o: bytearray) -> None:
+def _e2_DescribeConfigsSynonym(m: DescribeConfigsSynonym, o: bytearray) -> None:
     s = m.name.encode()
     n = len(s) + 1
     if n < 128:
@@ -793,62 +861,9 @@ def _d0_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[Describ
             raise WireError("value: past the end")
         f_value = b[p:q].decode()
         p = q
-    f_read_only, f_config_source, f_is_sensitive = _u_obo(b, p)
+    f_read_only, f_is_default, f_is_sensitive = _u_ooo(b, p)
     p += 3
-    (n,) = _u_i(b, p)
-    p += 4
-    if n < 0:
-        raise WireError("synonyms: null where none is allowed")
-    elif n * 5 > e - p:
-        raise WireError("synonyms: more elements than bytes")
-    else:
-        l_synonyms: list[DescribeConfigsSynonym] = []
-        for _ in range(n):
-            x_synonyms, p = _d0_DescribeConfigsSynonym(b, p, e)
-            l_synonyms.append(x_synonyms)
-        f_synonyms = l_synonyms
-    return DescribeConfigsResourceResult(f_name, f_value, f_read_only, f_config_source, f_is_sensitive, f_synonyms, 0, ''), p
-
-
-def _ds0_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsResourceResult, int]]:
-    (n,) = _u_h(b, p)
-    p += 2
-    if n < 0:
-        raise WireError("name: null where none is allowed")
-    else:
-        q = p + n
-        if q > e:
-            raise WireError("name: past the end")
-        f_name = b[p:q].decode()
-        p = q
-    (n,) = _u_h(b, p)
-    p += 2
-    if n < 0:
-        f_value: str | None = None
-    else:
-        q = p + n
-        if q > e:
-            raise WireError("value: past the end")
-        f_value = b[p:q].decode()
-        p = q
-    f_read_only, f_config_source, f_is_sensitive = _u_obo(b, p)
-    p += 3
-    (n,) = _u_i(b, p)
-    p += 4
-    if n < 0:
-        raise WireError("synonyms: null where none is allowed")
-    elif n * 5 > e - p:
-        raise WireError("synonyms: more elements than bytes")
-    else:
-        l_synonyms: list[DescribeConfigsSynonym] = []
-        yield n
-        for k in range(n):
-            if k & 255 == 255:
-                yield 0
-            x_synonyms, p = _d0_DescribeConfigsSynonym(b, p, e)
-            l_synonyms.append(x_synonyms)
-        f_synonyms = l_synonyms
-    return DescribeConfigsResourceResult(f_name, f_value, f_read_only, f_config_source, f_is_sensitive, f_synonyms, 0, ''), p
+    return DescribeConfigsResourceResult(f_name, f_value, f_read_only, f_is_default, -1, f_is_sensitive, [], 0, ''), p
 
 
 def _e0_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytearray) -> None:
@@ -865,35 +880,7 @@ def _e0_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytea
             raise WireError("value: a string that is too long")
         o += _p_h(len(s))
         o += s
-    o += _p_obo(m.read_only, m.config_source, m.is_sensitive)
-    a_synonyms = m.synonyms
-    o += _p_i(len(a_synonyms))
-    for x_synonyms in a_synonyms:
-        _e0_DescribeConfigsSynonym(x_synonyms, o)
-
-
-def _es0_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytearray) -> Generator[int, None, None]:
-    s = m.name.encode()
-    if len(s) > STRING_MAX:
-        raise WireError("name: a string that is too long")
-    o += _p_h(len(s))
-    o += s
-    if m.value is None:
-        o += _p_h(-1)
-    else:
-        s = m.value.encode()
-        if len(s) > STRING_MAX:
-            raise WireError("value: a string that is too long")
-        o += _p_h(len(s))
-        o += s
-    o += _p_obo(m.read_only, m.config_source, m.is_sensitive)
-    a_synonyms = m.synonyms
-    o += _p_i(len(a_synonyms))
-    yield len(a_synonyms)
-    for k, x_synonyms in enumerate(a_synonyms):
-        if k & 255 == 255:
-            yield 0
-        _e0_DescribeConfigsSynonym(x_synonyms, o)
+    o += _p_ooo(m.read_only, m.is_default, m.is_sensitive)
 
 
 def _d1_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigsResourceResult, int]:
@@ -928,22 +915,10 @@ def _d1_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[Describ
     else:
         l_synonyms: list[DescribeConfigsSynonym] = []
         for _ in range(n):
-            x_synonyms, p = _d0_DescribeConfigsSynonym(b, p, e)
+            x_synonyms, p = _d1_DescribeConfigsSynonym(b, p, e)
             l_synonyms.append(x_synonyms)
         f_synonyms = l_synonyms
-    f_config_type, = _u_b(b, p)
-    p += 1
-    (n,) = _u_h(b, p)
-    p += 2
-    if n < 0:
-        f_documentation: str | None = None
-    else:
-        q = p + n
-        if q > e:
-            raise WireError("documentation: past the end")
-        f_documentation = b[p:q].decode()
-        p = q
-    return DescribeConfigsResourceResult(f_name, f_value, f_read_only, f_config_source, f_is_sensitive, f_synonyms, f_config_type, f_documentation), p
+    return DescribeConfigsResourceResult(f_name, f_value, f_read_only, False, f_config_source, f_is_sensitive, f_synonyms, 0, ''), p
 
 
 def _ds1_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsResourceResult, int]]:
@@ -981,22 +956,10 @@ def _ds1_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> Generator[in
         for k in range(n):
             if k & 255 == 255:
                 yield 0
-            x_synonyms, p = _d0_DescribeConfigsSynonym(b, p, e)
+            x_synonyms, p = _d1_DescribeConfigsSynonym(b, p, e)
             l_synonyms.append(x_synonyms)
         f_synonyms = l_synonyms
-    f_config_type, = _u_b(b, p)
-    p += 1
-    (n,) = _u_h(b, p)
-    p += 2
-    if n < 0:
-        f_documentation: str | None = None
-    else:
-        q = p + n
-        if q > e:
-            raise WireError("documentation: past the end")
-        f_documentation = b[p:q].decode()
-        p = q
-    return DescribeConfigsResourceResult(f_name, f_value, f_read_only, f_config_source, f_is_sensitive, f_synonyms, f_config_type, f_documentation), p
+    return DescribeConfigsResourceResult(f_name, f_value, f_read_only, False, f_config_source, f_is_sensitive, f_synonyms, 0, ''), p
 
 
 def _e1_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytearray) -> None:
@@ -1017,16 +980,7 @@ def _e1_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytea
     a_synonyms = m.synonyms
     o += _p_i(len(a_synonyms))
     for x_synonyms in a_synonyms:
-        _e0_DescribeConfigsSynonym(x_synonyms, o)
-    o += _p_b(m.config_type)
-    if m.documentation is None:
-        o += _p_h(-1)
-    else:
-        s = m.documentation.encode()
-        if len(s) > STRING_MAX:
-            raise WireError("documentation: a string that is too long")
-        o += _p_h(len(s))
-        o += s
+        _e1_DescribeConfigsSynonym(x_synonyms, o)
 
 
 def _es1_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytearray) -> Generator[int, None, None]:
@@ -1050,7 +1004,131 @@ def _es1_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: byte
     for k, x_synonyms in enumerate(a_synonyms):
         if k & 255 == 255:
             yield 0
-        _e0_DescribeConfigsSynonym(x_synonyms, o)
+        _e1_DescribeConfigsSynonym(x_synonyms, o)
+
+
+def _d2_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigsResourceResult, int]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        f_value: str | None = None
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("value: past the end")
+        f_value = b[p:q].decode()
+        p = q
+    f_read_only, f_config_source, f_is_sensitive = _u_obo(b, p)
+    p += 3
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("synonyms: null where none is allowed")
+    elif n * 5 > e - p:
+        raise WireError("synonyms: more elements than bytes")
+    else:
+        l_synonyms: list[DescribeConfigsSynonym] = []
+        for _ in range(n):
+            x_synonyms, p = _d1_DescribeConfigsSynonym(b, p, e)
+            l_synonyms.append(x_synonyms)
+        f_synonyms = l_synonyms
+    f_config_type, = _u_b(b, p)
+    p += 1
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        f_documentation: str | None = None
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("documentation: past the end")
+        f_documentation = b[p:q].decode()
+        p = q
+    return DescribeConfigsResourceResult(f_name, f_value, f_read_only, False, f_config_source, f_is_sensitive, f_synonyms, f_config_type, f_documentation), p
+
+
+def _ds2_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsResourceResult, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        f_value: str | None = None
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("value: past the end")
+        f_value = b[p:q].decode()
+        p = q
+    f_read_only, f_config_source, f_is_sensitive = _u_obo(b, p)
+    p += 3
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("synonyms: null where none is allowed")
+    elif n * 5 > e - p:
+        raise WireError("synonyms: more elements than bytes")
+    else:
+        l_synonyms: list[DescribeConfigsSynonym] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_synonyms, p = _d1_DescribeConfigsSynonym(b, p, e)
+            l_synonyms.append(x_synonyms)
+        f_synonyms = l_synonyms
+    f_config_type, = _u_b(b, p)
+    p += 1
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        f_documentation: str | None = None
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("documentation: past the end")
+        f_documentation = b[p:q].decode()
+        p = q
+    return DescribeConfigsResourceResult(f_name, f_value, f_read_only, False, f_config_source, f_is_sensitive, f_synonyms, f_config_type, f_documentation), p
+
+
+def _e2_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytearray) -> None:
+    s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
+    o += _p_h(len(s))
+    o += s
+    if m.value is None:
+        o += _p_h(-1)
+    else:
+        s = m.value.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("value: a string that is too long")
+        o += _p_h(len(s))
+        o += s
+    o += _p_obo(m.read_only, m.config_source, m.is_sensitive)
+    a_synonyms = m.synonyms
+    o += _p_i(len(a_synonyms))
+    for x_synonyms in a_synonyms:
+        _e1_DescribeConfigsSynonym(x_synonyms, o)
     o += _p_b(m.config_type)
     if m.documentation is None:
         o += _p_h(-1)
@@ -1062,7 +1140,40 @@ def _es1_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: byte
         o += s
 
 
-def _d2_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigsResourceResult, int]:
+def _es2_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
+    o += _p_h(len(s))
+    o += s
+    if m.value is None:
+        o += _p_h(-1)
+    else:
+        s = m.value.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("value: a string that is too long")
+        o += _p_h(len(s))
+        o += s
+    o += _p_obo(m.read_only, m.config_source, m.is_sensitive)
+    a_synonyms = m.synonyms
+    o += _p_i(len(a_synonyms))
+    yield len(a_synonyms)
+    for k, x_synonyms in enumerate(a_synonyms):
+        if k & 255 == 255:
+            yield 0
+        _e1_DescribeConfigsSynonym(x_synonyms, o)
+    o += _p_b(m.config_type)
+    if m.documentation is None:
+        o += _p_h(-1)
+    else:
+        s = m.documentation.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("documentation: a string that is too long")
+        o += _p_h(len(s))
+        o += s
+
+
+def _d3_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigsResourceResult, int]:
     n = b[p]
     p += 1
     if n > 127:
@@ -1105,7 +1216,7 @@ def _d2_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[Describ
     else:
         l_synonyms: list[DescribeConfigsSynonym] = []
         for _ in range(n):
-            x_synonyms, p = _d1_DescribeConfigsSynonym(b, p, e)
+            x_synonyms, p = _d2_DescribeConfigsSynonym(b, p, e)
             l_synonyms.append(x_synonyms)
         f_synonyms = l_synonyms
     f_config_type, = _u_b(b, p)
@@ -1128,10 +1239,10 @@ def _d2_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[Describ
         p += 1
     else:
         p = skip_tags(b, p, e)
-    return DescribeConfigsResourceResult(f_name, f_value, f_read_only, f_config_source, f_is_sensitive, f_synonyms, f_config_type, f_documentation), p
+    return DescribeConfigsResourceResult(f_name, f_value, f_read_only, False, f_config_source, f_is_sensitive, f_synonyms, f_config_type, f_documentation), p
 
 
-def _ds2_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsResourceResult, int]]:
+def _ds3_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsResourceResult, int]]:
     n = b[p]
     p += 1
     if n > 127:
@@ -1177,7 +1288,7 @@ def _ds2_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> Generator[in
         for k in range(n):
             if k & 255 == 255:
                 yield 0
-            x_synonyms, p = _d1_DescribeConfigsSynonym(b, p, e)
+            x_synonyms, p = _d2_DescribeConfigsSynonym(b, p, e)
             l_synonyms.append(x_synonyms)
         f_synonyms = l_synonyms
     f_config_type, = _u_b(b, p)
@@ -1200,10 +1311,10 @@ def _ds2_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> Generator[in
         p += 1
     else:
         p = skip_tags(b, p, e)
-    return DescribeConfigsResourceResult(f_name, f_value, f_read_only, f_config_source, f_is_sensitive, f_synonyms, f_config_type, f_documentation), p
+    return DescribeConfigsResourceResult(f_name, f_value, f_read_only, False, f_config_source, f_is_sensitive, f_synonyms, f_config_type, f_documentation), p
 
 
-def _e2_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytearray) -> None:
+def _e3_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytearray) -> None:
     s = m.name.encode()
     n = len(s) + 1
     if n < 128:
@@ -1229,7 +1340,7 @@ def _e2_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytea
     a_synonyms = m.synonyms
     put_uvarint(o, len(a_synonyms) + 1)
     for x_synonyms in a_synonyms:
-        _e1_DescribeConfigsSynonym(x_synonyms, o)
+        _e2_DescribeConfigsSynonym(x_synonyms, o)
     o += _p_b(m.config_type)
     if m.documentation is None:
         o.append(0)
@@ -1246,7 +1357,7 @@ def _e2_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytea
     o.append(0)
 
 
-def _es2_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytearray) -> Generator[int, None, None]:
+def _es3_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytearray) -> Generator[int, None, None]:
     s = m.name.encode()
     n = len(s) + 1
     if n < 128:
@@ -1275,7 +1386,7 @@ def _es2_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: byte
     for k, x_synonyms in enumerate(a_synonyms):
         if k & 255 == 255:
             yield 0
-        _e1_DescribeConfigsSynonym(x_synonyms, o)
+        _e2_DescribeConfigsSynonym(x_synonyms, o)
     o += _p_b(m.config_type)
     if m.documentation is None:
         o.append(0)
@@ -1321,7 +1432,7 @@ def _d0_DescribeConfigsResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigs
     p += 4
     if n < 0:
         raise WireError("configs: null where none is allowed")
-    elif n * 11 > e - p:
+    elif n * 7 > e - p:
         raise WireError("configs: more elements than bytes")
     else:
         l_configs: list[DescribeConfigsResourceResult] = []
@@ -1361,7 +1472,7 @@ def _ds0_DescribeConfigsResult(b: bytes, p: int, e: int) -> Generator[int, None,
     p += 4
     if n < 0:
         raise WireError("configs: null where none is allowed")
-    elif n * 11 > e - p:
+    elif n * 7 > e - p:
         raise WireError("configs: more elements than bytes")
     else:
         l_configs: list[DescribeConfigsResourceResult] = []
@@ -1369,7 +1480,7 @@ def _ds0_DescribeConfigsResult(b: bytes, p: int, e: int) -> Generator[int, None,
         for k in range(n):
             if k & 255 == 255:
                 yield 0
-            x_configs, p = yield from _ds0_DescribeConfigsResourceResult(b, p, e)
+            x_configs, p = _d0_DescribeConfigsResourceResult(b, p, e)
             l_configs.append(x_configs)
         f_configs = l_configs
     return DescribeConfigsResult(f_error_code, f_error_message, f_resource_type, f_resource_name, f_configs), p
@@ -1419,7 +1530,7 @@ def _es0_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> Genera
     for k, x_configs in enumerate(a_configs):
         if k & 255 == 255:
             yield 0
-        yield from _es0_DescribeConfigsResourceResult(x_configs, o)
+        _e0_DescribeConfigsResourceResult(x_configs, o)
 
 
 def _d1_DescribeConfigsResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigsResult, int]:
@@ -1451,7 +1562,7 @@ def _d1_DescribeConfigsResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigs
     p += 4
     if n < 0:
         raise WireError("configs: null where none is allowed")
-    elif n * 14 > e - p:
+    elif n * 11 > e - p:
         raise WireError("configs: more elements than bytes")
     else:
         l_configs: list[DescribeConfigsResourceResult] = []
@@ -1491,7 +1602,7 @@ def _ds1_DescribeConfigsResult(b: bytes, p: int, e: int) -> Generator[int, None,
     p += 4
     if n < 0:
         raise WireError("configs: null where none is allowed")
-    elif n * 14 > e - p:
+    elif n * 11 > e - p:
         raise WireError("configs: more elements than bytes")
     else:
         l_configs: list[DescribeConfigsResourceResult] = []
@@ -1555,6 +1666,136 @@ def _es1_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> Genera
 def _d2_DescribeConfigsResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigsResult, int]:
     f_error_code, = _u_h(b, p)
     p += 2
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        f_error_message: str | None = None
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("error_message: past the end")
+        f_error_message = b[p:q].decode()
+        p = q
+    f_resource_type, = _u_b(b, p)
+    p += 1
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("resource_name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("resource_name: past the end")
+        f_resource_name = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("configs: null where none is allowed")
+    elif n * 14 > e - p:
+        raise WireError("configs: more elements than bytes")
+    else:
+        l_configs: list[DescribeConfigsResourceResult] = []
+        for _ in range(n):
+            x_configs, p = _d2_DescribeConfigsResourceResult(b, p, e)
+            l_configs.append(x_configs)
+        f_configs = l_configs
+    return DescribeConfigsResult(f_error_code, f_error_message, f_resource_type, f_resource_name, f_configs), p
+
+
+def _ds2_DescribeConfigsResult(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsResult, int]]:
+    f_error_code, = _u_h(b, p)
+    p += 2
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        f_error_message: str | None = None
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("error_message: past the end")
+        f_error_message = b[p:q].decode()
+        p = q
+    f_resource_type, = _u_b(b, p)
+    p += 1
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("resource_name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("resource_name: past the end")
+        f_resource_name = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("configs: null where none is allowed")
+    elif n * 14 > e - p:
+        raise WireError("configs: more elements than bytes")
+    else:
+        l_configs: list[DescribeConfigsResourceResult] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_configs, p = yield from _ds2_DescribeConfigsResourceResult(b, p, e)
+            l_configs.append(x_configs)
+        f_configs = l_configs
+    return DescribeConfigsResult(f_error_code, f_error_message, f_resource_type, f_resource_name, f_configs), p
+
+
+def _e2_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> None:
+    o += _p_h(m.error_code)
+    if m.error_message is None:
+        o += _p_h(-1)
+    else:
+        s = m.error_message.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
+        o += _p_h(len(s))
+        o += s
+    o += _p_b(m.resource_type)
+    s = m.resource_name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("resource_name: a string that is too long")
+    o += _p_h(len(s))
+    o += s
+    a_configs = m.configs
+    o += _p_i(len(a_configs))
+    for x_configs in a_configs:
+        _e2_DescribeConfigsResourceResult(x_configs, o)
+
+
+def _es2_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> Generator[int, None, None]:
+    o += _p_h(m.error_code)
+    if m.error_message is None:
+        o += _p_h(-1)
+    else:
+        s = m.error_message.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
+        o += _p_h(len(s))
+        o += s
+    o += _p_b(m.resource_type)
+    s = m.resource_name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("resource_name: a string that is too long")
+    o += _p_h(len(s))
+    o += s
+    a_configs = m.configs
+    o += _p_i(len(a_configs))
+    yield len(a_configs)
+    for k, x_configs in enumerate(a_configs):
+        if k & 255 == 255:
+            yield 0
+        yield from _es2_DescribeConfigsResourceResult(x_configs, o)
+
+
+def _d3_DescribeConfigsResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigsResult, int]:
+    f_error_code, = _u_h(b, p)
+    p += 2
     n = b[p]
     p += 1
     if n > 127:
@@ -1597,7 +1838,7 @@ def _d2_DescribeConfigsResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigs
     else:
         l_configs: list[DescribeConfigsResourceResult] = []
         for _ in range(n):
-            x_configs, p = _d2_DescribeConfigsResourceResult(b, p, e)
+            x_configs, p = _d3_DescribeConfigsResourceResult(b, p, e)
             l_configs.append(x_configs)
         f_configs = l_configs
     if b[p] == 0:
@@ -1607,7 +1848,7 @@ def _d2_DescribeConfigsResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigs
     return DescribeConfigsResult(f_error_code, f_error_message, f_resource_type, f_resource_name, f_configs), p
 
 
-def _ds2_DescribeConfigsResult(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsResult, int]]:
+def _ds3_DescribeConfigsResult(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsResult, int]]:
     f_error_code, = _u_h(b, p)
     p += 2
     n = b[p]
@@ -1655,7 +1896,7 @@ def _ds2_DescribeConfigsResult(b: bytes, p: int, e: int) -> Generator[int, None,
         for k in range(n):
             if k & 255 == 255:
                 yield 0
-            x_configs, p = yield from _ds2_DescribeConfigsResourceResult(b, p, e)
+            x_configs, p = yield from _ds3_DescribeConfigsResourceResult(b, p, e)
             l_configs.append(x_configs)
         f_configs = l_configs
     if b[p] == 0:
@@ -1665,7 +1906,7 @@ def _ds2_DescribeConfigsResult(b: bytes, p: int, e: int) -> Generator[int, None,
     return DescribeConfigsResult(f_error_code, f_error_message, f_resource_type, f_resource_name, f_configs), p
 
 
-def _e2_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> None:
+def _e3_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> None:
     o += _p_h(m.error_code)
     if m.error_message is None:
         o.append(0)
@@ -1692,11 +1933,11 @@ def _e2_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> None:
     a_configs = m.configs
     put_uvarint(o, len(a_configs) + 1)
     for x_configs in a_configs:
-        _e2_DescribeConfigsResourceResult(x_configs, o)
+        _e3_DescribeConfigsResourceResult(x_configs, o)
     o.append(0)
 
 
-def _es2_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> Generator[int, None, None]:
+def _es3_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> Generator[int, None, None]:
     o += _p_h(m.error_code)
     if m.error_message is None:
         o.append(0)
@@ -1726,7 +1967,7 @@ def _es2_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> Genera
     for k, x_configs in enumerate(a_configs):
         if k & 255 == 255:
             yield 0
-        yield from _es2_DescribeConfigsResourceResult(x_configs, o)
+        yield from _es3_DescribeConfigsResourceResult(x_configs, o)
     o.append(0)
 
 
@@ -1849,6 +2090,64 @@ def _es1_DescribeConfigsResponse(m: DescribeConfigsResponse, o: bytearray) -> Ge
 def _d2_DescribeConfigsResponse(b: bytes, p: int, e: int) -> tuple[DescribeConfigsResponse, int]:
     f_throttle_time_ms, = _u_i(b, p)
     p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("results: null where none is allowed")
+    elif n * 11 > e - p:
+        raise WireError("results: more elements than bytes")
+    else:
+        l_results: list[DescribeConfigsResult] = []
+        for _ in range(n):
+            x_results, p = _d2_DescribeConfigsResult(b, p, e)
+            l_results.append(x_results)
+        f_results = l_results
+    return DescribeConfigsResponse(f_throttle_time_ms, f_results), p
+
+
+def _ds2_DescribeConfigsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("results: null where none is allowed")
+    elif n * 11 > e - p:
+        raise WireError("results: more elements than bytes")
+    else:
+        l_results: list[DescribeConfigsResult] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_results, p = yield from _ds2_DescribeConfigsResult(b, p, e)
+            l_results.append(x_results)
+        f_results = l_results
+    return DescribeConfigsResponse(f_throttle_time_ms, f_results), p
+
+
+def _e2_DescribeConfigsResponse(m: DescribeConfigsResponse, o: bytearray) -> None:
+    o += _p_i(m.throttle_time_ms)
+    a_results = m.results
+    o += _p_i(len(a_results))
+    for x_results in a_results:
+        _e2_DescribeConfigsResult(x_results, o)
+
+
+def _es2_DescribeConfigsResponse(m: DescribeConfigsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_results = m.results
+    o += _p_i(len(a_results))
+    yield len(a_results)
+    for k, x_results in enumerate(a_results):
+        if k & 255 == 255:
+            yield 0
+        yield from _es2_DescribeConfigsResult(x_results, o)
+
+
+def _d3_DescribeConfigsResponse(b: bytes, p: int, e: int) -> tuple[DescribeConfigsResponse, int]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
     n = b[p]
     p += 1
     if n > 127:
@@ -1861,7 +2160,7 @@ def _d2_DescribeConfigsResponse(b: bytes, p: int, e: int) -> tuple[DescribeConfi
     else:
         l_results: list[DescribeConfigsResult] = []
         for _ in range(n):
-            x_results, p = _d2_DescribeConfigsResult(b, p, e)
+            x_results, p = _d3_DescribeConfigsResult(b, p, e)
             l_results.append(x_results)
         f_results = l_results
     if b[p] == 0:
@@ -1871,7 +2170,7 @@ def _d2_DescribeConfigsResponse(b: bytes, p: int, e: int) -> tuple[DescribeConfi
     return DescribeConfigsResponse(f_throttle_time_ms, f_results), p
 
 
-def _ds2_DescribeConfigsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsResponse, int]]:
+def _ds3_DescribeConfigsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsResponse, int]]:
     f_throttle_time_ms, = _u_i(b, p)
     p += 4
     n = b[p]
@@ -1889,7 +2188,7 @@ def _ds2_DescribeConfigsResponse(b: bytes, p: int, e: int) -> Generator[int, Non
         for k in range(n):
             if k & 255 == 255:
                 yield 0
-            x_results, p = yield from _ds2_DescribeConfigsResult(b, p, e)
+            x_results, p = yield from _ds3_DescribeConfigsResult(b, p, e)
             l_results.append(x_results)
         f_results = l_results
     if b[p] == 0:
@@ -1899,16 +2198,16 @@ def _ds2_DescribeConfigsResponse(b: bytes, p: int, e: int) -> Generator[int, Non
     return DescribeConfigsResponse(f_throttle_time_ms, f_results), p
 
 
-def _e2_DescribeConfigsResponse(m: DescribeConfigsResponse, o: bytearray) -> None:
+def _e3_DescribeConfigsResponse(m: DescribeConfigsResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_results = m.results
     put_uvarint(o, len(a_results) + 1)
     for x_results in a_results:
-        _e2_DescribeConfigsResult(x_results, o)
+        _e3_DescribeConfigsResult(x_results, o)
     o.append(0)
 
 
-def _es2_DescribeConfigsResponse(m: DescribeConfigsResponse, o: bytearray) -> Generator[int, None, None]:
+def _es3_DescribeConfigsResponse(m: DescribeConfigsResponse, o: bytearray) -> Generator[int, None, None]:
     o += _p_i(m.throttle_time_ms)
     a_results = m.results
     put_uvarint(o, len(a_results) + 1)
@@ -1916,30 +2215,32 @@ def _es2_DescribeConfigsResponse(m: DescribeConfigsResponse, o: bytearray) -> Ge
     for k, x_results in enumerate(a_results):
         if k & 255 == 255:
             yield 0
-        yield from _es2_DescribeConfigsResult(x_results, o)
+        yield from _es3_DescribeConfigsResult(x_results, o)
     o.append(0)
 
 
-DESCRIBE_CONFIGS_RESPONSE_VERSIONS = (1, 4)
+DESCRIBE_CONFIGS_RESPONSE_VERSIONS = (0, 4)
 DESCRIBE_CONFIGS_RESPONSE_FLEXIBLE_FROM = 4
 _DECODE_DESCRIBE_CONFIGS_RESPONSE: dict[int, Callable[[bytes, int, int], tuple[DescribeConfigsResponse, int]]] = {
-    1: _d0_DescribeConfigsResponse,
-    2: _d0_DescribeConfigsResponse,
-    3: _d1_DescribeConfigsResponse,
-    4: _d2_DescribeConfigsResponse,
+    0: _d0_DescribeConfigsResponse,
+    1: _d1_DescribeConfigsResponse,
+    2: _d1_DescribeConfigsResponse,
+    3: _d2_DescribeConfigsResponse,
+    4: _d3_DescribeConfigsResponse,
 }
 _ENCODE_DESCRIBE_CONFIGS_RESPONSE: dict[int, Callable[[DescribeConfigsResponse, bytearray], None]] = {
-    1: _e0_DescribeConfigsResponse,
-    2: _e0_DescribeConfigsResponse,
-    3: _e1_DescribeConfigsResponse,
-    4: _e2_DescribeConfigsResponse,
+    0: _e0_DescribeConfigsResponse,
+    1: _e1_DescribeConfigsResponse,
+    2: _e1_DescribeConfigsResponse,
+    3: _e2_DescribeConfigsResponse,
+    4: _e3_DescribeConfigsResponse,
 }
 
 
 def decode_describe_configs_response(version: int, buf: bytes, pos: int = 0) -> tuple[DescribeConfigsResponse, int]:
     fn = _DECODE_DESCRIBE_CONFIGS_RESPONSE.get(version)
     if fn is None:
-        raise WireError(f"DescribeConfigsResponse: version {version} is not one of 1-4")
+        raise WireError(f"DescribeConfigsResponse: version {version} is not one of 0-4")
     try:
         return fn(buf, pos, len(buf))
     except (_struct_error, IndexError, UnicodeDecodeError) as exc:
@@ -1949,21 +2250,23 @@ def decode_describe_configs_response(version: int, buf: bytes, pos: int = 0) -> 
 def encode_describe_configs_response(version: int, msg: DescribeConfigsResponse, out: bytearray) -> None:
     fn = _ENCODE_DESCRIBE_CONFIGS_RESPONSE.get(version)
     if fn is None:
-        raise WireError(f"DescribeConfigsResponse: version {version} is not one of 1-4")
+        raise WireError(f"DescribeConfigsResponse: version {version} is not one of 0-4")
     fn(msg, out)
 
 
 _DECODE_SLICES_DESCRIBE_CONFIGS_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[DescribeConfigsResponse, int]]]] = {
-    1: _ds0_DescribeConfigsResponse,
-    2: _ds0_DescribeConfigsResponse,
-    3: _ds1_DescribeConfigsResponse,
-    4: _ds2_DescribeConfigsResponse,
+    0: _ds0_DescribeConfigsResponse,
+    1: _ds1_DescribeConfigsResponse,
+    2: _ds1_DescribeConfigsResponse,
+    3: _ds2_DescribeConfigsResponse,
+    4: _ds3_DescribeConfigsResponse,
 }
 _ENCODE_SLICES_DESCRIBE_CONFIGS_RESPONSE: dict[int, Callable[[DescribeConfigsResponse, bytearray], Generator[int, None, None]]] = {
-    1: _es0_DescribeConfigsResponse,
-    2: _es0_DescribeConfigsResponse,
-    3: _es1_DescribeConfigsResponse,
-    4: _es2_DescribeConfigsResponse,
+    0: _es0_DescribeConfigsResponse,
+    1: _es1_DescribeConfigsResponse,
+    2: _es1_DescribeConfigsResponse,
+    3: _es2_DescribeConfigsResponse,
+    4: _es3_DescribeConfigsResponse,
 }
 
 

@@ -30,6 +30,9 @@ _p_iq = _S_iq.pack
 _S_iqi = Struct('>iqi')
 _u_iqi = _S_iqi.unpack_from
 _p_iqi = _S_iqi.pack
+_S_iqq = Struct('>iqq')
+_u_iqq = _S_iqq.unpack_from
+_p_iqq = _S_iqq.pack
 _S_q = Struct('>q')
 _u_q = _S_q.unpack_from
 _p_q = _S_q.pack
@@ -40,6 +43,7 @@ class OffsetCommitRequestPartition:
     partition_index: int = 0
     committed_offset: int = 0
     committed_leader_epoch: int = -1
+    commit_timestamp: int = -1
     committed_metadata: str | None = ''
 
 
@@ -52,7 +56,7 @@ class OffsetCommitRequestTopic:
 
 @dataclass(slots=True)
 class OffsetCommitRequest:
-    """Kafka 4.4.0 OffsetCommitRequest, api key 8, versions 2-10."""
+    """Kafka 4.4.0 OffsetCommitRequest, api key 8, versions 0-10."""
     group_id: str = ''
     generation_id_or_member_epoch: int = -1
     member_id: str = ''
@@ -90,7 +94,7 @@ def _d0_OffsetCommitRequestPartition(b: bytes, p: int, e: int) -> tuple[OffsetCo
             raise WireError("committed_metadata: past the end")
         f_committed_metadata = b[p:q].decode()
         p = q
-    return OffsetCommitRequestPartition(f_partition_index, f_committed_offset, -1, f_committed_metadata), p
+    return OffsetCommitRequestPartition(f_partition_index, f_committed_offset, -1, -1, f_committed_metadata), p
 
 
 def _e0_OffsetCommitRequestPartition(m: OffsetCommitRequestPartition, o: bytearray) -> None:
@@ -106,6 +110,34 @@ def _e0_OffsetCommitRequestPartition(m: OffsetCommitRequestPartition, o: bytearr
 
 
 def _d1_OffsetCommitRequestPartition(b: bytes, p: int, e: int) -> tuple[OffsetCommitRequestPartition, int]:
+    f_partition_index, f_committed_offset, f_commit_timestamp = _u_iqq(b, p)
+    p += 20
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        f_committed_metadata: str | None = None
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("committed_metadata: past the end")
+        f_committed_metadata = b[p:q].decode()
+        p = q
+    return OffsetCommitRequestPartition(f_partition_index, f_committed_offset, -1, f_commit_timestamp, f_committed_metadata), p
+
+
+def _e1_OffsetCommitRequestPartition(m: OffsetCommitRequestPartition, o: bytearray) -> None:
+    o += _p_iqq(m.partition_index, m.committed_offset, m.commit_timestamp)
+    if m.committed_metadata is None:
+        o += _p_h(-1)
+    else:
+        s = m.committed_metadata.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("committed_metadata: a string that is too long")
+        o += _p_h(len(s))
+        o += s
+
+
+def _d2_OffsetCommitRequestPartition(b: bytes, p: int, e: int) -> tuple[OffsetCommitRequestPartition, int]:
     f_partition_index, f_committed_offset, f_committed_leader_epoch = _u_iqi(b, p)
     p += 16
     (n,) = _u_h(b, p)
@@ -118,10 +150,10 @@ def _d1_OffsetCommitRequestPartition(b: bytes, p: int, e: int) -> tuple[OffsetCo
             raise WireError("committed_metadata: past the end")
         f_committed_metadata = b[p:q].decode()
         p = q
-    return OffsetCommitRequestPartition(f_partition_index, f_committed_offset, f_committed_leader_epoch, f_committed_metadata), p
+    return OffsetCommitRequestPartition(f_partition_index, f_committed_offset, f_committed_leader_epoch, -1, f_committed_metadata), p
 
 
-def _e1_OffsetCommitRequestPartition(m: OffsetCommitRequestPartition, o: bytearray) -> None:
+def _e2_OffsetCommitRequestPartition(m: OffsetCommitRequestPartition, o: bytearray) -> None:
     o += _p_iqi(m.partition_index, m.committed_offset, m.committed_leader_epoch)
     if m.committed_metadata is None:
         o += _p_h(-1)
@@ -133,7 +165,7 @@ def _e1_OffsetCommitRequestPartition(m: OffsetCommitRequestPartition, o: bytearr
         o += s
 
 
-def _d2_OffsetCommitRequestPartition(b: bytes, p: int, e: int) -> tuple[OffsetCommitRequestPartition, int]:
+def _d3_OffsetCommitRequestPartition(b: bytes, p: int, e: int) -> tuple[OffsetCommitRequestPartition, int]:
     f_partition_index, f_committed_offset, f_committed_leader_epoch = _u_iqi(b, p)
     p += 16
     n = b[p]
@@ -154,10 +186,10 @@ def _d2_OffsetCommitRequestPartition(b: bytes, p: int, e: int) -> tuple[OffsetCo
         p += 1
     else:
         p = skip_tags(b, p, e)
-    return OffsetCommitRequestPartition(f_partition_index, f_committed_offset, f_committed_leader_epoch, f_committed_metadata), p
+    return OffsetCommitRequestPartition(f_partition_index, f_committed_offset, f_committed_leader_epoch, -1, f_committed_metadata), p
 
 
-def _e2_OffsetCommitRequestPartition(m: OffsetCommitRequestPartition, o: bytearray) -> None:
+def _e3_OffsetCommitRequestPartition(m: OffsetCommitRequestPartition, o: bytearray) -> None:
     o += _p_iqi(m.partition_index, m.committed_offset, m.committed_leader_epoch)
     if m.committed_metadata is None:
         o.append(0)
@@ -271,7 +303,7 @@ def _d1_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommit
     p += 4
     if n < 0:
         raise WireError("partitions: null where none is allowed")
-    elif n * 18 > e - p:
+    elif n * 22 > e - p:
         raise WireError("partitions: more elements than bytes")
     else:
         l_partitions: list[OffsetCommitRequestPartition] = []
@@ -297,7 +329,7 @@ def _ds1_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> Generator[int, No
     p += 4
     if n < 0:
         raise WireError("partitions: null where none is allowed")
-    elif n * 18 > e - p:
+    elif n * 22 > e - p:
         raise WireError("partitions: more elements than bytes")
     else:
         l_partitions: list[OffsetCommitRequestPartition] = []
@@ -339,25 +371,18 @@ def _es1_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> 
 
 
 def _d2_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommitRequestTopic, int]:
-    n = b[p]
-    p += 1
-    if n > 127:
-        n, p = uvarint(b, p - 1)
-        if n - 1 > STRING_MAX:
-            raise WireError("name: a string that is too long")
-    if n == 0:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
         raise WireError("name: null where none is allowed")
     else:
-        q = p + n - 1
+        q = p + n
         if q > e:
             raise WireError("name: past the end")
         f_name = b[p:q].decode()
         p = q
-    n = b[p]
-    p += 1
-    if n > 127:
-        n, p = uvarint(b, p - 1)
-    n -= 1
+    (n,) = _u_i(b, p)
+    p += 4
     if n < 0:
         raise WireError("partitions: null where none is allowed")
     elif n * 18 > e - p:
@@ -368,33 +393,22 @@ def _d2_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommit
             x_partitions, p = _d2_OffsetCommitRequestPartition(b, p, e)
             l_partitions.append(x_partitions)
         f_partitions = l_partitions
-    if b[p] == 0:
-        p += 1
-    else:
-        p = skip_tags(b, p, e)
     return OffsetCommitRequestTopic(f_name, ZERO_UUID, f_partitions), p
 
 
 def _ds2_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitRequestTopic, int]]:
-    n = b[p]
-    p += 1
-    if n > 127:
-        n, p = uvarint(b, p - 1)
-        if n - 1 > STRING_MAX:
-            raise WireError("name: a string that is too long")
-    if n == 0:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
         raise WireError("name: null where none is allowed")
     else:
-        q = p + n - 1
+        q = p + n
         if q > e:
             raise WireError("name: past the end")
         f_name = b[p:q].decode()
         p = q
-    n = b[p]
-    p += 1
-    if n > 127:
-        n, p = uvarint(b, p - 1)
-    n -= 1
+    (n,) = _u_i(b, p)
+    p += 4
     if n < 0:
         raise WireError("partitions: null where none is allowed")
     elif n * 18 > e - p:
@@ -408,15 +422,115 @@ def _ds2_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> Generator[int, No
             x_partitions, p = _d2_OffsetCommitRequestPartition(b, p, e)
             l_partitions.append(x_partitions)
         f_partitions = l_partitions
-    if b[p] == 0:
-        p += 1
-    else:
-        p = skip_tags(b, p, e)
     return OffsetCommitRequestTopic(f_name, ZERO_UUID, f_partitions), p
 
 
 def _e2_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
+    o += _p_h(len(s))
+    o += s
+    a_partitions = m.partitions
+    o += _p_i(len(a_partitions))
+    for x_partitions in a_partitions:
+        _e2_OffsetCommitRequestPartition(x_partitions, o)
+
+
+def _es2_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
+    o += _p_h(len(s))
+    o += s
+    a_partitions = m.partitions
+    o += _p_i(len(a_partitions))
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
+        _e2_OffsetCommitRequestPartition(x_partitions, o)
+
+
+def _d3_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommitRequestTopic, int]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
+    if n == 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 18 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[OffsetCommitRequestPartition] = []
+        for _ in range(n):
+            x_partitions, p = _d3_OffsetCommitRequestPartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetCommitRequestTopic(f_name, ZERO_UUID, f_partitions), p
+
+
+def _ds3_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitRequestTopic, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
+    if n == 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 18 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[OffsetCommitRequestPartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d3_OffsetCommitRequestPartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetCommitRequestTopic(f_name, ZERO_UUID, f_partitions), p
+
+
+def _e3_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> None:
+    s = m.name.encode()
     n = len(s) + 1
     if n < 128:
         o.append(n)
@@ -428,11 +542,11 @@ def _e2_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> N
     a_partitions = m.partitions
     put_uvarint(o, len(a_partitions) + 1)
     for x_partitions in a_partitions:
-        _e2_OffsetCommitRequestPartition(x_partitions, o)
+        _e3_OffsetCommitRequestPartition(x_partitions, o)
     o.append(0)
 
 
-def _es2_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> Generator[int, None, None]:
+def _es3_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> Generator[int, None, None]:
     s = m.name.encode()
     n = len(s) + 1
     if n < 128:
@@ -448,11 +562,11 @@ def _es2_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> 
     for k, x_partitions in enumerate(a_partitions):
         if k & 255 == 255:
             yield 0
-        _e2_OffsetCommitRequestPartition(x_partitions, o)
+        _e3_OffsetCommitRequestPartition(x_partitions, o)
     o.append(0)
 
 
-def _d3_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommitRequestTopic, int]:
+def _d4_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommitRequestTopic, int]:
     q = p + 16
     if q > e:
         raise WireError("topic_id: past the end")
@@ -470,7 +584,7 @@ def _d3_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommit
     else:
         l_partitions: list[OffsetCommitRequestPartition] = []
         for _ in range(n):
-            x_partitions, p = _d2_OffsetCommitRequestPartition(b, p, e)
+            x_partitions, p = _d3_OffsetCommitRequestPartition(b, p, e)
             l_partitions.append(x_partitions)
         f_partitions = l_partitions
     if b[p] == 0:
@@ -480,7 +594,7 @@ def _d3_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommit
     return OffsetCommitRequestTopic('', f_topic_id, f_partitions), p
 
 
-def _ds3_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitRequestTopic, int]]:
+def _ds4_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitRequestTopic, int]]:
     q = p + 16
     if q > e:
         raise WireError("topic_id: past the end")
@@ -501,7 +615,7 @@ def _ds3_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> Generator[int, No
         for k in range(n):
             if k & 255 == 255:
                 yield 0
-            x_partitions, p = _d2_OffsetCommitRequestPartition(b, p, e)
+            x_partitions, p = _d3_OffsetCommitRequestPartition(b, p, e)
             l_partitions.append(x_partitions)
         f_partitions = l_partitions
     if b[p] == 0:
@@ -511,16 +625,16 @@ def _ds3_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> Generator[int, No
     return OffsetCommitRequestTopic('', f_topic_id, f_partitions), p
 
 
-def _e3_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> None:
+def _e4_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> None:
     o += m.topic_id
     a_partitions = m.partitions
     put_uvarint(o, len(a_partitions) + 1)
     for x_partitions in a_partitions:
-        _e2_OffsetCommitRequestPartition(x_partitions, o)
+        _e3_OffsetCommitRequestPartition(x_partitions, o)
     o.append(0)
 
 
-def _es3_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> Generator[int, None, None]:
+def _es4_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> Generator[int, None, None]:
     o += m.topic_id
     a_partitions = m.partitions
     put_uvarint(o, len(a_partitions) + 1)
@@ -528,7 +642,7 @@ def _es3_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> 
     for k, x_partitions in enumerate(a_partitions):
         if k & 255 == 255:
             yield 0
-        _e2_OffsetCommitRequestPartition(x_partitions, o)
+        _e3_OffsetCommitRequestPartition(x_partitions, o)
     o.append(0)
 
 
@@ -543,20 +657,6 @@ def _d0_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
             raise WireError("group_id: past the end")
         f_group_id = b[p:q].decode()
         p = q
-    f_generation_id_or_member_epoch, = _u_i(b, p)
-    p += 4
-    (n,) = _u_h(b, p)
-    p += 2
-    if n < 0:
-        raise WireError("member_id: null where none is allowed")
-    else:
-        q = p + n
-        if q > e:
-            raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
-        p = q
-    f_retention_time_ms, = _u_q(b, p)
-    p += 8
     (n,) = _u_i(b, p)
     p += 4
     if n < 0:
@@ -569,7 +669,7 @@ def _d0_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
             x_topics, p = _d0_OffsetCommitRequestTopic(b, p, e)
             l_topics.append(x_topics)
         f_topics = l_topics
-    return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, None, f_retention_time_ms, f_topics), p
+    return OffsetCommitRequest(f_group_id, -1, '', None, -1, f_topics), p
 
 
 def _ds0_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitRequest, int]]:
@@ -583,20 +683,6 @@ def _ds0_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
             raise WireError("group_id: past the end")
         f_group_id = b[p:q].decode()
         p = q
-    f_generation_id_or_member_epoch, = _u_i(b, p)
-    p += 4
-    (n,) = _u_h(b, p)
-    p += 2
-    if n < 0:
-        raise WireError("member_id: null where none is allowed")
-    else:
-        q = p + n
-        if q > e:
-            raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
-        p = q
-    f_retention_time_ms, = _u_q(b, p)
-    p += 8
     (n,) = _u_i(b, p)
     p += 4
     if n < 0:
@@ -612,7 +698,7 @@ def _ds0_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
             x_topics, p = yield from _ds0_OffsetCommitRequestTopic(b, p, e)
             l_topics.append(x_topics)
         f_topics = l_topics
-    return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, None, f_retention_time_ms, f_topics), p
+    return OffsetCommitRequest(f_group_id, -1, '', None, -1, f_topics), p
 
 
 def _e0_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
@@ -621,13 +707,6 @@ def _e0_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
         raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
-    o += _p_i(m.generation_id_or_member_epoch)
-    s = m.member_id.encode()
-    if len(s) > STRING_MAX:
-        raise WireError("member_id: a string that is too long")
-    o += _p_h(len(s))
-    o += s
-    o += _p_q(m.retention_time_ms)
     a_topics = m.topics
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
@@ -640,13 +719,6 @@ def _es0_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[
         raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
-    o += _p_i(m.generation_id_or_member_epoch)
-    s = m.member_id.encode()
-    if len(s) > STRING_MAX:
-        raise WireError("member_id: a string that is too long")
-    o += _p_h(len(s))
-    o += s
-    o += _p_q(m.retention_time_ms)
     a_topics = m.topics
     o += _p_i(len(a_topics))
     yield len(a_topics)
@@ -688,7 +760,7 @@ def _d1_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
     else:
         l_topics: list[OffsetCommitRequestTopic] = []
         for _ in range(n):
-            x_topics, p = _d0_OffsetCommitRequestTopic(b, p, e)
+            x_topics, p = _d1_OffsetCommitRequestTopic(b, p, e)
             l_topics.append(x_topics)
         f_topics = l_topics
     return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, None, -1, f_topics), p
@@ -729,7 +801,7 @@ def _ds1_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
         for k in range(n):
             if k & 255 == 255:
                 yield 0
-            x_topics, p = yield from _ds0_OffsetCommitRequestTopic(b, p, e)
+            x_topics, p = yield from _ds1_OffsetCommitRequestTopic(b, p, e)
             l_topics.append(x_topics)
         f_topics = l_topics
     return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, None, -1, f_topics), p
@@ -750,7 +822,7 @@ def _e1_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
     a_topics = m.topics
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
-        _e0_OffsetCommitRequestTopic(x_topics, o)
+        _e1_OffsetCommitRequestTopic(x_topics, o)
 
 
 def _es1_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[int, None, None]:
@@ -771,7 +843,7 @@ def _es1_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[
     for k, x_topics in enumerate(a_topics):
         if k & 255 == 255:
             yield 0
-        yield from _es0_OffsetCommitRequestTopic(x_topics, o)
+        yield from _es1_OffsetCommitRequestTopic(x_topics, o)
 
 
 def _d2_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitRequest, int]:
@@ -797,6 +869,8 @@ def _d2_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
             raise WireError("member_id: past the end")
         f_member_id = b[p:q].decode()
         p = q
+    f_retention_time_ms, = _u_q(b, p)
+    p += 8
     (n,) = _u_i(b, p)
     p += 4
     if n < 0:
@@ -806,10 +880,10 @@ def _d2_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
     else:
         l_topics: list[OffsetCommitRequestTopic] = []
         for _ in range(n):
-            x_topics, p = _d1_OffsetCommitRequestTopic(b, p, e)
+            x_topics, p = _d0_OffsetCommitRequestTopic(b, p, e)
             l_topics.append(x_topics)
         f_topics = l_topics
-    return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, None, -1, f_topics), p
+    return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, None, f_retention_time_ms, f_topics), p
 
 
 def _ds2_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitRequest, int]]:
@@ -835,6 +909,8 @@ def _ds2_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
             raise WireError("member_id: past the end")
         f_member_id = b[p:q].decode()
         p = q
+    f_retention_time_ms, = _u_q(b, p)
+    p += 8
     (n,) = _u_i(b, p)
     p += 4
     if n < 0:
@@ -847,10 +923,10 @@ def _ds2_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
         for k in range(n):
             if k & 255 == 255:
                 yield 0
-            x_topics, p = yield from _ds1_OffsetCommitRequestTopic(b, p, e)
+            x_topics, p = yield from _ds0_OffsetCommitRequestTopic(b, p, e)
             l_topics.append(x_topics)
         f_topics = l_topics
-    return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, None, -1, f_topics), p
+    return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, None, f_retention_time_ms, f_topics), p
 
 
 def _e2_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
@@ -865,10 +941,11 @@ def _e2_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
         raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
+    o += _p_q(m.retention_time_ms)
     a_topics = m.topics
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
-        _e1_OffsetCommitRequestTopic(x_topics, o)
+        _e0_OffsetCommitRequestTopic(x_topics, o)
 
 
 def _es2_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[int, None, None]:
@@ -883,13 +960,14 @@ def _es2_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[
         raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
+    o += _p_q(m.retention_time_ms)
     a_topics = m.topics
     o += _p_i(len(a_topics))
     yield len(a_topics)
     for k, x_topics in enumerate(a_topics):
         if k & 255 == 255:
             yield 0
-        yield from _es1_OffsetCommitRequestTopic(x_topics, o)
+        yield from _es0_OffsetCommitRequestTopic(x_topics, o)
 
 
 def _d3_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitRequest, int]:
@@ -915,16 +993,6 @@ def _d3_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
             raise WireError("member_id: past the end")
         f_member_id = b[p:q].decode()
         p = q
-    (n,) = _u_h(b, p)
-    p += 2
-    if n < 0:
-        f_group_instance_id: str | None = None
-    else:
-        q = p + n
-        if q > e:
-            raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
-        p = q
     (n,) = _u_i(b, p)
     p += 4
     if n < 0:
@@ -934,10 +1002,10 @@ def _d3_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
     else:
         l_topics: list[OffsetCommitRequestTopic] = []
         for _ in range(n):
-            x_topics, p = _d1_OffsetCommitRequestTopic(b, p, e)
+            x_topics, p = _d0_OffsetCommitRequestTopic(b, p, e)
             l_topics.append(x_topics)
         f_topics = l_topics
-    return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, f_group_instance_id, -1, f_topics), p
+    return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, None, -1, f_topics), p
 
 
 def _ds3_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitRequest, int]]:
@@ -963,6 +1031,252 @@ def _ds3_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
             raise WireError("member_id: past the end")
         f_member_id = b[p:q].decode()
         p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetCommitRequestTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds0_OffsetCommitRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, None, -1, f_topics), p
+
+
+def _e3_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
+    s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
+    o += _p_h(len(s))
+    o += s
+    o += _p_i(m.generation_id_or_member_epoch)
+    s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
+    o += _p_h(len(s))
+    o += s
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    for x_topics in a_topics:
+        _e0_OffsetCommitRequestTopic(x_topics, o)
+
+
+def _es3_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
+    o += _p_h(len(s))
+    o += s
+    o += _p_i(m.generation_id_or_member_epoch)
+    s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
+    o += _p_h(len(s))
+    o += s
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_OffsetCommitRequestTopic(x_topics, o)
+
+
+def _d4_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitRequest, int]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    f_generation_id_or_member_epoch, = _u_i(b, p)
+    p += 4
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetCommitRequestTopic] = []
+        for _ in range(n):
+            x_topics, p = _d2_OffsetCommitRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, None, -1, f_topics), p
+
+
+def _ds4_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitRequest, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    f_generation_id_or_member_epoch, = _u_i(b, p)
+    p += 4
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetCommitRequestTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds2_OffsetCommitRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, None, -1, f_topics), p
+
+
+def _e4_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
+    s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
+    o += _p_h(len(s))
+    o += s
+    o += _p_i(m.generation_id_or_member_epoch)
+    s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
+    o += _p_h(len(s))
+    o += s
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    for x_topics in a_topics:
+        _e2_OffsetCommitRequestTopic(x_topics, o)
+
+
+def _es4_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
+    o += _p_h(len(s))
+    o += s
+    o += _p_i(m.generation_id_or_member_epoch)
+    s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
+    o += _p_h(len(s))
+    o += s
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es2_OffsetCommitRequestTopic(x_topics, o)
+
+
+def _d5_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitRequest, int]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    f_generation_id_or_member_epoch, = _u_i(b, p)
+    p += 4
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        f_group_instance_id: str | None = None
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_instance_id: past the end")
+        f_group_instance_id = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetCommitRequestTopic] = []
+        for _ in range(n):
+            x_topics, p = _d2_OffsetCommitRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, f_group_instance_id, -1, f_topics), p
+
+
+def _ds5_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitRequest, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    f_generation_id_or_member_epoch, = _u_i(b, p)
+    p += 4
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
     (n,) = _u_h(b, p)
     p += 2
     if n < 0:
@@ -985,286 +1299,68 @@ def _ds3_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
         for k in range(n):
             if k & 255 == 255:
                 yield 0
-            x_topics, p = yield from _ds1_OffsetCommitRequestTopic(b, p, e)
-            l_topics.append(x_topics)
-        f_topics = l_topics
-    return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, f_group_instance_id, -1, f_topics), p
-
-
-def _e3_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
-    s = m.group_id.encode()
-    if len(s) > STRING_MAX:
-        raise WireError("group_id: a string that is too long")
-    o += _p_h(len(s))
-    o += s
-    o += _p_i(m.generation_id_or_member_epoch)
-    s = m.member_id.encode()
-    if len(s) > STRING_MAX:
-        raise WireError("member_id: a string that is too long")
-    o += _p_h(len(s))
-    o += s
-    if m.group_instance_id is None:
-        o += _p_h(-1)
-    else:
-        s = m.group_instance_id.encode()
-        if len(s) > STRING_MAX:
-            raise WireError("group_instance_id: a string that is too long")
-        o += _p_h(len(s))
-        o += s
-    a_topics = m.topics
-    o += _p_i(len(a_topics))
-    for x_topics in a_topics:
-        _e1_OffsetCommitRequestTopic(x_topics, o)
-
-
-def _es3_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[int, None, None]:
-    s = m.group_id.encode()
-    if len(s) > STRING_MAX:
-        raise WireError("group_id: a string that is too long")
-    o += _p_h(len(s))
-    o += s
-    o += _p_i(m.generation_id_or_member_epoch)
-    s = m.member_id.encode()
-    if len(s) > STRING_MAX:
-        raise WireError("member_id: a string that is too long")
-    o += _p_h(len(s))
-    o += s
-    if m.group_instance_id is None:
-        o += _p_h(-1)
-    else:
-        s = m.group_instance_id.encode()
-        if len(s) > STRING_MAX:
-            raise WireError("group_instance_id: a string that is too long")
-        o += _p_h(len(s))
-        o += s
-    a_topics = m.topics
-    o += _p_i(len(a_topics))
-    yield len(a_topics)
-    for k, x_topics in enumerate(a_topics):
-        if k & 255 == 255:
-            yield 0
-        yield from _es1_OffsetCommitRequestTopic(x_topics, o)
-
-
-def _d4_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitRequest, int]:
-    n = b[p]
-    p += 1
-    if n > 127:
-        n, p = uvarint(b, p - 1)
-        if n - 1 > STRING_MAX:
-            raise WireError("group_id: a string that is too long")
-    if n == 0:
-        raise WireError("group_id: null where none is allowed")
-    else:
-        q = p + n - 1
-        if q > e:
-            raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
-        p = q
-    f_generation_id_or_member_epoch, = _u_i(b, p)
-    p += 4
-    n = b[p]
-    p += 1
-    if n > 127:
-        n, p = uvarint(b, p - 1)
-        if n - 1 > STRING_MAX:
-            raise WireError("member_id: a string that is too long")
-    if n == 0:
-        raise WireError("member_id: null where none is allowed")
-    else:
-        q = p + n - 1
-        if q > e:
-            raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
-        p = q
-    n = b[p]
-    p += 1
-    if n > 127:
-        n, p = uvarint(b, p - 1)
-        if n - 1 > STRING_MAX:
-            raise WireError("group_instance_id: a string that is too long")
-    if n == 0:
-        f_group_instance_id: str | None = None
-    else:
-        q = p + n - 1
-        if q > e:
-            raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
-        p = q
-    n = b[p]
-    p += 1
-    if n > 127:
-        n, p = uvarint(b, p - 1)
-    n -= 1
-    if n < 0:
-        raise WireError("topics: null where none is allowed")
-    elif n * 3 > e - p:
-        raise WireError("topics: more elements than bytes")
-    else:
-        l_topics: list[OffsetCommitRequestTopic] = []
-        for _ in range(n):
-            x_topics, p = _d2_OffsetCommitRequestTopic(b, p, e)
-            l_topics.append(x_topics)
-        f_topics = l_topics
-    if b[p] == 0:
-        p += 1
-    else:
-        p = skip_tags(b, p, e)
-    return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, f_group_instance_id, -1, f_topics), p
-
-
-def _ds4_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitRequest, int]]:
-    n = b[p]
-    p += 1
-    if n > 127:
-        n, p = uvarint(b, p - 1)
-        if n - 1 > STRING_MAX:
-            raise WireError("group_id: a string that is too long")
-    if n == 0:
-        raise WireError("group_id: null where none is allowed")
-    else:
-        q = p + n - 1
-        if q > e:
-            raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
-        p = q
-    f_generation_id_or_member_epoch, = _u_i(b, p)
-    p += 4
-    n = b[p]
-    p += 1
-    if n > 127:
-        n, p = uvarint(b, p - 1)
-        if n - 1 > STRING_MAX:
-            raise WireError("member_id: a string that is too long")
-    if n == 0:
-        raise WireError("member_id: null where none is allowed")
-    else:
-        q = p + n - 1
-        if q > e:
-            raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
-        p = q
-    n = b[p]
-    p += 1
-    if n > 127:
-        n, p = uvarint(b, p - 1)
-        if n - 1 > STRING_MAX:
-            raise WireError("group_instance_id: a string that is too long")
-    if n == 0:
-        f_group_instance_id: str | None = None
-    else:
-        q = p + n - 1
-        if q > e:
-            raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
-        p = q
-    n = b[p]
-    p += 1
-    if n > 127:
-        n, p = uvarint(b, p - 1)
-    n -= 1
-    if n < 0:
-        raise WireError("topics: null where none is allowed")
-    elif n * 3 > e - p:
-        raise WireError("topics: more elements than bytes")
-    else:
-        l_topics: list[OffsetCommitRequestTopic] = []
-        yield n
-        for k in range(n):
-            if k & 255 == 255:
-                yield 0
             x_topics, p = yield from _ds2_OffsetCommitRequestTopic(b, p, e)
             l_topics.append(x_topics)
         f_topics = l_topics
-    if b[p] == 0:
-        p += 1
-    else:
-        p = skip_tags(b, p, e)
     return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, f_group_instance_id, -1, f_topics), p
 
 
-def _e4_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
+def _e5_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
     s = m.group_id.encode()
-    n = len(s) + 1
-    if n < 128:
-        o.append(n)
-    else:
-        if len(s) > STRING_MAX:
-            raise WireError("group_id: a string that is too long")
-        put_uvarint(o, n)
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
+    o += _p_h(len(s))
     o += s
     o += _p_i(m.generation_id_or_member_epoch)
     s = m.member_id.encode()
-    n = len(s) + 1
-    if n < 128:
-        o.append(n)
-    else:
-        if len(s) > STRING_MAX:
-            raise WireError("member_id: a string that is too long")
-        put_uvarint(o, n)
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
+    o += _p_h(len(s))
     o += s
     if m.group_instance_id is None:
-        o.append(0)
+        o += _p_h(-1)
     else:
         s = m.group_instance_id.encode()
-        n = len(s) + 1
-        if n < 128:
-            o.append(n)
-        else:
-            if len(s) > STRING_MAX:
-                raise WireError("group_instance_id: a string that is too long")
-            put_uvarint(o, n)
+        if len(s) > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
+        o += _p_h(len(s))
         o += s
     a_topics = m.topics
-    put_uvarint(o, len(a_topics) + 1)
+    o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e2_OffsetCommitRequestTopic(x_topics, o)
-    o.append(0)
 
 
-def _es4_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[int, None, None]:
+def _es5_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[int, None, None]:
     s = m.group_id.encode()
-    n = len(s) + 1
-    if n < 128:
-        o.append(n)
-    else:
-        if len(s) > STRING_MAX:
-            raise WireError("group_id: a string that is too long")
-        put_uvarint(o, n)
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
+    o += _p_h(len(s))
     o += s
     o += _p_i(m.generation_id_or_member_epoch)
     s = m.member_id.encode()
-    n = len(s) + 1
-    if n < 128:
-        o.append(n)
-    else:
-        if len(s) > STRING_MAX:
-            raise WireError("member_id: a string that is too long")
-        put_uvarint(o, n)
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
+    o += _p_h(len(s))
     o += s
     if m.group_instance_id is None:
-        o.append(0)
+        o += _p_h(-1)
     else:
         s = m.group_instance_id.encode()
-        n = len(s) + 1
-        if n < 128:
-            o.append(n)
-        else:
-            if len(s) > STRING_MAX:
-                raise WireError("group_instance_id: a string that is too long")
-            put_uvarint(o, n)
+        if len(s) > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
+        o += _p_h(len(s))
         o += s
     a_topics = m.topics
-    put_uvarint(o, len(a_topics) + 1)
+    o += _p_i(len(a_topics))
     yield len(a_topics)
     for k, x_topics in enumerate(a_topics):
         if k & 255 == 255:
             yield 0
         yield from _es2_OffsetCommitRequestTopic(x_topics, o)
-    o.append(0)
 
 
-def _d5_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitRequest, int]:
+def _d6_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitRequest, int]:
     n = b[p]
     p += 1
     if n > 127:
@@ -1316,7 +1412,7 @@ def _d5_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
     n -= 1
     if n < 0:
         raise WireError("topics: null where none is allowed")
-    elif n * 18 > e - p:
+    elif n * 3 > e - p:
         raise WireError("topics: more elements than bytes")
     else:
         l_topics: list[OffsetCommitRequestTopic] = []
@@ -1331,7 +1427,7 @@ def _d5_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
     return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, f_group_instance_id, -1, f_topics), p
 
 
-def _ds5_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitRequest, int]]:
+def _ds6_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitRequest, int]]:
     n = b[p]
     p += 1
     if n > 127:
@@ -1383,7 +1479,7 @@ def _ds5_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
     n -= 1
     if n < 0:
         raise WireError("topics: null where none is allowed")
-    elif n * 18 > e - p:
+    elif n * 3 > e - p:
         raise WireError("topics: more elements than bytes")
     else:
         l_topics: list[OffsetCommitRequestTopic] = []
@@ -1401,7 +1497,7 @@ def _ds5_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
     return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, f_group_instance_id, -1, f_topics), p
 
 
-def _e5_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
+def _e6_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     n = len(s) + 1
     if n < 128:
@@ -1440,7 +1536,7 @@ def _e5_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
     o.append(0)
 
 
-def _es5_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[int, None, None]:
+def _es6_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[int, None, None]:
     s = m.group_id.encode()
     n = len(s) + 1
     if n < 128:
@@ -1482,36 +1578,258 @@ def _es5_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[
     o.append(0)
 
 
-OFFSET_COMMIT_REQUEST_VERSIONS = (2, 10)
+def _d7_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitRequest, int]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
+    if n == 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    f_generation_id_or_member_epoch, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
+    if n == 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
+    if n == 0:
+        f_group_instance_id: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_instance_id: past the end")
+        f_group_instance_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 18 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetCommitRequestTopic] = []
+        for _ in range(n):
+            x_topics, p = _d4_OffsetCommitRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, f_group_instance_id, -1, f_topics), p
+
+
+def _ds7_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
+    if n == 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    f_generation_id_or_member_epoch, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
+    if n == 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
+    if n == 0:
+        f_group_instance_id: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_instance_id: past the end")
+        f_group_instance_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 18 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetCommitRequestTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds4_OffsetCommitRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, f_group_instance_id, -1, f_topics), p
+
+
+def _e7_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
+    s = m.group_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
+        put_uvarint(o, n)
+    o += s
+    o += _p_i(m.generation_id_or_member_epoch)
+    s = m.member_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
+        put_uvarint(o, n)
+    o += s
+    if m.group_instance_id is None:
+        o.append(0)
+    else:
+        s = m.group_instance_id.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            if len(s) > STRING_MAX:
+                raise WireError("group_instance_id: a string that is too long")
+            put_uvarint(o, n)
+        o += s
+    a_topics = m.topics
+    put_uvarint(o, len(a_topics) + 1)
+    for x_topics in a_topics:
+        _e4_OffsetCommitRequestTopic(x_topics, o)
+    o.append(0)
+
+
+def _es7_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
+        put_uvarint(o, n)
+    o += s
+    o += _p_i(m.generation_id_or_member_epoch)
+    s = m.member_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
+        put_uvarint(o, n)
+    o += s
+    if m.group_instance_id is None:
+        o.append(0)
+    else:
+        s = m.group_instance_id.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            if len(s) > STRING_MAX:
+                raise WireError("group_instance_id: a string that is too long")
+            put_uvarint(o, n)
+        o += s
+    a_topics = m.topics
+    put_uvarint(o, len(a_topics) + 1)
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es4_OffsetCommitRequestTopic(x_topics, o)
+    o.append(0)
+
+
+OFFSET_COMMIT_REQUEST_VERSIONS = (0, 10)
 OFFSET_COMMIT_REQUEST_FLEXIBLE_FROM = 8
 _DECODE_OFFSET_COMMIT_REQUEST: dict[int, Callable[[bytes, int, int], tuple[OffsetCommitRequest, int]]] = {
-    2: _d0_OffsetCommitRequest,
-    3: _d0_OffsetCommitRequest,
-    4: _d0_OffsetCommitRequest,
-    5: _d1_OffsetCommitRequest,
-    6: _d2_OffsetCommitRequest,
-    7: _d3_OffsetCommitRequest,
-    8: _d4_OffsetCommitRequest,
-    9: _d4_OffsetCommitRequest,
-    10: _d5_OffsetCommitRequest,
+    0: _d0_OffsetCommitRequest,
+    1: _d1_OffsetCommitRequest,
+    2: _d2_OffsetCommitRequest,
+    3: _d2_OffsetCommitRequest,
+    4: _d2_OffsetCommitRequest,
+    5: _d3_OffsetCommitRequest,
+    6: _d4_OffsetCommitRequest,
+    7: _d5_OffsetCommitRequest,
+    8: _d6_OffsetCommitRequest,
+    9: _d6_OffsetCommitRequest,
+    10: _d7_OffsetCommitRequest,
 }
 _ENCODE_OFFSET_COMMIT_REQUEST: dict[int, Callable[[OffsetCommitRequest, bytearray], None]] = {
-    2: _e0_OffsetCommitRequest,
-    3: _e0_OffsetCommitRequest,
-    4: _e0_OffsetCommitRequest,
-    5: _e1_OffsetCommitRequest,
-    6: _e2_OffsetCommitRequest,
-    7: _e3_OffsetCommitRequest,
-    8: _e4_OffsetCommitRequest,
-    9: _e4_OffsetCommitRequest,
-    10: _e5_OffsetCommitRequest,
+    0: _e0_OffsetCommitRequest,
+    1: _e1_OffsetCommitRequest,
+    2: _e2_OffsetCommitRequest,
+    3: _e2_OffsetCommitRequest,
+    4: _e2_OffsetCommitRequest,
+    5: _e3_OffsetCommitRequest,
+    6: _e4_OffsetCommitRequest,
+    7: _e5_OffsetCommitRequest,
+    8: _e6_OffsetCommitRequest,
+    9: _e6_OffsetCommitRequest,
+    10: _e7_OffsetCommitRequest,
 }
 
 
 def decode_offset_commit_request(version: int, buf: bytes, pos: int = 0) -> tuple[OffsetCommitRequest, int]:
     fn = _DECODE_OFFSET_COMMIT_REQUEST.get(version)
     if fn is None:
-        raise WireError(f"OffsetCommitRequest: version {version} is not one of 2-10")
+        raise WireError(f"OffsetCommitRequest: version {version} is not one of 0-10")
     try:
         return fn(buf, pos, len(buf))
     except (_struct_error, IndexError, UnicodeDecodeError) as exc:
@@ -1521,31 +1839,35 @@ def decode_offset_commit_request(version: int, buf: bytes, pos: int = 0) -> tupl
 def encode_offset_commit_request(version: int, msg: OffsetCommitRequest, out: bytearray) -> None:
     fn = _ENCODE_OFFSET_COMMIT_REQUEST.get(version)
     if fn is None:
-        raise WireError(f"OffsetCommitRequest: version {version} is not one of 2-10")
+        raise WireError(f"OffsetCommitRequest: version {version} is not one of 0-10")
     fn(msg, out)
 
 
 _DECODE_SLICES_OFFSET_COMMIT_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[OffsetCommitRequest, int]]]] = {
-    2: _ds0_OffsetCommitRequest,
-    3: _ds0_OffsetCommitRequest,
-    4: _ds0_OffsetCommitRequest,
-    5: _ds1_OffsetCommitRequest,
-    6: _ds2_OffsetCommitRequest,
-    7: _ds3_OffsetCommitRequest,
-    8: _ds4_OffsetCommitRequest,
-    9: _ds4_OffsetCommitRequest,
-    10: _ds5_OffsetCommitRequest,
+    0: _ds0_OffsetCommitRequest,
+    1: _ds1_OffsetCommitRequest,
+    2: _ds2_OffsetCommitRequest,
+    3: _ds2_OffsetCommitRequest,
+    4: _ds2_OffsetCommitRequest,
+    5: _ds3_OffsetCommitRequest,
+    6: _ds4_OffsetCommitRequest,
+    7: _ds5_OffsetCommitRequest,
+    8: _ds6_OffsetCommitRequest,
+    9: _ds6_OffsetCommitRequest,
+    10: _ds7_OffsetCommitRequest,
 }
 _ENCODE_SLICES_OFFSET_COMMIT_REQUEST: dict[int, Callable[[OffsetCommitRequest, bytearray], Generator[int, None, None]]] = {
-    2: _es0_OffsetCommitRequest,
-    3: _es0_OffsetCommitRequest,
-    4: _es0_OffsetCommitRequest,
-    5: _es1_OffsetCommitRequest,
-    6: _es2_OffsetCommitRequest,
-    7: _es3_OffsetCommitRequest,
-    8: _es4_OffsetCommitRequest,
-    9: _es4_OffsetCommitRequest,
-    10: _es5_OffsetCommitRequest,
+    0: _es0_OffsetCommitRequest,
+    1: _es1_OffsetCommitRequest,
+    2: _es2_OffsetCommitRequest,
+    3: _es2_OffsetCommitRequest,
+    4: _es2_OffsetCommitRequest,
+    5: _es3_OffsetCommitRequest,
+    6: _es4_OffsetCommitRequest,
+    7: _es5_OffsetCommitRequest,
+    8: _es6_OffsetCommitRequest,
+    9: _es6_OffsetCommitRequest,
+    10: _es7_OffsetCommitRequest,
 }
 
 
@@ -1583,7 +1905,7 @@ class OffsetCommitResponseTopic:
 
 @dataclass(slots=True)
 class OffsetCommitResponse:
-    """Kafka 4.4.0 OffsetCommitResponse, api key 8, versions 2-10."""
+    """Kafka 4.4.0 OffsetCommitResponse, api key 8, versions 0-10."""
     throttle_time_ms: int = 0
     topics: list[OffsetCommitResponseTopic] = field(default_factory=list)
 
@@ -2163,9 +2485,11 @@ def _es3_OffsetCommitResponse(m: OffsetCommitResponse, o: bytearray) -> Generato
     o.append(0)
 
 
-OFFSET_COMMIT_RESPONSE_VERSIONS = (2, 10)
+OFFSET_COMMIT_RESPONSE_VERSIONS = (0, 10)
 OFFSET_COMMIT_RESPONSE_FLEXIBLE_FROM = 8
 _DECODE_OFFSET_COMMIT_RESPONSE: dict[int, Callable[[bytes, int, int], tuple[OffsetCommitResponse, int]]] = {
+    0: _d0_OffsetCommitResponse,
+    1: _d0_OffsetCommitResponse,
     2: _d0_OffsetCommitResponse,
     3: _d1_OffsetCommitResponse,
     4: _d1_OffsetCommitResponse,
@@ -2177,6 +2501,8 @@ _DECODE_OFFSET_COMMIT_RESPONSE: dict[int, Callable[[bytes, int, int], tuple[Offs
     10: _d3_OffsetCommitResponse,
 }
 _ENCODE_OFFSET_COMMIT_RESPONSE: dict[int, Callable[[OffsetCommitResponse, bytearray], None]] = {
+    0: _e0_OffsetCommitResponse,
+    1: _e0_OffsetCommitResponse,
     2: _e0_OffsetCommitResponse,
     3: _e1_OffsetCommitResponse,
     4: _e1_OffsetCommitResponse,
@@ -2192,7 +2518,7 @@ _ENCODE_OFFSET_COMMIT_RESPONSE: dict[int, Callable[[OffsetCommitResponse, bytear
 def decode_offset_commit_response(version: int, buf: bytes, pos: int = 0) -> tuple[OffsetCommitResponse, int]:
     fn = _DECODE_OFFSET_COMMIT_RESPONSE.get(version)
     if fn is None:
-        raise WireError(f"OffsetCommitResponse: version {version} is not one of 2-10")
+        raise WireError(f"OffsetCommitResponse: version {version} is not one of 0-10")
     try:
         return fn(buf, pos, len(buf))
     except (_struct_error, IndexError, UnicodeDecodeError) as exc:
@@ -2202,11 +2528,13 @@ def decode_offset_commit_response(version: int, buf: bytes, pos: int = 0) -> tup
 def encode_offset_commit_response(version: int, msg: OffsetCommitResponse, out: bytearray) -> None:
     fn = _ENCODE_OFFSET_COMMIT_RESPONSE.get(version)
     if fn is None:
-        raise WireError(f"OffsetCommitResponse: version {version} is not one of 2-10")
+        raise WireError(f"OffsetCommitResponse: version {version} is not one of 0-10")
     fn(msg, out)
 
 
 _DECODE_SLICES_OFFSET_COMMIT_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[OffsetCommitResponse, int]]]] = {
+    0: _ds0_OffsetCommitResponse,
+    1: _ds0_OffsetCommitResponse,
     2: _ds0_OffsetCommitResponse,
     3: _ds1_OffsetCommitResponse,
     4: _ds1_OffsetCommitResponse,
@@ -2218,6 +2546,8 @@ _DECODE_SLICES_OFFSET_COMMIT_RESPONSE: dict[int, Callable[[bytes, int, int], Gen
     10: _ds3_OffsetCommitResponse,
 }
 _ENCODE_SLICES_OFFSET_COMMIT_RESPONSE: dict[int, Callable[[OffsetCommitResponse, bytearray], Generator[int, None, None]]] = {
+    0: _es0_OffsetCommitResponse,
+    1: _es0_OffsetCommitResponse,
     2: _es0_OffsetCommitResponse,
     3: _es1_OffsetCommitResponse,
     4: _es1_OffsetCommitResponse,

@@ -55,7 +55,7 @@ class OffsetFetchRequestGroup:
 
 @dataclass(slots=True)
 class OffsetFetchRequest:
-    """Kafka 4.4.0 OffsetFetchRequest, api key 9, versions 1-10."""
+    """Kafka 4.4.0 OffsetFetchRequest, api key 9, versions 0-10."""
     group_id: str = ''
     topics: list[OffsetFetchRequestTopic] | None = field(default_factory=list)
     groups: list[OffsetFetchRequestGroup] = field(default_factory=list)
@@ -1547,9 +1547,10 @@ def _es6_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> Generator[in
     o.append(0)
 
 
-OFFSET_FETCH_REQUEST_VERSIONS = (1, 10)
+OFFSET_FETCH_REQUEST_VERSIONS = (0, 10)
 OFFSET_FETCH_REQUEST_FLEXIBLE_FROM = 6
 _DECODE_OFFSET_FETCH_REQUEST: dict[int, Callable[[bytes, int, int], tuple[OffsetFetchRequest, int]]] = {
+    0: _d0_OffsetFetchRequest,
     1: _d0_OffsetFetchRequest,
     2: _d1_OffsetFetchRequest,
     3: _d1_OffsetFetchRequest,
@@ -1562,6 +1563,7 @@ _DECODE_OFFSET_FETCH_REQUEST: dict[int, Callable[[bytes, int, int], tuple[Offset
     10: _d6_OffsetFetchRequest,
 }
 _ENCODE_OFFSET_FETCH_REQUEST: dict[int, Callable[[OffsetFetchRequest, bytearray], None]] = {
+    0: _e0_OffsetFetchRequest,
     1: _e0_OffsetFetchRequest,
     2: _e1_OffsetFetchRequest,
     3: _e1_OffsetFetchRequest,
@@ -1578,7 +1580,7 @@ _ENCODE_OFFSET_FETCH_REQUEST: dict[int, Callable[[OffsetFetchRequest, bytearray]
 def decode_offset_fetch_request(version: int, buf: bytes, pos: int = 0) -> tuple[OffsetFetchRequest, int]:
     fn = _DECODE_OFFSET_FETCH_REQUEST.get(version)
     if fn is None:
-        raise WireError(f"OffsetFetchRequest: version {version} is not one of 1-10")
+        raise WireError(f"OffsetFetchRequest: version {version} is not one of 0-10")
     try:
         return fn(buf, pos, len(buf))
     except (_struct_error, IndexError, UnicodeDecodeError) as exc:
@@ -1588,11 +1590,12 @@ def decode_offset_fetch_request(version: int, buf: bytes, pos: int = 0) -> tuple
 def encode_offset_fetch_request(version: int, msg: OffsetFetchRequest, out: bytearray) -> None:
     fn = _ENCODE_OFFSET_FETCH_REQUEST.get(version)
     if fn is None:
-        raise WireError(f"OffsetFetchRequest: version {version} is not one of 1-10")
+        raise WireError(f"OffsetFetchRequest: version {version} is not one of 0-10")
     fn(msg, out)
 
 
 _DECODE_SLICES_OFFSET_FETCH_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[OffsetFetchRequest, int]]]] = {
+    0: _ds0_OffsetFetchRequest,
     1: _ds0_OffsetFetchRequest,
     2: _ds1_OffsetFetchRequest,
     3: _ds1_OffsetFetchRequest,
@@ -1605,6 +1608,7 @@ _DECODE_SLICES_OFFSET_FETCH_REQUEST: dict[int, Callable[[bytes, int, int], Gener
     10: _ds6_OffsetFetchRequest,
 }
 _ENCODE_SLICES_OFFSET_FETCH_REQUEST: dict[int, Callable[[OffsetFetchRequest, bytearray], Generator[int, None, None]]] = {
+    0: _es0_OffsetFetchRequest,
     1: _es0_OffsetFetchRequest,
     2: _es1_OffsetFetchRequest,
     3: _es1_OffsetFetchRequest,
@@ -1677,7 +1681,7 @@ class OffsetFetchResponseGroup:
 
 @dataclass(slots=True)
 class OffsetFetchResponse:
-    """Kafka 4.4.0 OffsetFetchResponse, api key 9, versions 1-10."""
+    """Kafka 4.4.0 OffsetFetchResponse, api key 9, versions 0-10."""
     throttle_time_ms: int = 0
     topics: list[OffsetFetchResponseTopic] = field(default_factory=list)
     error_code: int = 0
@@ -3112,9 +3116,10 @@ def _es6_OffsetFetchResponse(m: OffsetFetchResponse, o: bytearray) -> Generator[
     o.append(0)
 
 
-OFFSET_FETCH_RESPONSE_VERSIONS = (1, 10)
+OFFSET_FETCH_RESPONSE_VERSIONS = (0, 10)
 OFFSET_FETCH_RESPONSE_FLEXIBLE_FROM = 6
 _DECODE_OFFSET_FETCH_RESPONSE: dict[int, Callable[[bytes, int, int], tuple[OffsetFetchResponse, int]]] = {
+    0: _d0_OffsetFetchResponse,
     1: _d0_OffsetFetchResponse,
     2: _d1_OffsetFetchResponse,
     3: _d2_OffsetFetchResponse,
@@ -3127,6 +3132,7 @@ _DECODE_OFFSET_FETCH_RESPONSE: dict[int, Callable[[bytes, int, int], tuple[Offse
     10: _d6_OffsetFetchResponse,
 }
 _ENCODE_OFFSET_FETCH_RESPONSE: dict[int, Callable[[OffsetFetchResponse, bytearray], None]] = {
+    0: _e0_OffsetFetchResponse,
     1: _e0_OffsetFetchResponse,
     2: _e1_OffsetFetchResponse,
     3: _e2_OffsetFetchResponse,
@@ -3143,7 +3149,7 @@ _ENCODE_OFFSET_FETCH_RESPONSE: dict[int, Callable[[OffsetFetchResponse, bytearra
 def decode_offset_fetch_response(version: int, buf: bytes, pos: int = 0) -> tuple[OffsetFetchResponse, int]:
     fn = _DECODE_OFFSET_FETCH_RESPONSE.get(version)
     if fn is None:
-        raise WireError(f"OffsetFetchResponse: version {version} is not one of 1-10")
+        raise WireError(f"OffsetFetchResponse: version {version} is not one of 0-10")
     try:
         return fn(buf, pos, len(buf))
     except (_struct_error, IndexError, UnicodeDecodeError) as exc:
@@ -3153,11 +3159,12 @@ def decode_offset_fetch_response(version: int, buf: bytes, pos: int = 0) -> tupl
 def encode_offset_fetch_response(version: int, msg: OffsetFetchResponse, out: bytearray) -> None:
     fn = _ENCODE_OFFSET_FETCH_RESPONSE.get(version)
     if fn is None:
-        raise WireError(f"OffsetFetchResponse: version {version} is not one of 1-10")
+        raise WireError(f"OffsetFetchResponse: version {version} is not one of 0-10")
     fn(msg, out)
 
 
 _DECODE_SLICES_OFFSET_FETCH_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[OffsetFetchResponse, int]]]] = {
+    0: _ds0_OffsetFetchResponse,
     1: _ds0_OffsetFetchResponse,
     2: _ds1_OffsetFetchResponse,
     3: _ds2_OffsetFetchResponse,
@@ -3170,6 +3177,7 @@ _DECODE_SLICES_OFFSET_FETCH_RESPONSE: dict[int, Callable[[bytes, int, int], Gene
     10: _ds6_OffsetFetchResponse,
 }
 _ENCODE_SLICES_OFFSET_FETCH_RESPONSE: dict[int, Callable[[OffsetFetchResponse, bytearray], Generator[int, None, None]]] = {
+    0: _es0_OffsetFetchResponse,
     1: _es0_OffsetFetchResponse,
     2: _es1_OffsetFetchResponse,
     3: _es2_OffsetFetchResponse,

@@ -31,7 +31,7 @@ _p_ii = _S_ii.pack
 
 @dataclass(slots=True)
 class ShareGroupHeartbeatRequest:
-    """Kafka 4.4.0 ShareGroupHeartbeatRequest, api key 76, versions 1-1."""
+    """Kafka 4.4.0 ShareGroupHeartbeatRequest, api key 76, versions 0-1."""
     group_id: str = ''
     member_id: str = ''
     member_epoch: int = 0
@@ -323,12 +323,14 @@ def _es0_ShareGroupHeartbeatRequest(m: ShareGroupHeartbeatRequest, o: bytearray)
     o.append(0)
 
 
-SHARE_GROUP_HEARTBEAT_REQUEST_VERSIONS = (1, 1)
+SHARE_GROUP_HEARTBEAT_REQUEST_VERSIONS = (0, 1)
 SHARE_GROUP_HEARTBEAT_REQUEST_FLEXIBLE_FROM = 0
 _DECODE_SHARE_GROUP_HEARTBEAT_REQUEST: dict[int, Callable[[bytes, int, int], tuple[ShareGroupHeartbeatRequest, int]]] = {
+    0: _d0_ShareGroupHeartbeatRequest,
     1: _d0_ShareGroupHeartbeatRequest,
 }
 _ENCODE_SHARE_GROUP_HEARTBEAT_REQUEST: dict[int, Callable[[ShareGroupHeartbeatRequest, bytearray], None]] = {
+    0: _e0_ShareGroupHeartbeatRequest,
     1: _e0_ShareGroupHeartbeatRequest,
 }
 
@@ -336,7 +338,7 @@ _ENCODE_SHARE_GROUP_HEARTBEAT_REQUEST: dict[int, Callable[[ShareGroupHeartbeatRe
 def decode_share_group_heartbeat_request(version: int, buf: bytes, pos: int = 0) -> tuple[ShareGroupHeartbeatRequest, int]:
     fn = _DECODE_SHARE_GROUP_HEARTBEAT_REQUEST.get(version)
     if fn is None:
-        raise WireError(f"ShareGroupHeartbeatRequest: version {version} is not one of 1-1")
+        raise WireError(f"ShareGroupHeartbeatRequest: version {version} is not one of 0-1")
     try:
         return fn(buf, pos, len(buf))
     except (_struct_error, IndexError, UnicodeDecodeError) as exc:
@@ -346,14 +348,16 @@ def decode_share_group_heartbeat_request(version: int, buf: bytes, pos: int = 0)
 def encode_share_group_heartbeat_request(version: int, msg: ShareGroupHeartbeatRequest, out: bytearray) -> None:
     fn = _ENCODE_SHARE_GROUP_HEARTBEAT_REQUEST.get(version)
     if fn is None:
-        raise WireError(f"ShareGroupHeartbeatRequest: version {version} is not one of 1-1")
+        raise WireError(f"ShareGroupHeartbeatRequest: version {version} is not one of 0-1")
     fn(msg, out)
 
 
 _DECODE_SLICES_SHARE_GROUP_HEARTBEAT_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[ShareGroupHeartbeatRequest, int]]]] = {
+    0: _ds0_ShareGroupHeartbeatRequest,
     1: _ds0_ShareGroupHeartbeatRequest,
 }
 _ENCODE_SLICES_SHARE_GROUP_HEARTBEAT_REQUEST: dict[int, Callable[[ShareGroupHeartbeatRequest, bytearray], Generator[int, None, None]]] = {
+    0: _es0_ShareGroupHeartbeatRequest,
     1: _es0_ShareGroupHeartbeatRequest,
 }
 
@@ -390,7 +394,7 @@ class Assignment:
 
 @dataclass(slots=True)
 class ShareGroupHeartbeatResponse:
-    """Kafka 4.4.0 ShareGroupHeartbeatResponse, api key 76, versions 1-1."""
+    """Kafka 4.4.0 ShareGroupHeartbeatResponse, api key 76, versions 0-1."""
     throttle_time_ms: int = 0
     error_code: int = 0
     error_message: str | None = None
@@ -703,12 +707,14 @@ def _es0_ShareGroupHeartbeatResponse(m: ShareGroupHeartbeatResponse, o: bytearra
     o.append(0)
 
 
-SHARE_GROUP_HEARTBEAT_RESPONSE_VERSIONS = (1, 1)
+SHARE_GROUP_HEARTBEAT_RESPONSE_VERSIONS = (0, 1)
 SHARE_GROUP_HEARTBEAT_RESPONSE_FLEXIBLE_FROM = 0
 _DECODE_SHARE_GROUP_HEARTBEAT_RESPONSE: dict[int, Callable[[bytes, int, int], tuple[ShareGroupHeartbeatResponse, int]]] = {
+    0: _d0_ShareGroupHeartbeatResponse,
     1: _d0_ShareGroupHeartbeatResponse,
 }
 _ENCODE_SHARE_GROUP_HEARTBEAT_RESPONSE: dict[int, Callable[[ShareGroupHeartbeatResponse, bytearray], None]] = {
+    0: _e0_ShareGroupHeartbeatResponse,
     1: _e0_ShareGroupHeartbeatResponse,
 }
 
@@ -716,7 +722,7 @@ _ENCODE_SHARE_GROUP_HEARTBEAT_RESPONSE: dict[int, Callable[[ShareGroupHeartbeatR
 def decode_share_group_heartbeat_response(version: int, buf: bytes, pos: int = 0) -> tuple[ShareGroupHeartbeatResponse, int]:
     fn = _DECODE_SHARE_GROUP_HEARTBEAT_RESPONSE.get(version)
     if fn is None:
-        raise WireError(f"ShareGroupHeartbeatResponse: version {version} is not one of 1-1")
+        raise WireError(f"ShareGroupHeartbeatResponse: version {version} is not one of 0-1")
     try:
         return fn(buf, pos, len(buf))
     except (_struct_error, IndexError, UnicodeDecodeError) as exc:
@@ -726,14 +732,16 @@ def decode_share_group_heartbeat_response(version: int, buf: bytes, pos: int = 0
 def encode_share_group_heartbeat_response(version: int, msg: ShareGroupHeartbeatResponse, out: bytearray) -> None:
     fn = _ENCODE_SHARE_GROUP_HEARTBEAT_RESPONSE.get(version)
     if fn is None:
-        raise WireError(f"ShareGroupHeartbeatResponse: version {version} is not one of 1-1")
+        raise WireError(f"ShareGroupHeartbeatResponse: version {version} is not one of 0-1")
     fn(msg, out)
 
 
 _DECODE_SLICES_SHARE_GROUP_HEARTBEAT_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[ShareGroupHeartbeatResponse, int]]]] = {
+    0: _ds0_ShareGroupHeartbeatResponse,
     1: _ds0_ShareGroupHeartbeatResponse,
 }
 _ENCODE_SLICES_SHARE_GROUP_HEARTBEAT_RESPONSE: dict[int, Callable[[ShareGroupHeartbeatResponse, bytearray], Generator[int, None, None]]] = {
+    0: _es0_ShareGroupHeartbeatResponse,
     1: _es0_ShareGroupHeartbeatResponse,
 }
 

@@ -404,7 +404,7 @@ class DataSide:
 
     # ---- offsets --------------------------------------------------------------------------------------------
     async def do_commit(self, member: str, version: int, offset: int, index: int, generation: int) -> object:
-        parts = [oc.OffsetCommitRequestPartition(i, offset, -1, "x") for i in {0, index}]
+        parts = [oc.OffsetCommitRequestPartition(i, offset, committed_metadata="x") for i in {0, index}]
         topic = oc.OffsetCommitRequestTopic(self.topic(member), self.ids.get(member, b"\x07" * 16), parts)
         req = oc.OffsetCommitRequest(self.group, generation, "", None, -1, [topic])
         res = await self.ask(oc, "OffsetCommit", req, version)
