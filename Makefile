@@ -99,7 +99,7 @@ brokers: $(READY)
 	@$(BIN)/python -m tests.matrix.brokers --doc docs/versions.md $(ARGS)
 
 wire: $(READY)
-	@$(BIN)/python -m tools.generate_wire --jar $$($(BIN)/python -c 'from sidecar.drill.artifacts import *; print(kafka_libs() / f"kafka-clients-{KAFKA}.jar")')
+	@$(BIN)/python -m tools.generate_wire
 
 # The C extensions on bytes and numbers that nobody should send, under gcc's sanitizers; the same inputs each time.
 SANITIZED := requests,responses,layouts,headers,metadata,kernels,columns

@@ -67,7 +67,7 @@ MEANING: dict[str, str] = {
     "not known which listener of the broker clients come to": "No listener of the broker has the address or the port of `broker`, as where ports are mapped, and those in `by_certificate` know clients by certificates. If `broker` leads to one of them, all clients look the same to it: [security.md](security.md#what-is-refused-at-start).",
     "a lost peer could not be removed yet": "A peer is gone, and the broker did not take its removal. It is tried again; if it stays, takeovers wait for the peer's session.",
     "could not leave the owners' group; the session will end by itself": "At the end, the brokers did not answer. The others take over after `ownership.session_timeout_ms`.",
-    "frame refused": "A client sent something that closes its connection. `cause` is explained in [Limits](operations.md#limits); `client` is who.",
+    "frame refused": "A client sent something that closes its connection. `cause` is explained in [Limits](operations.md#limits); `client` is who, and `client_id` what it calls itself, if that has arrived.",
     "no assignment for members": "The leader of a classic group has left members out. They own nothing; look at the group's assignor.",
     "nobody joined": "Only static members are left in a classic group, and none of them has joined in time. The group waits for them until their sessions end.",
     "nobody joins a group at first, so that former members hear of it": "After the state topic was lost. It passes after `state.quarantine_ms`.",

@@ -11,6 +11,11 @@ from typing import Any
 from sidecar.wire.apis import SERVED as APIS
 from sidecar.wire.apis import Api, message_name
 
+NEWEST = "4.4.0"
+"""The Kafka whose messages are generated."""
+EARLIER = "3.9.1"
+"""The last one that has all versions of the APIs that Kafka 4 no longer serves, and 3.x brokers do."""
+
 SIMULATED = "answered by the simulated brokers of the tests"
 OWN = {
     "DeleteTopics": SIMULATED,
@@ -124,6 +129,49 @@ def load(zf: zipfile.ZipFile, name: str) -> dict[str, Any]:
     text = re.sub(r"^\s*//.*$", "", text, flags=re.M)
     loaded: dict[str, Any] = json.loads(text)
     return loaded
+
+
+class Schemas:
+    """The messages of two kafka-clients jars: those of the newer one, with the versions that only the earlier one has."""
+
+    def __init__(self, newest: zipfile.ZipFile, earlier: zipfile.ZipFile) -> None:
+        self._newest, self._earlier = newest, earlier
+
+    def lowest(self, name: str) -> int:
+        """Returns the lowest version of the newer jar."""
+        return Versions.parse(load(self._newest, name)["validVersions"]).low
+
+    def message(self, name: str) -> Message:
+        j = load(self._newest, name)
+        low = _LOWEST.get(name)
+        if low is not None and low < self.lowest(name):
+            j = with_removed(j, load(self._earlier, name))
+        return parse_message(j)
+
+
+_LOWEST = {f"{message_name(key)}{kind}": spec.low for key, spec in APIS.items() for kind in ("Request", "Response")}
+"""The lowest version that is served of each message."""
+
+
+def with_removed(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
+    """Returns `new` with the lower versions of `old`, and with the fields that only these have, in their place."""
+    low, high = Versions.parse(old["validVersions"]).low, Versions.parse(new["validVersions"]).high
+    return {**new, "validVersions": f"{low}-{high}", "fields": _with_removed(new["fields"], old["fields"])}
+
+
+def _with_removed(new: list[dict[str, Any]], old: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    fields = {f["name"]: f for f in new}
+    order = [*fields]
+    before = -1
+    for f in old:
+        name = f["name"]
+        if name not in fields:
+            fields[name] = f
+            order.insert(before + 1, name)
+        elif "fields" in f:
+            fields[name] = {**fields[name], "fields": _with_removed(fields[name]["fields"], f["fields"])}
+        before = order.index(name)
+    return [fields[name] for name in order]
 
 
 def parse_field(j: dict[str, Any], parent: Versions, flexible: Versions) -> Field:

@@ -3,9 +3,11 @@
 v1: the answer adds the throttle time.
 v3: it is flexible, and the client names its software. The answer's header never has tagged fields (KIP-511).
 v4: the range of a supported feature may begin at 0 (KAFKA-17011).
+v5: the client says to which cluster and node it means to speak; the broker may answer REBOOTSTRAP_REQUIRED (KIP-1242).
 
 The broker answers for itself, and while it is silent, as it did before. For the group APIs the client is told what both
-broker and sidecar can, and what the sidecar brings itself while it manages any group.
+broker and sidecar can, and what the sidecar brings itself while it manages any group. An error is the broker's
+word, and nothing is learnt from it.
 """
 
 from __future__ import annotations
@@ -14,13 +16,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
-from sidecar.api.call import BrokerSilent, Call, Handler, upstream
+from sidecar.api.call import CONSUMER_COMMIT, BrokerSilent, Call, Handler, upstream
 from sidecar.core.errors import Code
 from sidecar.wire.apis import BY_ID, IDS_SINCE, SERVED, Api
 from sidecar.wire.generated import api_versions as av
 
-CONSUMER_COMMIT = 9
-"""Members of consumer groups commit with this version of OffsetCommit. An older broker gets the same bytes as v8."""
 ANSWERS = 32
 """So many are kept, of about a kilobyte each: one for each version that clients ask in, and again when features have
 changed at the broker."""
@@ -34,14 +34,17 @@ def api_versions(call: Call) -> Handler:
         body = yield from upstream(call)
     except BrokerSilent:
         body = _as_remembered(call)
-    if int.from_bytes(body[:2], "big", signed=True) == Code.UNSUPPORTED_VERSION:
-        used = 0  # whatever was asked (KIP-511)
-    elif call.version > SERVED[Api.API_VERSIONS].high:
+    code = int.from_bytes(body[:2], "big", signed=True)
+    if code == Code.UNSUPPORTED_VERSION:
+        return _told(0, body, False)[1]  # in version 0, whatever was asked (KIP-511)
+    if code != Code.NONE:
+        return body
+    if call.version > SERVED[Api.API_VERSIONS].high:
         return _too_new().encode(0)
-    else:
-        used = call.version
-        call.scope.learnt.versions[used] = body
-    call.client.broker_versions, answer = _told(used, body, call.scope.managing)
+    learnt = call.scope.learnt
+    learnt.versions[call.version] = body
+    learnt.ranges, answer = _told(call.version, body, call.scope.managing)
+    call.client.broker_versions = learnt.ranges
     return answer
 
 
@@ -86,7 +89,7 @@ def _merged(theirs: Ranges, managing: bool) -> Ranges:
     if bringing and highest < BY_ID:
         merged[Api.METADATA] = (lowest, BY_ID)
     for key, spec in SERVED.items():
-        if key in (Api.API_VERSIONS, Api.METADATA):
+        if key == Api.METADATA:
             continue
         if spec.brought:
             if bringing:
@@ -96,4 +99,6 @@ def _merged(theirs: Ranges, managing: bool) -> Ranges:
             if key == Api.OFFSET_COMMIT and bringing:
                 high = max(CONSUMER_COMMIT, high)
             merged[key] = (low, high)
+            if low > high:  # no version that both can
+                del merged[key]
     return merged

@@ -2,7 +2,8 @@
 far as they concern managed groups.
 
 DescribeConfigs
-v1: the answer tells where a value comes from, and its synonyms.
+v0: the answer tells whether a value is the default; Kafka 4 no longer has this version.
+v1: it tells where a value comes from, and its synonyms.
 v3: it adds the type of a value and its documentation (KIP-569).
 v4: it is flexible.
 
@@ -279,25 +280,6 @@ def _in_whole(
     return dict(said)
 
 
-def _in_whole(
-    call: Call, resources: list[ia.AlterConfigsResource], validate_only: bool
-) -> Generator[Want, Any, Errors]:
-    """As AlterConfigs: the broker resets what is not named."""
-
-    def told(r: ia.AlterConfigsResource) -> al.AlterConfigsResource:
-        named = [al.AlterableConfig(c.name, c.value) for c in r.configs if c.config_operation != DELETE]
-        return al.AlterConfigsResource(r.resource_type, r.resource_name, named)
-
-    req = al.AlterConfigsRequest(resources=(yield from slices.made(resources, told)), validate_only=validate_only)
-    body = yield from slices.encoded(req, call.version)
-    res_body = yield from upstream(call, body)
-    res = yield from slices.response(al.AlterConfigsResponse, call.version, res_body)
-    said = yield from slices.made(
-        res.responses, lambda r: ((r.resource_type, r.resource_name), (r.error_code, r.error_message))
-    )
-    return dict(said)
-
-
 def _split(call: Call, resource: ia.AlterConfigsResource, held: Mapping[str, str]) -> Change:
     """`held`: settings of this group that the broker keeps from before the group was managed. Raises CoordinatorError
     in the broker's words."""
@@ -467,6 +449,7 @@ def _entry(v: SettingValue, synonyms: bool, documentation: bool) -> dc.DescribeC
     return dc.DescribeConfigsResourceResult(
         name=s.name,
         value=v.broker if v.own is None else v.own,
+        is_default=v.own is None and v.source == cf.DEFAULT,
         config_source=chain[0][2],
         synonyms=[dc.DescribeConfigsSynonym(*c) for c in chain] if synonyms else [],
         config_type=TYPES[s.kind],

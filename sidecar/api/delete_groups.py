@@ -1,7 +1,8 @@
 """DeleteGroups (api 42, KIP-229): docs/reference/behaviour.md, row 1.29.
 
 v0: KIP-229.
-v2: it is flexible. (v3, of Kafka 4.4, adds an error message and is not served yet.)
+v2: it is flexible.
+v3: the answer adds an error message, which Kafka has for groups of Streams only.
 
 The client's own broker is asked first whether it may delete. A managed group with members stays. Of an empty one both
 the state here and the broker's offsets go, wherever these are kept. Before that the coordinator makes sure that no

@@ -1,6 +1,9 @@
 """OffsetCommit (api 8) and TxnOffsetCommit (api 28): the member is checked here, the broker stores the offsets.
 
 OffsetCommit
+v0: the offsets go to ZooKeeper, of which coordinators know nothing. A broker without ZooKeeper refuses it.
+v1: they go to the coordinator, each with the time of its commit; Kafka 4 no longer has this version.
+v2: the time of the commit is gone.
 v5: the retention time is gone; the broker's setting decides (v2-v4 have it).
 v6: it adds the leader epoch.
 v7: it adds the group instance id (KIP-345).
@@ -13,6 +16,7 @@ v2: it adds the leader epoch.
 v3: it is flexible and adds member id, generation id and group instance id (KIP-447).
 v4: TRANSACTION_ABORTABLE may be answered (KIP-890).
 v5: the broker adds the partition to the transaction itself (KIP-890).
+v6: topics are named by id; STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND may be answered (KIP-1319).
 
 A checked request goes to the leader of the group's `__consumer_offsets` partition, and not in the member's own name,
 which the broker does not know: while the group has members, in that of the coordinator's placeholder there, else in
@@ -40,8 +44,9 @@ from sidecar.core.offsets import CheckReply, CommitCheck, Place, Seat
 from sidecar.link.messages import CommitEnded
 from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import txn_offset_commit as tc
-from sidecar.wire.primitives import ZERO_UUID
 
+COORDINATED = 1
+"""The first version of OffsetCommit, and of OffsetFetch, whose offsets are not in ZooKeeper."""
 COMMIT_NAMES_INSTANCE, TXN_NAMES_INSTANCE = 7, 3
 """The first versions that carry the placeholder's name. An older request goes on in that version, too."""
 UNSEATED = frozenset(
@@ -58,7 +63,8 @@ UNSEATED = frozenset(
 
 def offset_commit(call: Call) -> Handler:
     req = yield from slices.request(call, oc.OffsetCommitRequest)
-    if not call.scope.managed(req.group_id):
+    elsewhere = call.version < COORDINATED and not call.scope.own.is_group(req.group_id)
+    if elsewhere or not call.scope.managed(req.group_id):
         return FORWARD
     req.topics = [t for t in req.topics if t.partitions]  # of the others a broker says nothing
     named = yield from slices.made(req.topics, _places)
@@ -115,17 +121,16 @@ def txn_offset_commit(call: Call) -> Handler:
     req.topics = [t for t in req.topics if t.partitions]
     named = yield from slices.made(req.topics, _txn_places)
     places = tuple(chain.from_iterable(named))
-    who = (req.group_id, req.member_id, req.generation_id, req.group_instance_id)
+    who = (req.group_id, req.member_id, req.generation_id_or_member_epoch, req.group_instance_id)
     event = CommitCheck(*who, call.version, True, places, connection=call.client.number)
     check = yield from _check(call, event)
     asked = _in_doubt(call, req.group_id, check.code or check.partition_code)
     hidden = yield from _txn_refused_topics(call, req, check)
-    refused = {h.name for h in hidden}
-    req.topics = [t for t in req.topics if t.name not in refused]
+    req.topics = _others(req.topics, hidden)
     nothing = bool(hidden) and not req.topics
     while check.code == Code.NONE and not nothing and not check.partition_code and not call.client.left:
         version = call.version if check.seat is None else max(call.version, TXN_NAMES_INSTANCE)
-        req.generation_id, req.member_id, req.group_instance_id = _in_whose_name(check.seat)
+        req.generation_id_or_member_epoch, req.member_id, req.group_instance_id = _in_whose_name(check.seat)
         raw = yield from _encoded(call, check, req, version)
         body = yield from _send(call, req.group_id, check, version, raw)
         res = yield from slices.response(tc.TxnOffsetCommitResponse, version, body)
@@ -142,7 +147,7 @@ def txn_offset_commit(call: Call) -> Handler:
         event.again = True
         if not asked and check.code == Code.NONE:
             hidden = yield from _txn_refused_topics(call, req, check)
-            req.topics = [t for t in req.topics if all(t.name != h.name for h in hidden)]
+            req.topics = _others(req.topics, hidden)
             nothing = bool(hidden) and not req.topics
     yield from _not_sent(check)
     # A transaction stands or falls as a whole.
@@ -157,7 +162,14 @@ def _places(t: oc.OffsetCommitRequestTopic) -> list[Place]:
 
 
 def _txn_places(t: tc.TxnOffsetCommitRequestTopic) -> list[Place]:
-    return [(t.name, ZERO_UUID, p.partition_index) for p in t.partitions]
+    return [(t.name, t.topic_id, p.partition_index) for p in t.partitions]
+
+
+def _others(
+    topics: list[tc.TxnOffsetCommitRequestTopic], hidden: list[tc.TxnOffsetCommitResponseTopic]
+) -> list[tc.TxnOffsetCommitRequestTopic]:
+    refused = {(h.name, h.topic_id) for h in hidden}
+    return [t for t in topics if (t.name, t.topic_id) not in refused]
 
 
 def _own(call: Call, req: tc.TxnOffsetCommitRequest) -> Code:
@@ -304,9 +316,11 @@ def _txn_refused_topics(
     shown = yield from slices.encoded(replace(req, topics=probe), call.version)
     body = yield from store_at(call, call.scope.node_id, call.version, shown)
     res = yield from slices.response(tc.TxnOffsetCommitResponse, call.version, body)
-    told = {t.name: p.error_code for t in res.topics for p in t.partitions if p.error_code in BEFORE_ALL_ELSE}
-    refused = (t for t in req.topics if t.name in told)
-    return (yield from slices.made(refused, lambda t: _txn_failed(t, told[t.name])))
+    told = {
+        (t.name, t.topic_id): p.error_code for t in res.topics for p in t.partitions if p.error_code in BEFORE_ALL_ELSE
+    }
+    refused = (t for t in req.topics if (t.name, t.topic_id) in told)
+    return (yield from slices.made(refused, lambda t: _txn_failed(t, told[t.name, t.topic_id])))
 
 
 def _owe_nothing_sent(check: CheckReply) -> Generator[Want, Any, None]:
@@ -323,4 +337,4 @@ def _failed(t: oc.OffsetCommitRequestTopic, code: int, hidden: Mapping[Place, in
 
 def _txn_failed(t: tc.TxnOffsetCommitRequestTopic, code: int) -> tc.TxnOffsetCommitResponseTopic:
     parts = [tc.TxnOffsetCommitResponsePartition(p.partition_index, code) for p in t.partitions]
-    return tc.TxnOffsetCommitResponseTopic(t.name, parts)
+    return tc.TxnOffsetCommitResponseTopic(t.name, t.topic_id, parts)

@@ -1,5 +1,7 @@
 """OffsetFetch (api 9): the member is checked here, the broker tells the offsets.
 
+v0: the offsets are in ZooKeeper, of which coordinators know nothing. A broker without ZooKeeper refuses it.
+v1: they are the coordinator's.
 v2: null topics mean all topics, and there is one error code for the whole group.
 v3: the answer adds the throttle time.
 v5: the answer adds the leader epoch.
@@ -23,6 +25,7 @@ from typing import Any, TypeVar
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate, store, store_at
+from sidecar.api.offset_commit import COORDINATED
 from sidecar.core.errors import Code
 from sidecar.core.offsets import CheckReply, FetchCheck
 from sidecar.wire.generated import offset_fetch as of
@@ -36,6 +39,8 @@ BATCHED = 8
 
 def offset_fetch(call: Call) -> Handler:
     req = yield from slices.request(call, of.OffsetFetchRequest)
+    if call.version < COORDINATED and not call.scope.own.is_group(req.group_id):
+        return FORWARD
     asked = yield from _checks(req, call.version)
     managed = yield from slices.chosen(asked, lambda c: call.scope.managed(c.group_id))
     if not managed:

@@ -4,7 +4,8 @@ ShareGroupHeartbeat (api 76, KIP-932) and StreamsGroupHeartbeat (api 88, KIP-107
 know the groups that live here; so a join under the id of one of these is refused here, in Kafka's words. And before
 the first member of a new group is let in here, its broker is asked whether the name is taken.
 
-ShareGroupHeartbeat: v1 is the first that Kafka released (KIP-932). StreamsGroupHeartbeat: v0 (KIP-1071).
+ShareGroupHeartbeat: v0, an early access of Kafka 3.9 and 4.0, has the bytes of v1, the first that was released
+(KIP-932). StreamsGroupHeartbeat: v0 (KIP-1071); v1's answer asks for the topology's description (KIP-1331).
 """
 
 from __future__ import annotations

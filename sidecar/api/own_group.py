@@ -28,7 +28,6 @@ def keeps_own_group(
             if not own.group or own.group.encode() not in call.frame:
                 return (yield from handler(call))
 
-
             def is_own(r: Any) -> bool:
                 return r.resource_type == cf.GROUP and own.is_group(r.resource_name)
 

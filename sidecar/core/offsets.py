@@ -18,6 +18,10 @@ Place = tuple[str, bytes, int]
 """Topic name or "", topic id or zeros, partition."""
 
 
+TXN_OF_CONSUMERS = 6
+"""The first version of TxnOffsetCommit with the error codes of KIP-848 (KIP-1319)."""
+
+
 class Seat(Struct, frozen=True, gc=False):
     """The member that the coordinator holds in the broker's group of the same name (coordinator/placeholders.py)."""
 
@@ -73,6 +77,8 @@ def commit_to_nobody(turn: Turn, c: CommitCheck, token: int) -> None:
     """There is no such group: a consumer that needs no membership may commit all the same."""
     if c.member_epoch < 0:
         code = Code.NONE
+    elif c.transactional and c.version >= TXN_OF_CONSUMERS:
+        code = Code.GROUP_ID_NOT_FOUND
     elif c.version >= 9 and not c.transactional:
         code = Code.UNKNOWN_MEMBER_ID
     else:

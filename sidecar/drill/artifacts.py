@@ -16,6 +16,8 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0<
 <groupId>local</groupId><artifactId>kafka</artifactId><version>1</version>
 <dependencies>{deps}</dependencies></project>"""
 DEP = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+Artifact = tuple[str, str, str]
+"""Group, name and version."""
 ARTIFACTS = ("kafka_2.13", "kafka-tools")
 LOGS = {
     "2": (),
@@ -66,36 +68,54 @@ def kafka_libs(version: str = KAFKA) -> Path:
     target.mkdir(parents=True)
     for old in target.parent.glob("*.jsa"):  # of other jars
         old.unlink()
-    if shutil.which("mvn"):
-        _with_maven(version, target)
-    else:
-        _with_ivy(version, target)
+    _fetch(_wanted(version), target)
     if not any(target.glob(f"kafka_2.13-{version}.jar")):
         raise ArtifactError(f"the download of Kafka {version} left no kafka_2.13-{version}.jar in {target}")
     (target.parent / COMPLETE).touch()
     return target
 
 
-def _wanted(version: str) -> list[tuple[str, str, str]]:
+def clients_jar(version: str) -> Path:
+    """Return kafka-clients of this version, which has the schemas of all messages. It is fetched alone if need be."""
+    libs = cache_dir() / f"kafka-{version}"
+    folder = libs / "libs" if (libs / COMPLETE).exists() else cache_dir() / "kafka-clients"
+    jar = folder / f"kafka-clients-{version}.jar"
+    if not jar.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as tmp:
+            _fetch([("org.apache.kafka", "kafka-clients", version)], Path(tmp))
+            Path(tmp, jar.name).replace(jar)
+    return jar
+
+
+def _wanted(version: str) -> list[Artifact]:
     logs = LOGS.get(version.partition(".")[0], LOGS_SINCE_4)
     return [*(("org.apache.kafka", a, version) for a in ARTIFACTS), *logs]
 
 
-def _with_maven(version: str, target: Path) -> None:
+def _fetch(artifacts: list[Artifact], target: Path) -> None:
+    """With what they depend on."""
+    if shutil.which("mvn"):
+        _with_maven(artifacts, target)
+    else:
+        _with_ivy(artifacts, target)
+
+
+def _with_maven(artifacts: list[Artifact], target: Path) -> None:
     with tempfile.TemporaryDirectory() as tmp:
         pom = Path(tmp, "pom.xml")
-        pom.write_text(POM.format(deps="".join(DEP.format(*wanted) for wanted in _wanted(version))))
+        pom.write_text(POM.format(deps="".join(DEP.format(*wanted) for wanted in artifacts)))
         plugin = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
         _run(["mvn", "-q", "-B", "-f", str(pom), plugin, f"-DoutputDirectory={target}"])
 
 
-def _with_ivy(version: str, target: Path) -> None:
+def _with_ivy(artifacts: list[Artifact], target: Path) -> None:
     import pyspark
 
     ivy = next(Path(pyspark.__file__).parent.glob("jars/ivy-*.jar"), None)
     if ivy is None:
         raise ArtifactError("Kafka cannot be fetched: neither mvn nor pyspark's Ivy jar was found; install one of them")
-    for wanted in _wanted(version):
+    for wanted in artifacts:
         pattern = f"{target}/[artifact]-[revision](-[classifier]).[ext]"
         # fmt: off
         _run([java(), "-jar", str(ivy), "-dependency", *wanted,

@@ -181,13 +181,13 @@ class Door:
     def refused(self, session: Session, close: Close) -> None:
         """Bytes that close their connection: counted each time, logged now and then."""
         self._figures("refused", close.cause).inc()
-        self.say("frame refused", session.host, close.cause, close.detail)
+        self.say("frame refused", session.host, close.cause, close.detail, client_id=close.client_id)
 
     def broker_refused(self, session: Session, detail: str) -> None:
         """There is a broker, but TLS with it does not come about: no client has any use of this sidecar."""
         self.say("no TLS with the broker", session.host, "broker_tls", detail)
 
-    def say(self, event: str, host: str, cause: str, detail: str) -> None:
+    def say(self, event: str, host: str, cause: str, detail: str, **more: object) -> None:
         """Log it, but of the same cause only now and then."""
         again_s, silent = self._said.get((event, cause), (0.0, 0))
         now_s = time.monotonic()
@@ -195,7 +195,8 @@ class Door:
             self._said[event, cause] = (again_s, silent + 1)
             return
         self._said[event, cause] = (now_s + self.settings.repeat_s, 0)
-        more = {"not_logged": silent} if silent else {}
+        if silent:
+            more["not_logged"] = silent
         self._log.warning(event, client=host, cause=cause, detail=detail, **more)
 
     def _look(self) -> None:

@@ -68,7 +68,7 @@ from sidecar.link.ports import Figures, LinkedFront, Logger, Tasks
 from sidecar.proxy.connection import Close, Got
 from sidecar.proxy.internal import Internal
 from sidecar.wire.apis import SERVED, Api, response_flexible
-from sidecar.wire.frames import PREFIX, SIZE, header_end, response_frame
+from sidecar.wire.frames import PREFIX, SIZE, client_id_of, header_end, response_frame
 from sidecar.wire.primitives import WireError
 
 HEADER = PREFIX.size
@@ -220,8 +220,12 @@ class Front:
             try:
                 client_id, pos = header_end(frame, HEADER, got.version >= SERVED[api_key].flexible_from)
             except WireError as exc:
-                self._malformed(session, exc)
+                self._malformed(session, exc, got)
                 return
+        if not self._scope.learnt.serves(api_key, got.version):
+            detail = f"api {api_key} version {got.version}, which the broker does not serve"
+            session.run([Close("unsupported_version", detail, client_id_of(frame, 0))])
+            return
         view = self._view or NO_VIEW
         session.facts.authenticates, session.facts.mechanism = session.conn.authenticates, session.conn.mechanism
         run = Run(
@@ -259,7 +263,7 @@ class Front:
             self._finish(run, ended.value)
         except WireError as exc:
             self._give_up(run)
-            self._malformed(run.session, exc)
+            self._malformed(run.session, exc, run.got)
         except BrokerSilent:
             self._give_up(run)
             run.session.close(SILENT)
@@ -338,9 +342,8 @@ class Front:
             grant, run.api_key, run.got.version, until_ms, frame, now_ms()
         )
 
-    def _malformed(self, session: Session, exc: WireError) -> None:
-        self.refused(session, Close("malformed", str(exc)))
-        session.close("malformed", str(exc))
+    def _malformed(self, session: Session, exc: WireError, got: Got) -> None:
+        session.run([Close("malformed", str(exc), client_id_of(got.frame, 0))])
 
     async def _store(self, run: Run, want: Store) -> None:
         try:
@@ -470,7 +473,7 @@ class Front:
             self._send(AccessAnswer(token, None if ended.value is None else frozenset(ended.value)))
         except WireError as exc:
             self._send(AccessAnswer(token, None))
-            self._malformed(run.session, exc)
+            self._malformed(run.session, exc, run.got)
         else:
             if isinstance(want, Pause):
                 self._slices.wait(lambda: self._step(run, token, steps, None))

@@ -31,7 +31,7 @@ from sidecar.proxy.internal import NOT_SHOWN, TELL_OF_TOPICS, Internal, Marker, 
 from sidecar.proxy.other_protocols import spoken
 from sidecar.proxy.raw_sasl import HEADER_BYTES, LAST_KEY, Exchange, accepted, mechanism_of
 from sidecar.wire.apis import BY_ID, IDS_SINCE, PASSING, SERVED, Api, ApiSpec
-from sidecar.wire.frames import PREFIX, SIZE, Limits
+from sidecar.wire.frames import PREFIX, SIZE, Limits, client_id_of
 
 SASL = (Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 """Requests that authenticate a client."""
@@ -70,10 +70,11 @@ class Answered:
 
 @dataclass(slots=True)  # not frozen: one or two are made for each request
 class Close:
-    """Close both sides; `cause` is a metric label."""
+    """Close both sides; `cause` is a metric label. `client_id`: of the request that is why, as far as it is known."""
 
     cause: str
     detail: str = ""
+    client_id: str = ""
 
 
 Action = ToClient | ToUpstream | Got | Answered | Close
@@ -339,9 +340,9 @@ class ClientConnection:
         large = api_key == Api.SYNC_GROUP and version >= spec.flexible_from  # read by a compiled layout
         limits = self._limits
         if size > (limits.group_frame_bytes if large else min(limits.group_frame_bytes, limits.list_frame_bytes)):
-            return self._close("frame_too_large", f"api {api_key}, {size} bytes")
+            return self._close("frame_too_large", f"api {api_key}, {size} bytes", client_id_of(buf, pos))
         if not spec.low <= version <= spec.high and api_key != Api.API_VERSIONS:
-            return self._close("unsupported_version", f"api {api_key} version {version}")
+            return self._close("unsupported_version", f"api {api_key} version {version}", client_id_of(buf, pos))
         return None
 
     def _alone(self, data: bytes) -> Got | None:
@@ -502,6 +503,6 @@ class ClientConnection:
         other = None if self.requests else spoken(first)
         return self._close(*(other or ("bad_frame_size", f"size {size}")))
 
-    def _close(self, cause: str, detail: str = "") -> Close:
+    def _close(self, cause: str, detail: str = "", client_id: str = "") -> Close:
         self.closed = True
-        return Close(cause, detail)
+        return Close(cause, detail, client_id)

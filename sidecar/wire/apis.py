@@ -2,8 +2,9 @@
 
 `TERMINATE`: the sidecar answers for managed groups. `REWRITE`: the broker answers and the sidecar changes that answer.
 An API that is not in the table passes byte for byte, and so does Metadata at most brokers (PASSING). The versions are
-those of docs/reference/behaviour.md section 0 (Kafka 4.3.1). This is the only such table: proxy, api, the metrics and
-the generator of the codec read it.
+all that a Kafka from 2.8 to 4.4 serves, so that a client may use here whatever the broker behind the sidecar serves;
+each broker has a part of them. This is the only such table: proxy, api, the metrics and the generator of the codec read
+it.
 """
 
 from __future__ import annotations
@@ -85,8 +86,8 @@ OWN_IDS = "It passes, except for the transactional ids of the sidecars."
 NEVER = 32767
 """`flexible_from` of an API whose versions have no tagged fields."""
 SERVED: dict[int, ApiSpec] = {
-    Api.OFFSET_COMMIT: ApiSpec(TERMINATE, Kind.ANY, 2, 10, 8, "The member is checked here, the broker stores."),
-    Api.OFFSET_FETCH: ApiSpec(TERMINATE, Kind.ANY, 1, 10, 6, "The member is checked here, the broker reads."),
+    Api.OFFSET_COMMIT: ApiSpec(TERMINATE, Kind.ANY, 0, 10, 8, "The member is checked here, the broker stores."),
+    Api.OFFSET_FETCH: ApiSpec(TERMINATE, Kind.ANY, 0, 10, 6, "The member is checked here, the broker reads."),
     Api.FIND_COORDINATOR: ApiSpec(REWRITE, Kind.ANY, 0, 6, 3, "It names the broker beside the group's owner."),
     Api.JOIN_GROUP: ApiSpec(TERMINATE, Kind.CLASSIC, 0, 9, 6, "The coordinator answers it."),
     Api.HEARTBEAT: ApiSpec(TERMINATE, Kind.CLASSIC, 0, 4, 4, "The coordinator answers it."),
@@ -95,14 +96,14 @@ SERVED: dict[int, ApiSpec] = {
     Api.DESCRIBE_GROUPS: ApiSpec(TERMINATE, Kind.CLASSIC, 0, 6, 5, "The coordinator answers it."),
     Api.LIST_GROUPS: ApiSpec(REWRITE, Kind.ANY, 0, 5, 3, "The groups owned here stand beside the broker's."),
     Api.METADATA: ApiSpec(REWRITE, Kind.NONE, 0, 12, 9, "It passes; old brokers are not asked by topic id."),
-    Api.API_VERSIONS: ApiSpec(REWRITE, Kind.NONE, 0, 4, 3, "It tells the versions that broker and sidecar serve."),
-    Api.TXN_OFFSET_COMMIT: ApiSpec(TERMINATE, Kind.ANY, 0, 5, 3, "The member is checked here, the broker stores."),
-    Api.DESCRIBE_CONFIGS: ApiSpec(REWRITE, Kind.NONE, 1, 4, 4, "It tells settings of managed groups, too."),
+    Api.API_VERSIONS: ApiSpec(REWRITE, Kind.NONE, 0, 5, 3, "It tells the versions that broker and sidecar serve."),
+    Api.TXN_OFFSET_COMMIT: ApiSpec(TERMINATE, Kind.ANY, 0, 6, 3, "The member is checked here, the broker stores."),
+    Api.DESCRIBE_CONFIGS: ApiSpec(REWRITE, Kind.NONE, 0, 4, 4, "It tells settings of managed groups, too."),
     Api.ALTER_CONFIGS: ApiSpec(REWRITE, Kind.NONE, 0, 2, 2, "Settings of managed groups are kept here."),
     Api.INCREMENTAL_ALTER_CONFIGS: ApiSpec(REWRITE, Kind.NONE, 0, 1, 1, "Settings of managed groups are kept here."),
     Api.LIST_CONFIG_RESOURCES: ApiSpec(REWRITE, Kind.NONE, 0, 1, 0, "It names managed groups that have settings, too."),
     Api.SASL_AUTHENTICATE: ApiSpec(Decision.PASS, Kind.NONE, 0, 2, 2, "Its name is for records of administrators."),
-    Api.DELETE_GROUPS: ApiSpec(TERMINATE, Kind.ANY, 0, 2, 2, "State here and offsets at the broker go together."),
+    Api.DELETE_GROUPS: ApiSpec(TERMINATE, Kind.ANY, 0, 3, 2, "State here and offsets at the broker go together."),
     Api.OFFSET_DELETE: ApiSpec(TERMINATE, Kind.ANY, 0, 0, NEVER, "Offsets of subscribed topics stay."),
     Api.CONSUMER_GROUP_HEARTBEAT: ApiSpec(
         TERMINATE, Kind.CONSUMER, 0, 1, 0, "The coordinator answers it.", brought=True
@@ -110,9 +111,9 @@ SERVED: dict[int, ApiSpec] = {
     Api.CONSUMER_GROUP_DESCRIBE: ApiSpec(
         TERMINATE, Kind.CONSUMER, 0, 1, 0, "The coordinator answers it.", brought=True
     ),
-    Api.SHARE_GROUP_HEARTBEAT: ApiSpec(REWRITE, Kind.ANY, 1, 1, 0, "It is refused where a managed group has the name."),
+    Api.SHARE_GROUP_HEARTBEAT: ApiSpec(REWRITE, Kind.ANY, 0, 1, 0, "It is refused where a managed group has the name."),
     Api.STREAMS_GROUP_HEARTBEAT: ApiSpec(
-        REWRITE, Kind.ANY, 0, 0, 0, "It is refused where a managed group has the name."
+        REWRITE, Kind.ANY, 0, 1, 0, "It is refused where a managed group has the name."
     ),
     Api.INIT_PRODUCER_ID: ApiSpec(REWRITE, Kind.NONE, 0, 6, 2, OWN_IDS),
     Api.ADD_PARTITIONS_TO_TXN: ApiSpec(REWRITE, Kind.NONE, 0, 5, 3, OWN_IDS),

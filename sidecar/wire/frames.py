@@ -52,6 +52,16 @@ def header_end(frame: bytes, pos: int, flexible: bool) -> tuple[str | None, int]
         raise WireError(f"request header: {exc}") from None
 
 
+def client_id_of(buf: bytes | bytearray, pos: int) -> str:
+    """Return the client id of the request that begins at `pos`, for people to read; "" if it is not all there."""
+    at = pos + PREFIX.size
+    if len(buf) < at + 2:
+        return ""
+    (n,) = _SHORT.unpack_from(buf, at)
+    whole = 0 <= n <= len(buf) - at - 2
+    return bytes(buf[at + 2 : at + 2 + n]).decode(errors="replace") if whole else ""
+
+
 def produce_acks(head: bytes, version: int, flexible_from: int) -> int | None:
     """Return the acks of a Produce request from the bytes that begin with its client id, or None if more are needed.
     A broker sends no response if acks is 0, so whoever keeps responses in order has to know."""
@@ -100,6 +110,7 @@ __all__ = [
     "PREFIX",
     "SIZE",
     "Limits",
+    "client_id_of",
     "header_end",
     "produce_acks",
     "request_frame",

@@ -102,7 +102,10 @@ def nowhere(request: oc.OffsetCommitRequest | tc.TxnOffsetCommitRequest, **refus
     none = Code.UNKNOWN_TOPIC_OR_PARTITION
     if isinstance(request, tc.TxnOffsetCommitRequest):
         row = tc.TxnOffsetCommitResponsePartition
-        parts = [tc.TxnOffsetCommitResponseTopic(t.name, [row(-1, refused.get(t.name, none))]) for t in request.topics]
+        parts = [
+            tc.TxnOffsetCommitResponseTopic(t.name, partitions=[row(-1, refused.get(t.name, none))])
+            for t in request.topics
+        ]
         return tc.TxnOffsetCommitResponse(topics=parts)
     topics = []
     for t in request.topics:

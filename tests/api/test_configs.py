@@ -404,6 +404,17 @@ def test_our_values_stand_in_the_place_of_the_brokers(version: int) -> None:
     )
 
 
+def test_the_first_version_tells_what_is_a_default() -> None:
+    """3.9 still serves it, and sarama asks in it."""
+    play = describe("g", version=0).broker(described(result())).coordinates(FORCE).coordinator(THREE)
+    told = dc.DescribeConfigsResponse.decode(0, play.gives()).results[0].configs
+    assert {c.name: (c.value, c.is_default) for c in told} == {
+        cf.SESSION: ("55000", False),
+        cf.INTERVAL: ("2000", False),
+        cf.OFFLOAD: ("true", True),
+    }
+
+
 def test_only_the_settings_that_were_asked_for() -> None:
     play = describe("g", keys=[cf.INTERVAL]).broker(described(result())).coordinates(FORCE).coordinator(THREE)
     play.answers(described(result(row(cf.INTERVAL, "2000", cf.STATIC))))

@@ -22,7 +22,7 @@ def play(*groups: str, version: int = 2) -> Play:
     return Play(Api.DELETE_GROUPS, dl.DeleteGroupsRequest(list(groups)), version)
 
 
-@pytest.mark.parametrize("version", range(3))
+@pytest.mark.parametrize("version", range(4))
 @pytest.mark.parametrize("theirs", [Code.NONE, Code.GROUP_ID_NOT_FOUND])
 def test_an_empty_group_goes_at_the_broker_and_then_here(version: int, theirs: Code) -> None:
     conversation = play("g", version=version).may_delete("g").coordinates(Standing("g")).coordinator(EMPTY).opens("g")

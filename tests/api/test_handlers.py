@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 import sys
@@ -31,6 +32,14 @@ from tests.api.play import Message, Play
 
 def test_each_api_of_the_table_has_a_handler() -> None:
     assert HANDLERS.keys() == SERVED.keys()
+
+
+@pytest.mark.parametrize("api", [Api(key) for key in SERVED], ids=lambda a: a.name.lower())
+def test_the_codec_has_each_version_that_is_served(api: Api) -> None:
+    """tests/wire looks at the bytes of all versions that the codec has."""
+    module = importlib.import_module(f"sidecar.wire.generated.{api.name.lower()}")
+    for kind in ("REQUEST", "RESPONSE"):
+        assert getattr(module, f"{api.name}_{kind}_VERSIONS") == (SERVED[api].low, SERVED[api].high)
 
 
 @pytest.mark.parametrize("api", [Api(key) for key in SERVED], ids=lambda a: a.name.lower())

@@ -13,7 +13,7 @@ from sidecar.wire.apis import Api
 from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import txn_offset_commit as tc
 from sidecar.wire.primitives import ZERO_UUID
-from tests.api.play import ELSEWHERE, NO_AUTHORIZER, OTHER, VIEW, Play
+from tests.api.play import ELSEWHERE, GUARDED_ELSEWHERE, NO_AUTHORIZER, OTHER, VIEW, Play
 
 A, B = b"a" * 16, b"b" * 16
 OLD_BROKER = {8: (0, 8), 18: (0, 3)}
@@ -48,11 +48,24 @@ ONE: Parts = {"t": (0,)}
 STORED = told(("t", 0, Code.NONE))
 
 
-@pytest.mark.parametrize("version", range(2, 10))
+@pytest.mark.parametrize("version", range(1, 10))
 def test_a_checked_commit_goes_on_without_the_member(version: int) -> None:
     conversation = Play(Api.OFFSET_COMMIT, asked(ONE), version).may_read("g")
     conversation.coordinates(check(ONE, version)).coordinator(CheckReply())
     conversation.asks(stripped(ONE)).broker(STORED).answers(STORED)
+
+
+def test_offsets_for_zookeeper_are_no_coordinators() -> None:
+    """A broker without ZooKeeper refuses them in its answer."""
+    Play(Api.OFFSET_COMMIT, asked(ONE, member="", epoch=-1), 0).forwards()
+
+
+def test_a_time_of_the_commit_counts_while_the_group_has_no_members() -> None:
+    """Of v1, which sarama up to 1.38 commits in."""
+    request, sent = asked(ONE), stripped(ONE)
+    request.topics[0].partitions[0].commit_timestamp = sent.topics[0].partitions[0].commit_timestamp = 1_000
+    conversation = Play(Api.OFFSET_COMMIT, request, 1).may_read("g").coordinates(check(ONE, 1))
+    conversation.coordinator(CheckReply()).asks(sent).broker(STORED).answers(STORED)
 
 
 def test_a_static_member_is_taken_out_too() -> None:
@@ -84,12 +97,12 @@ def test_a_topic_without_partitions_is_not_answered() -> None:
     conversation = Play(Api.OFFSET_COMMIT, asked({**ONE, "u": ()}), 9, view=NO_AUTHORIZER).may_read("g")
     conversation = conversation.coordinates(check(ONE)).coordinator(CheckReply(Code.UNKNOWN_MEMBER_ID))
     conversation.answers(told(("t", 0, Code.UNKNOWN_MEMBER_ID)))
-    topics = [tc.TxnOffsetCommitRequestTopic("t", [tc.TxnOffsetCommitRequestPartition(0, 100)])]
+    topics = [tc.TxnOffsetCommitRequestTopic("t", partitions=[tc.TxnOffsetCommitRequestPartition(0, 100)])]
     request = tc.TxnOffsetCommitRequest("tx", "g", 1, 0, 3, "m", topics=[*topics, tc.TxnOffsetCommitRequestTopic("u")])
     conversation = Play(Api.TXN_OFFSET_COMMIT, request, 3, view=NO_AUTHORIZER).may_read("g")
     conversation = conversation.coordinates(CommitCheck("g", "m", 3, None, 3, True, (("t", ZERO_UUID, 0),)))
     refused = tc.TxnOffsetCommitResponsePartition(0, Code.ILLEGAL_GENERATION)
-    answer = tc.TxnOffsetCommitResponse(topics=[tc.TxnOffsetCommitResponseTopic("t", [refused])])
+    answer = tc.TxnOffsetCommitResponse(topics=[tc.TxnOffsetCommitResponseTopic("t", partitions=[refused])])
     conversation.coordinator(CheckReply(Code.ILLEGAL_GENERATION)).answers(answer)
 
 
@@ -188,13 +201,13 @@ def test_topics_by_id() -> None:
 
 # ---- in a transaction -------------------------------------------------------------------------------------------
 def txn(member: str = "m", generation: int = 3, instance: str | None = "i") -> tc.TxnOffsetCommitRequest:
-    topic = tc.TxnOffsetCommitRequestTopic("t", [tc.TxnOffsetCommitRequestPartition(p, 100) for p in (0, 1)])
+    topic = tc.TxnOffsetCommitRequestTopic("t", partitions=[tc.TxnOffsetCommitRequestPartition(p, 100) for p in (0, 1)])
     return tc.TxnOffsetCommitRequest("tx", "g", 4, 0, generation, member, instance, [topic])
 
 
 def txn_told(code: Code) -> tc.TxnOffsetCommitResponse:
     parts = [tc.TxnOffsetCommitResponsePartition(p, code) for p in (0, 1)]
-    return tc.TxnOffsetCommitResponse(topics=[tc.TxnOffsetCommitResponseTopic("t", parts)])
+    return tc.TxnOffsetCommitResponse(topics=[tc.TxnOffsetCommitResponseTopic("t", partitions=parts)])
 
 
 def txn_check(version: int) -> CommitCheck:
@@ -304,8 +317,51 @@ def test_native_members_are_no_secret_to_a_simple_consumer() -> None:
 
 def transaction(member: str, epoch: int, instance: str | None) -> tc.TxnOffsetCommitRequest:
     parts = [tc.TxnOffsetCommitRequestPartition(p, 100) for p in (0, 1)]
-    topics = [tc.TxnOffsetCommitRequestTopic("t", parts)]
+    topics = [tc.TxnOffsetCommitRequestTopic("t", partitions=parts)]
     return tc.TxnOffsetCommitRequest("txn", "g", 7, 1, epoch, member, instance, topics=topics)
+
+
+def by_id(*topics: bytes, member: str = "m", epoch: int = 3) -> tc.TxnOffsetCommitRequest:
+    rows = [
+        tc.TxnOffsetCommitRequestTopic(topic_id=t, partitions=[tc.TxnOffsetCommitRequestPartition(0, 100)])
+        for t in topics
+    ]
+    return tc.TxnOffsetCommitRequest("txn", "g", 7, 1, epoch, member, topics=rows)
+
+
+def told_by_id(*rows: tuple[bytes, Code]) -> tc.TxnOffsetCommitResponse:
+    part = tc.TxnOffsetCommitResponsePartition
+    topics = [tc.TxnOffsetCommitResponseTopic(topic_id=t, partitions=[part(0, code)]) for t, code in rows]
+    return tc.TxnOffsetCommitResponse(topics=topics)
+
+
+BY_ID = CommitCheck("g", "m", 3, None, 6, True, (("", A, 0), ("", B, 0)))
+
+
+def test_topics_of_a_transaction_by_id() -> None:
+    """KIP-1319."""
+    conversation = Play(Api.TXN_OFFSET_COMMIT, by_id(A, B), 6).may_read("g").coordinates(BY_ID)
+    stored = told_by_id((A, Code.NONE), (B, Code.NONE))
+    conversation.coordinator(CheckReply()).asks(by_id(A, B, member="", epoch=-1)).broker(stored).answers(stored)
+
+
+@pytest.mark.parametrize("code", [Code.STALE_MEMBER_EPOCH, Code.GROUP_ID_NOT_FOUND])
+def test_the_error_codes_of_consumers_in_a_transaction(code: Code) -> None:
+    conversation = Play(Api.TXN_OFFSET_COMMIT, by_id(A, B), 6, view=NO_AUTHORIZER).may_read("g").coordinates(BY_ID)
+    conversation.coordinator(CheckReply(code)).answers(told_by_id((A, code), (B, code)))
+
+
+def test_of_two_ids_in_a_transaction_the_unknown_one_is_refused() -> None:
+    """Symptom: with ids, all topics had the name "", so one error was said of each of them."""
+    unknown = Code.UNKNOWN_TOPIC_ID
+    conversation = Play(Api.TXN_OFFSET_COMMIT, by_id(A, B), 6, view=GUARDED_ELSEWHERE).may_read("g").coordinates(BY_ID)
+    probe, told_of_it = by_id(A, B), told_by_id((A, Code.UNKNOWN_TOPIC_OR_PARTITION), (B, unknown))
+    for asked_of, told_of in zip(probe.topics, told_of_it.topics, strict=True):
+        asked_of.partitions[0] = tc.TxnOffsetCommitRequestPartition(-1)
+        told_of.partitions[0].partition_index = -1
+    conversation.coordinator(CheckReply()).asks(probe).broker(told_of_it)
+    conversation.stores(OTHER, by_id(A, member="", epoch=-1), 6).broker(told_by_id((A, Code.NONE)))
+    conversation.answers(told_by_id((A, Code.NONE), (B, unknown)))
 
 
 @pytest.mark.parametrize("version", range(6))

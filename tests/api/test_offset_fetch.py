@@ -36,6 +36,11 @@ def told(*groups: of.OffsetFetchResponseGroup) -> of.OffsetFetchResponse:
     return of.OffsetFetchResponse(groups=list(groups))
 
 
+def test_offsets_in_zookeeper_are_no_coordinators() -> None:
+    """A broker without ZooKeeper refuses to tell them."""
+    Play(Api.OFFSET_FETCH, one(0), 0).forwards()
+
+
 @pytest.mark.parametrize("version", range(1, 8))
 def test_one_group_goes_on_as_it_is(version: int) -> None:
     conversation = Play(Api.OFFSET_FETCH, one(version), version).may_describe("g")

@@ -66,14 +66,14 @@ def test_a_commit_of_what_the_principal_may_read_goes_on() -> None:
 
 # ---- TxnOffsetCommit ----------------------------------------------------------------------------------------------
 def txn(*topics: str, member: str = "m", generation: int = 3) -> tc.TxnOffsetCommitRequest:
-    parts = [tc.TxnOffsetCommitRequestTopic(t, [tc.TxnOffsetCommitRequestPartition(0, 7)]) for t in topics]
+    parts = [tc.TxnOffsetCommitRequestTopic(t, partitions=[tc.TxnOffsetCommitRequestPartition(0, 7)]) for t in topics]
     return tc.TxnOffsetCommitRequest("t", "g", 1, 0, generation, member, None, parts)
 
 
 def txn_done(**codes: int) -> tc.TxnOffsetCommitResponse:
     parts = tc.TxnOffsetCommitResponsePartition
     return tc.TxnOffsetCommitResponse(
-        topics=[tc.TxnOffsetCommitResponseTopic(t, [parts(0, c)]) for t, c in codes.items()]
+        topics=[tc.TxnOffsetCommitResponseTopic(t, partitions=[parts(0, c)]) for t, c in codes.items()]
     )
 
 
@@ -193,7 +193,7 @@ def test_so_are_those_of_a_commit_in_a_transaction() -> None:
     play = Play(Api.TXN_OFFSET_COMMIT, request, 5).may_read("g")
     event = CommitCheck("g", "m", 3, None, 5, True, tuple((t, ZERO_UUID, 0) for t in ("mine", "secret")))
     play.coordinates(event).coordinator(CheckReply())
-    nobodys = replace_(request, member_id="", generation_id=-1)
+    nobodys = replace_(request, member_id="", generation_id_or_member_epoch=-1)
     unknown = _told(mine=Code.UNKNOWN_MEMBER_ID, secret=Code.UNKNOWN_MEMBER_ID)
     play.asks(nobodys).meanwhile(GUARDED_ELSEWHERE).broker(unknown)
     play.coordinates(replace(event, again=True, sent_as=None)).coordinator(CheckReply())
@@ -203,11 +203,11 @@ def test_so_are_those_of_a_commit_in_a_transaction() -> None:
 
 
 def _in_transaction(*topics: str) -> list[tc.TxnOffsetCommitRequestTopic]:
-    return [tc.TxnOffsetCommitRequestTopic(t, [tc.TxnOffsetCommitRequestPartition(0, 7)]) for t in topics]
+    return [tc.TxnOffsetCommitRequestTopic(t, partitions=[tc.TxnOffsetCommitRequestPartition(0, 7)]) for t in topics]
 
 
 def _told(**codes: int) -> tc.TxnOffsetCommitResponse:
     row = tc.TxnOffsetCommitResponsePartition
     return tc.TxnOffsetCommitResponse(
-        topics=[tc.TxnOffsetCommitResponseTopic(t, [row(0, c)]) for t, c in codes.items()]
+        topics=[tc.TxnOffsetCommitResponseTopic(t, partitions=[row(0, c)]) for t, c in codes.items()]
     )

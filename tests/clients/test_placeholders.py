@@ -375,7 +375,7 @@ def test_what_a_former_owner_let_pass_is_refused_by_the_broker_when_it_comes_lat
         other.close()
 
     def transactional(offset: int) -> tc.TxnOffsetCommitRequest:
-        topics = [tc.TxnOffsetCommitRequestTopic(TOPIC, [tc.TxnOffsetCommitRequestPartition(0, offset)])]
+        topics = [tc.TxnOffsetCommitRequestTopic(TOPIC, partitions=[tc.TxnOffsetCommitRequestPartition(0, offset)])]
         return tc.TxnOffsetCommitRequest("late-txn", group, *ids, m.epoch, m.name, None, topics)
 
     def meanwhile() -> None:

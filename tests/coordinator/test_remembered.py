@@ -122,7 +122,7 @@ class Named(Spec):
 
 @pytest.fixture(scope="module")
 def requests(libs: Path) -> dict[str, Spec]:
-    return {s.message.name: s for s in specs(libs)}
+    return {s.message.name: s for s in specs()}
 
 
 async def _send(house: House, caller: Caller, api: Api, spec: Named, version: int) -> None:

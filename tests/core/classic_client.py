@@ -97,7 +97,8 @@ class ClassicClient:
     def leave(self, reason: str | None = None) -> LeaveGroup:
         return LeaveGroup(self.group_id, (Leaving(self.member_id, self.instance_id, reason),))
 
-    def commit(self, version: int = 9, transactional: bool = False) -> CommitCheck:
+    def commit(self, version: int | None = None, transactional: bool = False) -> CommitCheck:
+        version = version or (5 if transactional else 9)
         return CommitCheck(self.group_id, self.member_id, self.generation, self.instance_id, version, transactional, ())
 
     # ---- what it hears -------------------------------------------------------------------------------------

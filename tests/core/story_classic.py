@@ -224,7 +224,8 @@ class ClassicWords:
 
     def commit(self, who: str, o: Options) -> str:
         client = self.known(who)
-        event = client.commit(int(o.get("version", 9)), o.get("transactional") == "true")
+        transactional = o.get("transactional") == "true"
+        event = client.commit(int(o.get("version", 5 if transactional else 9)), transactional)
         event.member_epoch = int(o.get("gen", event.member_epoch))
         event.member_id = o.get("id", event.member_id)
         event.instance_id = o.get("instance", event.instance_id)

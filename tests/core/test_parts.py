@@ -100,8 +100,9 @@ def test_image_tells_what_changed() -> None:
 
 
 def commit(
-    world: World, member: str, epoch: int, version: int = 9, transactional: bool = False, partition: int = 0
+    world: World, member: str, epoch: int, version: int | None = None, transactional: bool = False, partition: int = 0
 ) -> tuple[Code, int]:
+    version = version or (5 if transactional else 9)
     check = CommitCheck("g", member, epoch, None, version, transactional, (("t", topic_id(1), partition),))
     reply = world.ask(check)
     assert isinstance(reply, CheckReply)
@@ -114,6 +115,8 @@ def test_offset_commit_is_fenced_by_epoch() -> None:
     assert commit(world, "", -1) == (0, 0), "a simple commit to a group without members"
     assert commit(world, "m", 3)[0] == Code.UNKNOWN_MEMBER_ID
     assert commit(world, "m", 3, version=8)[0] == Code.ILLEGAL_GENERATION
+    assert commit(world, "m", 3, version=5, transactional=True)[0] == Code.ILLEGAL_GENERATION
+    assert commit(world, "m", 3, version=6, transactional=True)[0] == Code.GROUP_ID_NOT_FOUND, "KIP-1319"
     a, b = Client(world, "g", "a", ("t",)), Client(world, "g", "b", ("t",))
     a.heartbeat()
     b.heartbeat()
@@ -121,6 +124,7 @@ def test_offset_commit_is_fenced_by_epoch() -> None:
     assert commit(world, "a", a.epoch, version=8)[0] == Code.UNSUPPORTED_VERSION
     assert commit(world, "a", a.epoch + 1)[0] == Code.STALE_MEMBER_EPOCH
     assert commit(world, "a", a.epoch + 1, transactional=True)[0] == Code.ILLEGAL_GENERATION
+    assert commit(world, "a", a.epoch + 1, version=6, transactional=True)[0] == Code.STALE_MEMBER_EPOCH, "KIP-1319"
     assert commit(world, "x", 2)[0] == Code.UNKNOWN_MEMBER_ID
     assert commit(world, "", -1)[0] == Code.UNKNOWN_MEMBER_ID, "members are there: nobody else may commit"
     assert commit(world, "", -1, transactional=True) == (0, 0), "KIP-447: without member id it is not checked"

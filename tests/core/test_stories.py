@@ -212,7 +212,8 @@ class Story:
             reply = self.world.ask(FetchCheck(GROUP, who, epoch))
         else:
             places = tuple((n, topic_id(self.ids[n]), p) for n in self.ids for p in (0, 1))
-            version, transactional = int(options.get("version", 9)), options.get("transactional") == "true"
+            transactional = options.get("transactional") == "true"
+            version = int(options.get("version", 5 if transactional else 9))
             check = CommitCheck(GROUP, who, epoch, None, version, transactional, places)
             reply = self.world.ask(check)
         assert isinstance(reply, CheckReply)

@@ -32,6 +32,7 @@ from sidecar.link.messages import (
 )
 from sidecar.wire.apis import PASSING, SERVED, Api
 from sidecar.wire.frames import request_frame
+from sidecar.wire.generated import api_versions as av
 from sidecar.wire.generated import create_topics as ct
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import find_coordinator as fc
@@ -205,6 +206,29 @@ def test_a_malformed_request_closes_its_connection_and_is_counted() -> None:
         assert desk.lines.events("warning") == ["frame refused"]
         assert desk.lines.fields("frame refused")["client"] == "10.0.0.9"
         assert not other.closed and desk.metrics.value("active") == 1
+
+    run(test)
+
+
+def test_a_version_that_the_broker_does_not_serve_closes_as_there() -> None:
+    """Kafka 4 has no OffsetCommit v1. What the sidecar brings has its own versions; and before anybody has asked, the
+    broker is left to refuse."""
+
+    async def test(desk: Desk) -> None:
+        desk.show()
+        desk.brokers.versions[Api.OFFSET_COMMIT] = (2, 8)
+        commit = oc.OffsetCommitRequest("theirs", -1, "")
+        early = await desk.client()
+        assert (await early.ask(commit, 1)).topics == []
+        await early.ask(av.ApiVersionsRequest(), 2)
+        for served in (2, 8, 9):
+            assert (await early.ask(commit, served)).topics == []
+        for refused in (1, 10):
+            client = await desk.client()
+            client.send(request_frame(Api.OFFSET_COMMIT, refused, 1, "billing", refused >= 8, commit.encode(refused)))
+            await until(lambda client=client: client.closed)  # type: ignore[misc]
+        assert desk.metrics.value("refused", "unsupported_version") == 2
+        assert desk.lines.fields("frame refused")["client_id"] == "billing"
 
     run(test)
 

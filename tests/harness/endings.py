@@ -1,7 +1,8 @@
 """Which answers end a client for good, and a check that no member hears one that it has not earned.
 
 `ENDS` is read off the clients' code: kafka-clients 4.3.1 (AbstractHeartbeatRequestManager,
-ConsumerHeartbeatRequestManager, CommitRequestManager, AbstractCoordinator, ConsumerCoordinator, TransactionManager),
+ConsumerHeartbeatRequestManager, CommitRequestManager, AbstractCoordinator, ConsumerCoordinator, TransactionManager; of
+4.4.0 for TxnOffsetCommit v6),
 librdkafka (rdkafka_cgrp.c, rdkafka_request.c, rdkafka_txnmgr.c), franz-go (consumer_group.go, consumer_group_848.go),
 kafka-python (coordinator/base.py, coordinator/consumer.py) as of summer 2026. Kafka Streams takes what Java's consumer
 throws: CommitFailedException is a task that has moved, any other exception ends the thread. "Ends" is: the client does
@@ -21,7 +22,7 @@ from sidecar.core.classic.events import ClassicHeartbeat, JoinGroup, JoinReply, 
 from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.errors import Code, name_of
 from sidecar.core.events import Answer, Event
-from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
+from sidecar.core.offsets import TXN_OF_CONSUMERS, CheckReply, CommitCheck, FetchCheck
 
 JAVA, STREAMS, LIBRDKAFKA, FRANZ, PYTHON = "Java", "Kafka Streams", "librdkafka", "franz-go", "kafka-python"
 CONSUMER, CLASSIC = "consumer", "classic"
@@ -96,6 +97,17 @@ ENDS: dict[str, dict[str, Ends]] = {
             Code.GROUP_AUTHORIZATION_FAILED,
         ),
         LIBRDKAFKA: only(Code.INVALID_PRODUCER_EPOCH, Code.INVALID_TXN_STATE),
+    },
+    "TxnOffsetCommit with the errors of consumers": {
+        JAVA: but(
+            *_COMMIT,
+            Code.CONCURRENT_TRANSACTIONS,
+            Code.ILLEGAL_GENERATION,
+            Code.STALE_MEMBER_EPOCH,
+            Code.GROUP_ID_NOT_FOUND,
+            Code.FENCED_INSTANCE_ID,
+            Code.GROUP_AUTHORIZATION_FAILED,
+        ),
     },
     "OffsetFetch": {JAVA: but(*_FETCH), PYTHON: but(*_FETCH), LIBRDKAFKA: only()},
 }
@@ -184,7 +196,7 @@ class Endings:
         if not isinstance(event, CommitCheck):
             return APIS[type(event)]
         if event.transactional:
-            return "TxnOffsetCommit"
+            return "TxnOffsetCommit" + " with the errors of consumers" * (event.version >= TXN_OF_CONSUMERS)
         return f"OffsetCommit of the {CONSUMER if event.member_id in self._of_consumers else CLASSIC} protocol"
 
     def _came(self, event: Event, name: str) -> None:

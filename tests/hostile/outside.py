@@ -144,7 +144,7 @@ def fetched() -> bytes:
 
 
 def committed_in_transaction() -> bytes:
-    topics = [tc.TxnOffsetCommitRequestTopic(name, []) for name in names(MANY, "t")]
+    topics = [tc.TxnOffsetCommitRequestTopic(name, partitions=[]) for name in names(MANY, "t")]
     return request(28, 3, tc.TxnOffsetCommitRequest("t", "managed-x", 1, 1, topics=topics))
 
 

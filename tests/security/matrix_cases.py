@@ -358,7 +358,7 @@ async def txn_offset_commit(q: Question) -> Any:
         asked.append((q.at("classic"), 9, "nobody"))
     for group, generation, member in asked:
         for names in some:
-            topics = [tc.TxnOffsetCommitRequestTopic(t, rows) for t in names]
+            topics = [tc.TxnOffsetCommitRequestTopic(t, partitions=rows) for t in names]
             req = tc.TxnOffsetCommitRequest(TXN, group, *q.bench.producer, generation, member, None, topics)
             found.append(plain(await q.ask(tc, "TxnOffsetCommit", req)))
     return found
@@ -366,7 +366,7 @@ async def txn_offset_commit(q: Question) -> Any:
 
 @case("TxnOffsetCommit of another transaction", 0, 3, 5, users="transactions")
 async def txn_of_another(q: Question) -> Any:
-    topics = [tc.TxnOffsetCommitRequestTopic(OPEN, [tc.TxnOffsetCommitRequestPartition(0, 7)])]
+    topics = [tc.TxnOffsetCommitRequestTopic(OPEN, partitions=[tc.TxnOffsetCommitRequestPartition(0, 7)])]
     req = tc.TxnOffsetCommitRequest("txn-other", q.at("txn"), 1, 0, topics=topics)
     return plain(await q.ask(tc, "TxnOffsetCommit", req))
 

@@ -251,7 +251,7 @@ async def delete(bench: Bench, site: Site) -> int:
 async def commit_in_transaction(bench: Bench, site: Site) -> int:
     if bench.producer == (-1, -1):
         await bench.transaction(site)
-    rows = [tc.TxnOffsetCommitRequestTopic("orders", [tc.TxnOffsetCommitRequestPartition(0, 7)])]
+    rows = [tc.TxnOffsetCommitRequestTopic("orders", partitions=[tc.TxnOffsetCommitRequestPartition(0, 7)])]
     req = tc.TxnOffsetCommitRequest(TXN, bench.group(site, MINE, "txn"), *bench.producer, topics=rows)
     res = await (await bench.admin(site)).request(tc, "TxnOffsetCommit", req, high=3)
     return int(res.topics[0].partitions[0].error_code)

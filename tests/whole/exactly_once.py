@@ -99,7 +99,7 @@ class Producer:
         by_topic: dict[str, list[tc.TxnOffsetCommitRequestPartition]] = {}
         for (topic, p), offset in offsets.items():
             by_topic.setdefault(topic, []).append(tc.TxnOffsetCommitRequestPartition(p, offset))
-        topics = [tc.TxnOffsetCommitRequestTopic(t, ps) for t, ps in by_topic.items()]
+        topics = [tc.TxnOffsetCommitRequestTopic(t, partitions=ps) for t, ps in by_topic.items()]
         req = tc.TxnOffsetCommitRequest(
             self._txn_id, h.group_id, *who, *member, h.instance_id, topics
         )  # fmt: skip

@@ -7,11 +7,11 @@ import random
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tools.wire_model import HEADERS, INTS, SERVED, Field, Message, load, parse_message, rename, snake
+from sidecar.drill.artifacts import clients_jar
+from tools.wire_model import EARLIER, HEADERS, INTS, NEWEST, SERVED, Field, Message, Schemas, rename, snake
 
 LIMITS = {"b": (-128, 127), "h": (-(1 << 15), (1 << 15) - 1), "H": (0, (1 << 16) - 1), "i": (-(1 << 31), (1 << 31) - 1)}
 LIMITS |= {"I": (0, (1 << 32) - 1), "q": (-(1 << 63), (1 << 63) - 1)}
@@ -21,10 +21,16 @@ LIMITS |= {"I": (0, (1 << 32) - 1), "q": (-(1 << 63), (1 << 63) - 1)}
 class Spec:
     message: Message
     module: ModuleType
+    newest_low: int = 0
+    """The lowest version that the newest Kafka has."""
 
     @property
     def versions(self) -> range:
         return range(self.message.valid.low, self.message.valid.high + 1)
+
+    def kafka(self, version: int) -> str:
+        """The Kafka whose classes know this version."""
+        return EARLIER if version < self.newest_low else NEWEST
 
     def make(self, rng: random.Random, version: int) -> Any:
         return self._struct(self.message.name, rng, version, 0)
@@ -59,18 +65,18 @@ class Spec:
         return self._struct(kind, rng, version, depth)
 
 
-def specs(libs: Path) -> Iterator[Spec]:
-    jar = next(libs.glob("kafka-clients-*.jar"))
-    with zipfile.ZipFile(jar) as zf:
+def specs() -> Iterator[Spec]:
+    with zipfile.ZipFile(clients_jar(NEWEST)) as newest, zipfile.ZipFile(clients_jar(EARLIER)) as earlier:
+        schemas = Schemas(newest, earlier)
         for name in SERVED:
             module = importlib.import_module(f"sidecar.wire.generated.{snake(name)}")
             taken: set[str] = set()
             for kind in ("Request", "Response"):
-                message = parse_message(load(zf, name + kind))
+                message = schemas.message(name + kind)
                 for clash in sorted({s.name for s in message.structs} & taken):
                     rename(message, clash, kind + clash)
                 taken |= {s.name for s in message.structs}
-                yield Spec(message, module)
+                yield Spec(message, module, schemas.lowest(message.name))
         module = importlib.import_module("sidecar.wire.generated.headers")
         for name in HEADERS:
-            yield Spec(parse_message(load(zf, name)), module)
+            yield Spec(schemas.message(name), module)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sidecar.core.consumer.config import config_of
 from sidecar.core.consumer.group import ConsumerGroup, Member
 from sidecar.core.errors import Code
-from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck, Place
+from sidecar.core.offsets import TXN_OF_CONSUMERS, CheckReply, CommitCheck, FetchCheck, Place
 from sidecar.core.topics import TopicImage
 from sidecar.core.turn import Turn
 
@@ -32,7 +32,8 @@ def _commit(turn: Turn, group: ConsumerGroup, c: CommitCheck) -> CheckReply:
     classic = member.classic is not None
     if not c.transactional and not classic and c.version < 9:
         return CheckReply(Code.UNSUPPORTED_VERSION)
-    stale = Code.ILLEGAL_GENERATION if c.transactional or classic else Code.STALE_MEMBER_EPOCH
+    told_as_classic = classic or (c.transactional and c.version < TXN_OF_CONSUMERS)
+    stale = Code.ILLEGAL_GENERATION if told_as_classic else Code.STALE_MEMBER_EPOCH
     if c.member_epoch > member.member_epoch:
         return CheckReply(stale)
     image = turn.image

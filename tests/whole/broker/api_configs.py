@@ -114,7 +114,14 @@ def _entry(node: Node, kind: int, name: str, spec: Known, synonyms: bool) -> dc.
     told = [dc.DescribeConfigsSynonym(*layer) for layer in layers] if synonyms else []
     shown = None if spec.sensitive else value
     return dc.DescribeConfigsResourceResult(
-        spec.name, shown, spec.read_only, source, spec.sensitive, told, spec.value_type, None
+        name=spec.name,
+        value=shown,
+        read_only=spec.read_only,
+        config_source=source,
+        is_sensitive=spec.sensitive,
+        synonyms=told,
+        config_type=spec.value_type,
+        documentation=None,
     )
 
 

@@ -107,7 +107,7 @@ def txn_offset_commit(ctx: Context, req: tc.TxnOffsetCommitRequest, reply: Reply
                 tc.TxnOffsetCommitResponsePartition(p.partition_index, _older(ctx, codes[n, i]))
                 for i, p in enumerate(t.partitions)
             ]
-            topics.append(tc.TxnOffsetCommitResponseTopic(t.name, parts))
+            topics.append(tc.TxnOffsetCommitResponseTopic(t.name, partitions=parts))
         reply(tc.TxnOffsetCommitResponse(0, topics))
 
     for n, t in enumerate(req.topics):
@@ -180,7 +180,7 @@ class _InTransaction:
             if code != Err.NONE:
                 raise Refused(code)
             shard = node.groups.shard(req.group_id)
-            member = (req.member_id, req.group_instance_id, req.generation_id)
+            member = (req.member_id, req.group_instance_id, req.generation_id_or_member_epoch)
             shard.check_commit(req.group_id, member, self.ctx.version, True)
             known = shard.replica.log.producers.get(req.producer_id)
             if known is not None and known.epoch > req.producer_epoch:

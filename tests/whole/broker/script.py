@@ -339,7 +339,7 @@ class DataSide:
         self, member: str, epoch: int, version: int, offset: int, generation: int, topic: str, own: str = ""
     ) -> object:
         parts = [tc.TxnOffsetCommitRequestPartition(i, offset, -1, "m") for i in (0, 9)]
-        topics = [tc.TxnOffsetCommitRequestTopic(self.topic(topic), parts)]
+        topics = [tc.TxnOffsetCommitRequestTopic(self.topic(topic), partitions=parts)]
         who = self._who(member, epoch)
         req = tc.TxnOffsetCommitRequest(self.txn_id, self.group, *who, generation, own, "seat" if own else None, topics)
 
@@ -404,7 +404,7 @@ class DataSide:
 
     # ---- offsets --------------------------------------------------------------------------------------------
     async def do_commit(self, member: str, version: int, offset: int, index: int, generation: int) -> object:
-        parts = [oc.OffsetCommitRequestPartition(i, offset, -1, "x") for i in {0, index}]
+        parts = [oc.OffsetCommitRequestPartition(i, offset, committed_metadata="x") for i in {0, index}]
         topic = oc.OffsetCommitRequestTopic(self.topic(member), self.ids.get(member, b"\x07" * 16), parts)
         req = oc.OffsetCommitRequest(self.group, generation, "", None, -1, [topic])
         res = await self.ask(oc, "OffsetCommit", req, version)

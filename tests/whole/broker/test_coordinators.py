@@ -169,7 +169,7 @@ def test_offsets_of_a_transaction_are_pending_until_it_ends(move: str) -> None:
     txn = Client(world, coordinator(world, "w", TRANSACTION))
     req = ao.AddOffsetsToTxnRequest("w", *producer, "g")
     assert txn.ask(ao, "AddOffsetsToTxn", req).error_code == 0
-    parts = [tc.TxnOffsetCommitRequestTopic("t", [tc.TxnOffsetCommitRequestPartition(0, 9)])]
+    parts = [tc.TxnOffsetCommitRequestTopic("t", partitions=[tc.TxnOffsetCommitRequestPartition(0, 9)])]
     group = Client(world, coordinator(world, "g"))
     sent = tc.TxnOffsetCommitRequest("w", "g", *producer, -1, "", None, parts)
     assert group.ask(tc, "TxnOffsetCommit", sent, 4).topics[0].partitions[0].error_code == 0
