@@ -199,6 +199,12 @@ def _assignments_while_members_join(case: Case, api: str, theirs: Any, ours: Any
     )
 
 
+def _unresolved(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    """Each resolves the expression beside the requests, and when it has is a race."""
+    both_let_in = _code(theirs) == _code(ours) == NONE
+    return api == "ConsumerGroupHeartbeat" and both_let_in and bool(_changes(case, "subscribedTopicRegex"))
+
+
 def _last_offset(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     """Kafka 3.9."""
     looks = api in ("DescribeGroups", "ListGroups") and isinstance(theirs, dict)
@@ -209,6 +215,7 @@ def _last_offset(case: Case, api: str, theirs: Any, ours: Any) -> bool:
 RULES = (
     Rule("feature gates (2.28)", _no_settings_of_groups, ends=True),
     Rule("assignments as DescribeGroups shows them during a rebalance (1.26)", _assignments_while_members_join),
+    Rule("a member with an unresolved regular expression (2.19)", _unresolved, ends=True),
     Rule("an empty group whose last offset is deleted", _last_offset),
     Rule("ConsumerGroupDescribe of a group of which only offsets are there", _offsets_only),
     Rule("a heartbeat or a leave of a member whose group is not there", _no_such_group),
