@@ -1,6 +1,6 @@
 # Each target sets up what it needs. `make demo`, `make test`; the others are in README.
 PYTHON ?= python3
-KAFKA  ?= 4.3.1
+KAFKA  ?= 4.4.0
 N      ?= 10
 SEEDS  ?= 1000
 SCRIPTS ?= 2000
@@ -83,7 +83,7 @@ exactly-once: $(READY)
 	@$(BIN)/python -m tests.clients.exactly_once --rounds $(N) --protocol $(PROTOCOL)
 
 differential: $(READY)
-	@$(BIN)/python -m tests.differential.run --scripts $(SCRIPTS)
+	@$(BIN)/python -m tests.differential.run --scripts $(SCRIPTS) --kafka $(KAFKA)
 
 # Whole processes against simulated brokers, then the core alone: docs/simulation.md. 1,000 seeds take about five minutes on two cores.
 sim: $(READY)

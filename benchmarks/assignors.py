@@ -26,6 +26,7 @@ from sidecar.core.consumer.run import RunInput, run
 from sidecar.core.consumer.subscriptions import Subscription
 from sidecar.core.consumer.table import Table, TargetAssignment
 from sidecar.core.topics import Topic, TopicImage
+from sidecar.drill.artifacts import KAFKA
 from tests.assign.oracle import Case, Oracle
 
 WARM = 60
@@ -123,7 +124,7 @@ def main() -> None:
     oracle = Oracle("-Xmx2g", "-XX:+UseParallelGC")
     figures: dict[str, object] = {
         "bench": "assignors",
-        "peer": "Kafka 4.3.1 UniformAssignor, RangeAssignor",
+        "peer": f"Kafka {KAFKA} UniformAssignor, RangeAssignor",
         "compiled": kernel.COMPILED,
     }
     print("members x topics x partitions; thread CPU, ms, medians; x = Kafka's / ours")

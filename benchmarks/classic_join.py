@@ -22,6 +22,7 @@ import uvloop
 
 from benchmarks.common import cpu_s, finish, median, one_broker
 from sidecar.core.errors import Code
+from sidecar.drill.artifacts import KAFKA
 from sidecar.drill.processes import Process
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.frames import response_body
@@ -128,7 +129,7 @@ def main() -> None:
     finish(
         {
             "bench": "classic-join",
-            "peer": "Kafka 4.3.1 broker's own coordinator",
+            "peer": f"Kafka {KAFKA} broker's own coordinator",
             "members": a.members,
             "subscription_bytes": a.bytes,
             **{name: round(value, 3) for name, value in mid.items()},

@@ -17,6 +17,7 @@ import uvloop
 
 from benchmarks.common import cpu_s, create_topic, finish, median, one_broker
 from sidecar.core.errors import Code
+from sidecar.drill.artifacts import KAFKA
 from sidecar.kafka.net import BrokerConnection
 from sidecar.kafka.security import OPEN, Security
 from sidecar.wire.frames import request_frame
@@ -161,7 +162,7 @@ def main() -> None:
     finish(
         {
             "bench": "heartbeat",
-            "peer": "Kafka 4.3.1 broker's own coordinator",
+            "peer": f"Kafka {KAFKA} broker's own coordinator",
             "members": a.members,
             "memo": not a.no_memo,
             "sidecar_per_s": round(rate["sidecar"]),

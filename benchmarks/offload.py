@@ -36,6 +36,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from benchmarks.common import cpu_s, finish, percentile
 from sidecar.core.errors import Code
+from sidecar.drill.artifacts import KAFKA
 from sidecar.drill.local import JVM_FAST, LocalKafka
 from sidecar.drill.processes import Process
 from sidecar.kafka.net import BrokerConnection
@@ -257,7 +258,7 @@ def main() -> None:
     name = 'sidecar_assignments_total{assignor="uniform"}'
     os.nice(NICE)
     prefer(os.getpid(), NICE)
-    figures: dict[str, object] = {"bench": "offload", "peer": "Kafka 4.3.1's own coordinator", "members": a.members}
+    figures: dict[str, object] = {"bench": "offload", "peer": f"Kafka {KAFKA}'s own coordinator", "members": a.members}
     print(f"{'':44}{'stall p50':>10}{'p99':>8}{'max':>8}   {'heartbeat p50':>13}{'p99':>8}{'max':>8}  ms", flush=True)
     rows = [
         ("sidecar, nothing to assign, free core", "50", "true", True, 0.0),

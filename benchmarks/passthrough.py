@@ -13,6 +13,7 @@ import socket
 import time
 
 from benchmarks.common import cpu_s, create_topic, finish, median, one_broker, percentile
+from sidecar.drill.artifacts import KAFKA
 from sidecar.drill.local import LocalKafka
 from sidecar.wire.frames import SIZE, request_frame
 from sidecar.wire.generated import metadata as md
@@ -93,7 +94,7 @@ def main() -> None:
     finish(
         {
             "bench": "passthrough",
-            "peer": "the same broker without the sidecar, Kafka 4.3.1 ConsumerPerformance",
+            "peer": f"the same broker without the sidecar, Kafka {KAFKA} ConsumerPerformance",
             "direct_mb_s": round(speed["direct"], 1),
             "through_mb_s": round(speed["through"], 1),
             "ratio_mb_s": round(speed["through"] / speed["direct"], 3),

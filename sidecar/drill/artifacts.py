@@ -9,7 +9,7 @@ import tempfile
 import zlib
 from pathlib import Path
 
-KAFKA = "4.3.1"
+KAFKA = "4.4.0"
 """The default version of the brokers; the Java clients and tools always have this version."""
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>

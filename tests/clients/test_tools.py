@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools, unchanged, of 4.3.1 and 3.9.1: what they print through the sidecar is what they print
+"""Kafka's own command-line tools, unchanged, of 4.4.0 and 3.9.1: what they print through the sidecar is what they print
 at the broker, line by line, for the same calls on groups in the same state."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from sidecar.drill.artifacts import java, kafka_libs
+from sidecar.drill.artifacts import KAFKA, java, kafka_libs
 from sidecar.drill.local import JVM, LocalKafka
 from sidecar.drill.processes import wait_until
 from tests.clients.ground import make_topic
@@ -20,7 +20,7 @@ from tests.clients.ground import make_topic
 SOURCE = Path(__file__).parent.parent / "java" / "Tools.java"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 LIST_GROUPS = "org.apache.kafka.tools.GroupsCommand"
-CONFIGS = "kafka.admin.ConfigCommand"
+CONFIGS = "org.apache.kafka.tools.ConfigCommand"
 SHARE, STREAMS = (
     "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
     "org.apache.kafka.tools.streams.StreamsGroupCommand",
@@ -143,7 +143,7 @@ def sides(kafka: LocalKafka) -> Iterator[tuple[Side, Side]]:
             c.close()
 
 
-@pytest.fixture(scope="module", params=["4.3.1", pytest.param("3.9.1", marks=pytest.mark.tier("nightly"))])
+@pytest.fixture(scope="module", params=[KAFKA, pytest.param("3.9.1", marks=pytest.mark.tier("nightly"))])
 def tools(request: pytest.FixtureRequest) -> Iterator[Tools]:
     made = Tools(request.param)
     yield made
@@ -153,7 +153,7 @@ def tools(request: pytest.FixtureRequest) -> Iterator[Tools]:
 @pytest.fixture(scope="module")
 def newest() -> Iterator[Tools]:
     """For tools that older versions do not have."""
-    made = Tools("4.3.1")
+    made = Tools(KAFKA)
     yield made
     made.close()
 
@@ -289,6 +289,6 @@ def test_groups_of_other_kinds(newest: Tools, sides: tuple[Side, Side], main: st
 
 def test_zz_delete_empty_groups(tools: Tools, sides: tuple[Side, Side]) -> None:
     """The last one: each version deletes a group of its own."""
-    kind = "empty" if tools.version == "4.3.1" else "quiet"
+    kind = "empty" if tools.version == KAFKA else "quiet"
     compare(tools, sides, GROUPS, "--delete", "--group", f"{{{kind}}}")
     compare(tools, sides, GROUPS, "--describe", "--group", f"{{{kind}}}")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.drill.artifacts import KAFKA
 from sidecar.drill.clients import Owned
 from sidecar.drill.drills.ground import Ground
 from sidecar.drill.drills.judge import Verdict, commits_now, judge_company
@@ -27,7 +28,7 @@ pytestmark = [pytest.mark.tier("all"), pytest.mark.timeout(400)]
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    made = Ground(STAGES["plain"](tmp_path_factory.mktemp("drills"), "4.3.1"), print)
+    made = Ground(STAGES["plain"](tmp_path_factory.mktemp("drills"), KAFKA), print)
     try:
         made.start_cluster()
         yield made
@@ -42,7 +43,7 @@ def only(name: str, **options: object) -> Drill:
 
 
 def on_its_own(drill: Drill, folder: Path) -> None:
-    made = Ground(STAGES[drill.stage](folder, "4.3.1"), print)
+    made = Ground(STAGES[drill.stage](folder, KAFKA), print)
     try:
         drill.start(made)
         played(drill, made)
