@@ -17,7 +17,7 @@ from tests.clients.wire import join_request, talk
 BROKER, GROUP = 4, 32
 SET, DELETE, APPEND = 0, 1, 2
 SESSION, INTERVAL = "consumer.session.timeout.ms", "consumer.assignment.interval.ms"
-TOOL = "kafka.admin.ConfigCommand"
+TOOL = "org.apache.kafka.tools.ConfigCommand"
 
 
 async def alter(

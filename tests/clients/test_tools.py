@@ -20,7 +20,7 @@ from tests.clients.ground import make_topic
 SOURCE = Path(__file__).parent.parent / "java" / "Tools.java"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 LIST_GROUPS = "org.apache.kafka.tools.GroupsCommand"
-CONFIGS = "kafka.admin.ConfigCommand"
+CONFIGS = "org.apache.kafka.tools.ConfigCommand"
 SHARE, STREAMS = (
     "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
     "org.apache.kafka.tools.streams.StreamsGroupCommand",

@@ -35,7 +35,7 @@ GROUPS, CONSOLE = (
     "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "org.apache.kafka.tools.consumer.ConsoleConsumer",
 )
-TOKENS, CONFIGS = "org.apache.kafka.tools.DelegationTokenCommand", "kafka.admin.ConfigCommand"
+TOKENS, CONFIGS = "org.apache.kafka.tools.DelegationTokenCommand", "org.apache.kafka.tools.ConfigCommand"
 TOPIC = "guarded"
 USERS = ("Diana", "mallory", "slow")
 """Diana: her PLAIN token begins as a ConsumerGroupHeartbeat does. mallory may do nothing."""

@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.timeout(240),
     pytest.mark.needs("prometheus", "promtool"),
 ]
-CONFIGS = "kafka.admin.ConfigCommand"
+CONFIGS = "org.apache.kafka.tools.ConfigCommand"
 
 
 def test_the_state_topic_is_set_so_that_it_may_lose_state(ground: Ground) -> None:

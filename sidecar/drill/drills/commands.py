@@ -16,7 +16,7 @@ from sidecar.drill.local import Broker
 from sidecar.drill.processes import DrillError
 
 INCLUDE = "sidecar.groups.include"
-CONFIGS = "kafka.admin.ConfigCommand"
+CONFIGS = "org.apache.kafka.tools.ConfigCommand"
 """kafka-configs.sh."""
 TIMEOUT_S = 400.0
 BEFORE_ABOUT = "before /about"
