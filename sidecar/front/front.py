@@ -67,7 +67,7 @@ from sidecar.link.messages import (
 from sidecar.link.ports import Figures, LinkedFront, Logger, Tasks
 from sidecar.proxy.connection import Close, Got
 from sidecar.proxy.internal import Internal
-from sidecar.wire.apis import SERVED, Api, response_flexible
+from sidecar.wire.apis import SERVED, Api, looked_into, response_flexible
 from sidecar.wire.frames import PREFIX, SIZE, client_id_of, header_end, response_frame
 from sidecar.wire.primitives import WireError
 
@@ -325,7 +325,7 @@ class Front:
             session.forward(got, result.frame)
             return
         if got.api_key == Api.API_VERSIONS:
-            session.conn.broker_knows(session.facts.broker_versions)
+            session.conn.served = looked_into(session.facts.broker_versions)
         frame = response_frame(got.correlation_id, response_flexible(got.api_key, got.version), result)
         if run.grant is not None:
             self._remember(run, run.grant, frame)

@@ -23,14 +23,13 @@ Only so many requests are looked at before others have their turn (`more`, `go_o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sidecar.proxy.acks import is_silent
 from sidecar.proxy.internal import NOT_SHOWN, TELL_OF_TOPICS, Internal, Marker, Passing
 from sidecar.proxy.other_protocols import spoken
 from sidecar.proxy.raw_sasl import HEADER_BYTES, LAST_KEY, Exchange, accepted, mechanism_of
-from sidecar.wire.apis import BY_ID, IDS_SINCE, PASSING, SERVED, Api, ApiSpec
+from sidecar.wire.apis import PASSING, Api, ApiSpec
 from sidecar.wire.frames import PREFIX, SIZE, Limits, client_id_of
 
 SASL = (Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
@@ -105,7 +104,8 @@ class ClientConnection:
         self._internal = internal
         self._left = limits.turn_requests
         """So many requests may still be looked at in this turn."""
-        self._served = PASSING
+        self.served = PASSING
+        """What is looked into (`looked_into`)."""
         self._in_flight_max = limits.in_flight
         self._frame_max = limits.frame_bytes
         self._whole_max = min(limits.frame_bytes, limits.group_frame_bytes, limits.list_frame_bytes)
@@ -167,11 +167,6 @@ class ClientConnection:
                 self.more = True
         return out
 
-    def broker_knows(self, versions: Mapping[int, tuple[int, int]] | None) -> None:
-        """Its own ranges, as it has told this client."""
-        highest = (versions or {}).get(Api.METADATA, (0, BY_ID))[1]
-        self._served = SERVED if IDS_SINCE <= highest < BY_ID else PASSING
-
     def go_on(self) -> list[Action]:
         """The next turn of this connection: look at what was left."""
         self._left = self._limits.turn_requests
@@ -215,7 +210,7 @@ class ClientConnection:
         while end - pos >= PREFIX.size and self._left > 0 and len(self._order) < self._in_flight_max:
             size, api_key, version, correlation = PREFIX.unpack_from(buf, pos)
             whole = pos + 4 + size
-            spec = self._served.get(api_key)
+            spec = self.served.get(api_key)
             if (
                 size < 8
                 or size > self._frame_max
@@ -350,7 +345,7 @@ class ClientConnection:
         if len(data) < PREFIX.size:
             return None
         size, api_key, version, correlation = PREFIX.unpack_from(data)
-        spec = self._served.get(api_key)
+        spec = self.served.get(api_key)
         if spec is None or 4 + size != len(data) or size > self._whole_max or not spec.low <= version <= spec.high:
             return None
         return self._got(api_key, version, correlation, data)

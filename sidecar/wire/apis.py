@@ -9,6 +9,7 @@ it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
@@ -128,6 +129,12 @@ IDS_SINCE, BY_ID = 10, 12
 PASSING: dict[int, ApiSpec] = {key: spec for key, spec in SERVED.items() if key != Api.METADATA}
 """What the sidecar looks into. On connections to brokers that tell ids of topics and take none it is all of SERVED."""
 PRODUCE_FLEXIBLE_FROM = 9
+
+
+def looked_into(versions: Mapping[int, tuple[int, int]] | None) -> dict[int, ApiSpec]:
+    """On a connection to a broker that tells these ranges; None: it has told none."""
+    highest = (versions or {}).get(Api.METADATA, (0, BY_ID))[1]
+    return SERVED if IDS_SINCE <= highest < BY_ID else PASSING
 
 
 def response_flexible(api_key: int, version: int) -> bool:
