@@ -43,8 +43,8 @@ def api_versions(call: Call) -> Handler:
         return _too_new().encode(0)
     learnt = call.scope.learnt
     learnt.versions[call.version] = body
-    learnt.ranges, answer = _told(call.version, body, call.scope.managing)
-    call.client.broker_versions = learnt.ranges
+    call.client.broker_versions, answer = _told(call.version, body, call.scope.managing)
+    learnt.served = _served(body, call.version)
     return answer
 
 
@@ -72,6 +72,16 @@ def _told(version: int, body: bytes, managing: bool) -> tuple[Ranges, bytes]:
     both = sorted(_merged(theirs, managing).items())
     res.api_keys = [av.ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in both]
     return theirs, res.encode(version)
+
+
+@lru_cache(maxsize=ANSWERS)
+def _served(body: bytes, version: int) -> frozenset[tuple[int, int]]:
+    """Api key and version of what may be used here, of the APIs that the sidecar reads: Kafka closes the connection of
+    a client that uses another version. What is brought is there at all times, as it may be asked for before groups are
+    managed no longer, or not yet."""
+    theirs = {k.api_key: (k.min_version, k.max_version) for k in av.ApiVersionsResponse.decode(version, body).api_keys}
+    ranges = _merged(theirs, managing=True)
+    return frozenset((key, v) for key in SERVED if key in ranges for v in range(ranges[key][0], ranges[key][1] + 1))
 
 
 def _too_new() -> av.ApiVersionsResponse:

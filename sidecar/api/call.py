@@ -17,7 +17,7 @@ from sidecar.core.events import Answer, Event
 from sidecar.core.placement import partition_for
 from sidecar.link.messages import CommitEnded, SettingsPassed, View
 from sidecar.native import pack
-from sidecar.wire.apis import BY_ID, IDS_SINCE, SERVED, Api, response_flexible
+from sidecar.wire.apis import SERVED, response_flexible
 from sidecar.wire.frames import request_frame, response_body
 from sidecar.wire.primitives import WireError
 
@@ -103,9 +103,6 @@ Kept = BoundedCache[str, tuple[int, int]]
 """Name -> error code, until when it counts (monotonic ms)."""
 CONSUMER_COMMIT = 9
 """Members of consumer groups commit with this version of OffsetCommit. An older broker gets the same bytes as v8."""
-ANY_VERSION = frozenset(key for key, spec in SERVED.items() if spec.brought or key == Api.API_VERSIONS)
-"""APIs whose versions are not the broker's, or that it refuses with an answer."""
-NO_VERSION = (0, -1)
 RIGHTS_BYTES, FREE_BYTES = 1 << 20, 1 << 18
 """Of what is kept of one connection and of one kind, and of `Learnt.free`."""
 
@@ -154,25 +151,15 @@ class Client:
 class Learnt:
     """What the brokers' answers on one connection say of all connections. `open_until_ms`: until then it counts that
     the listener wants no client to authenticate (access.py); `open_meanwhile`: the same while the broker is silent, as
-    no setting of a silent broker changes; `versions`: of ApiVersions -> the broker's last answer; `ranges`: what the
-    last of these says of each API; `free`: name of a group -> when its broker was last asked and had no group of
-    another kind (one_name.py)."""
+    no setting of a silent broker changes; `versions`: of ApiVersions -> the broker's last answer; `served`: which
+    versions of which APIs may be used, by the last of these; `free`: name of a group -> when its broker was last asked
+    and had no group of another kind (one_name.py)."""
 
     open_until_ms: int = 0
     open_meanwhile: bool = False
     versions: dict[int, bytes] = field(default_factory=dict)
-    ranges: Mapping[int, tuple[int, int]] | None = None
+    served: frozenset[tuple[int, int]] | None = None
     free: BoundedCache[str, int] = field(default_factory=lambda: BoundedCache(FREE_BYTES))
-
-    def serves(self, api_key: int, version: int) -> bool:
-        """Returns whether the broker serves this version, or the sidecar brings it. Kafka closes the connection of a
-        client that uses another one."""
-        if self.ranges is None or api_key in ANY_VERSION:
-            return True
-        low, high = self.ranges.get(api_key, NO_VERSION)
-        if api_key == Api.METADATA and high >= IDS_SINCE:
-            high = max(high, BY_ID)
-        return low <= version <= high or (api_key == Api.OFFSET_COMMIT and version == CONSUMER_COMMIT)
 
 
 @dataclass(frozen=True, slots=True)

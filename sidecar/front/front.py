@@ -222,7 +222,8 @@ class Front:
             except WireError as exc:
                 self._malformed(session, exc, got)
                 return
-        if not self._scope.learnt.serves(api_key, got.version):
+        served = self._scope.learnt.served
+        if served is not None and (api_key, got.version) not in served and api_key != Api.API_VERSIONS:
             detail = f"api {api_key} version {got.version}, which the broker does not serve"
             session.run([Close("unsupported_version", detail, client_id_of(frame, 0))])
             return

@@ -96,7 +96,7 @@ SERVED: dict[int, ApiSpec] = {
     Api.SYNC_GROUP: ApiSpec(TERMINATE, Kind.CLASSIC, 0, 5, 4, "The coordinator answers it."),
     Api.DESCRIBE_GROUPS: ApiSpec(TERMINATE, Kind.CLASSIC, 0, 6, 5, "The coordinator answers it."),
     Api.LIST_GROUPS: ApiSpec(REWRITE, Kind.ANY, 0, 5, 3, "The groups owned here stand beside the broker's."),
-    Api.METADATA: ApiSpec(REWRITE, Kind.NONE, 0, 12, 9, "It passes; old brokers are not asked by topic id."),
+    Api.METADATA: ApiSpec(REWRITE, Kind.NONE, 0, 13, 9, "It passes; old brokers are not asked by topic id."),
     Api.API_VERSIONS: ApiSpec(REWRITE, Kind.NONE, 0, 5, 3, "It tells the versions that broker and sidecar serve."),
     Api.TXN_OFFSET_COMMIT: ApiSpec(TERMINATE, Kind.ANY, 0, 6, 3, "The member is checked here, the broker stores."),
     Api.DESCRIBE_CONFIGS: ApiSpec(REWRITE, Kind.NONE, 0, 4, 4, "It tells settings of managed groups, too."),

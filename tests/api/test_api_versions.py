@@ -91,7 +91,7 @@ def test_an_error_is_the_brokers_word_and_teaches_nothing(version: int, code: in
     play = Play(Api.API_VERSIONS, REQUEST, version, client=client, learnt=learnt)
     play.asks().broker(refusal).answers(refusal)
     assert client.broker_versions is None
-    assert learnt.versions == {} and learnt.ranges is None
+    assert learnt.versions == {} and learnt.served is None
 
 
 @pytest.mark.parametrize("version", [3, 4, 9])
