@@ -1,4 +1,4 @@
-"""Shared fixtures. `libs`: jars of the Kafka whose messages the codec has, fetched once. Brokers: harness/worlds.py."""
+"""Shared fixtures. `libs`: Kafka's jars, fetched once. Worlds with brokers: tests/harness/worlds.py."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def libs() -> Path:
     from sidecar.drill.artifacts import kafka_libs
-    from sidecar.wire.generated import KAFKA_VERSION
 
-    return kafka_libs(KAFKA_VERSION)
+    return kafka_libs()
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 v10: topics have ids, in answers.
 v12: topics may be asked for by id (KIP-516); as long as none is, the bytes are those of v11.
+v13: an answer has an error of its own (KIP-1102); brokers that serve it take ids.
 
 librdkafka's members of consumer groups ask by id. So v12 is brought to these brokers, and their clients' Metadata comes
 here. Everywhere else Metadata passes, and this handler never sees it.

@@ -17,7 +17,7 @@ from functools import partial
 
 from sidecar.front.session import PAUSES, Session
 from sidecar.link.ports import Figures, Logger
-from sidecar.proxy.connection import Close
+from sidecar.proxy.actions import Close
 
 LOOKS = 10
 """So often, in the time that a connection may be quiet, is looked whether it still is."""

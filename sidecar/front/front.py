@@ -65,7 +65,7 @@ from sidecar.link.messages import (
     Void,
 )
 from sidecar.link.ports import Figures, LinkedFront, Logger, Tasks
-from sidecar.proxy.connection import Close, Got
+from sidecar.proxy.actions import Close, Got
 from sidecar.proxy.internal import Internal
 from sidecar.wire.apis import SERVED, Api, looked_into, response_flexible
 from sidecar.wire.frames import PREFIX, SIZE, client_id_of, header_end, response_frame

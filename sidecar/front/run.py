@@ -9,7 +9,7 @@ from sidecar.api.call import Call, Handler
 from sidecar.core.events import Event
 from sidecar.front.session import Session
 from sidecar.link.messages import CommitEnded, Grant
-from sidecar.proxy.connection import Got
+from sidecar.proxy.actions import Got
 
 
 @dataclass(slots=True, eq=False)
@@ -27,4 +27,4 @@ class Run(Call):
     def comes_too_late(self, event: Event) -> bool:
         """Whether this is the join of a client that went away while it waited. Behind the next join of the same static
         member it would take that one's place, and end the client that waits there (KAFKA-20985)."""
-        return event.joins() and self.session.facts.left
+        return self.session.facts.left and event.joins()

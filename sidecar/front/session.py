@@ -24,7 +24,8 @@ from sidecar.front.broker_watch import BrokerWatch
 from sidecar.front.memory import Memory
 from sidecar.front.steady import Steady, steady_cache
 from sidecar.link.ports import Logger
-from sidecar.proxy.connection import Action, Answered, ClientConnection, Close, Got, ToClient, ToUpstream
+from sidecar.proxy.actions import Action, Answered, Close, Got, ToClient, ToUpstream
+from sidecar.proxy.connection import ClientConnection
 from sidecar.proxy.internal import Internal
 from sidecar.wire.frames import Limits
 

@@ -23,9 +23,9 @@ Only so many requests are looked at before others have their turn (`more`, `go_o
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 
 from sidecar.proxy.acks import is_silent
+from sidecar.proxy.actions import Action, Answered, Close, Got, ToClient, ToUpstream
 from sidecar.proxy.internal import NOT_SHOWN, TELL_OF_TOPICS, Internal, Marker, Passing
 from sidecar.proxy.other_protocols import spoken
 from sidecar.proxy.raw_sasl import HEADER_BYTES, LAST_KEY, Exchange, accepted, mechanism_of
@@ -36,48 +36,6 @@ SASL = (Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 """Requests that authenticate a client."""
 HANDSHAKES = (0, 1)
 """Versions of SaslHandshake. What a later one says would not be known here."""
-
-
-@dataclass(slots=True)  # not frozen: one or two are made for each request
-class ToClient:
-    data: bytes
-
-
-@dataclass(slots=True)  # not frozen: one or two are made for each request
-class ToUpstream:
-    data: bytes
-
-
-@dataclass(slots=True)  # not frozen: one or two are made for each request
-class Got:
-    """A whole request that the sidecar must handle. `answer(token, ...)` gives the reply."""
-
-    token: int
-    api_key: int
-    version: int
-    correlation_id: int
-    frame: bytes
-
-
-@dataclass(slots=True)  # not frozen: one or two are made for each request
-class Answered:
-    """The broker's whole response frame to an `ask`."""
-
-    token: int
-    frame: bytes
-
-
-@dataclass(slots=True)  # not frozen: one or two are made for each request
-class Close:
-    """Close both sides; `cause` is a metric label. `client_id`: of the request that is why, as far as it is known."""
-
-    cause: str
-    detail: str = ""
-    client_id: str = ""
-
-
-Action = ToClient | ToUpstream | Got | Answered | Close
-
 TURN_SHIFT = 12
 """Each 4 KiB of a request that is handled count like one more in its connection's turn."""
 

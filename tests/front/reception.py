@@ -11,7 +11,7 @@ from typing import Any
 from sidecar.front.broker_watch import BrokerWatch
 from sidecar.front.memory import Memory
 from sidecar.front.session import PAUSES, Session, _Upstream, connect
-from sidecar.proxy.connection import Close, Got
+from sidecar.proxy.actions import Close, Got
 from sidecar.proxy.internal import NOT_SHOWN
 from sidecar.wire.frames import Limits, request_frame
 from tests.inprocess import clock

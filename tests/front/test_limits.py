@@ -16,7 +16,7 @@ from sidecar.front.memory import Memory, shared
 from sidecar.link.messages import Request
 from sidecar.process.limits import LimitsSection
 from sidecar.process.parts import per_address
-from sidecar.proxy.connection import Got
+from sidecar.proxy.actions import Got
 from sidecar.wire.frames import Limits, request_frame
 from tests.front.reception import Bench, ManualSession, Reception, group, passed, response, run
 from tests.inprocess import clock

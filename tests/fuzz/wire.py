@@ -19,7 +19,8 @@ from sidecar.api.consumer_group_heartbeat import LAYOUTS
 from sidecar.core.classic import embedded
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.native import unpack, wire_twin
-from sidecar.proxy.connection import Action, Answered, ClientConnection, Close, Got, ToClient, ToUpstream
+from sidecar.proxy.actions import Action, Answered, Close, Got, ToClient, ToUpstream
+from sidecar.proxy.connection import ClientConnection
 from sidecar.wire.apis import PRODUCE_FLEXIBLE_FROM, SERVED, Api
 from sidecar.wire.frames import Limits, header_end, produce_acks, request_frame, response_body, response_frame
 from sidecar.wire.primitives import WireError

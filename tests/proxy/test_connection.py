@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from sidecar.proxy.connection import Action, Answered, ClientConnection, Close, Got, ToClient, ToUpstream
+from sidecar.proxy.actions import Action, Answered, Close, Got, ToClient, ToUpstream
+from sidecar.proxy.connection import ClientConnection
 from sidecar.wire.frames import Limits, request_frame
 from sidecar.wire.generated.produce import ProduceRequest
 from tests.harness.properties import given, settings, st

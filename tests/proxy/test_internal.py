@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from sidecar.proxy.connection import ClientConnection, ToClient
+from sidecar.proxy.actions import ToClient
+from sidecar.proxy.connection import ClientConnection
 from sidecar.proxy.internal import CHANGE_TOPICS, Internal
 from sidecar.wire.apis import Api
 from sidecar.wire.frames import Limits, request_frame, response_body, response_frame

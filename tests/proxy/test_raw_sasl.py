@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.proxy.connection import Action, ClientConnection, Close, Got, ToClient, ToUpstream
+from sidecar.proxy.actions import Action, Close, Got, ToClient, ToUpstream
+from sidecar.proxy.connection import ClientConnection
 from sidecar.wire.frames import Limits, request_frame
 from tests.harness.properties import given, settings, st
 from tests.proxy.test_connection import got, group, passed, response, to_client, to_upstream
