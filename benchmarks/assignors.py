@@ -21,11 +21,11 @@ from benchmarks.common import finish, median
 from sidecar import native as kernel
 from sidecar.assign import BUILT_IN
 from sidecar.assign.layout import problem_of
+from sidecar.core.consumer.assignor_run import RunInput, run
 from sidecar.core.consumer.group import Member
-from sidecar.core.consumer.run import RunInput, run
 from sidecar.core.consumer.subscriptions import Subscription
-from sidecar.core.consumer.table import Table, TargetAssignment
-from sidecar.core.topics import Topic, TopicImage
+from sidecar.core.consumer.target_table import Table, TargetAssignment
+from sidecar.core.vocabulary.topics import Topic, TopicImage
 from sidecar.drill.artifacts import KAFKA
 from tests.assign.oracle import Case, Oracle
 

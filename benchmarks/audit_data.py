@@ -26,9 +26,9 @@ from benchmarks.audit_groups import Setting, Write, classic_group, consumer_grou
 from sidecar.audit.bronze import bronze_batch
 from sidecar.audit.lake_files import TableWriter, Target
 from sidecar.audit.layers import BRONZE
-from sidecar.coordinator.encoder import Encoder
-from sidecar.core.placement import partition_for
-from sidecar.core.records import Key
+from sidecar.coordinator.statelog.encoder import Encoder
+from sidecar.core.runtime.records import Key
+from sidecar.core.vocabulary.placement import partition_for
 from sidecar.state.codec import Encoded, Stamp, StateCodec
 
 SHARDS = 50

@@ -24,7 +24,7 @@ from sidecar.core.consumer.records import (
     TargetMemberRecord,
     TargetMetadataRecord,
 )
-from sidecar.core.records import Epochs, Tombstone
+from sidecar.core.runtime.records import Epochs, Tombstone
 
 
 class Setting(NamedTuple):

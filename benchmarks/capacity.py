@@ -45,8 +45,8 @@ from benchmarks.beats import EPOCH, Beats, member_id, rss_mb
 from benchmarks.common import cpu_s, create_topic, finish
 from benchmarks.heartbeat import SIZE
 from benchmarks.takeover import CLIENT_ID, ENV, PROBED, PROPERTIES, SHARDS, STATE, Size, busy_ends, fill
-from sidecar.core.errors import name_of
-from sidecar.core.placement import partition_for
+from sidecar.core.vocabulary.errors import name_of
+from sidecar.core.vocabulary.placement import partition_for
 from sidecar.drill.local import JVM_FAST, Broker, LocalKafka
 from sidecar.drill.processes import wait_until
 from sidecar.kafka.cluster import Cluster

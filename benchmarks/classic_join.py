@@ -21,7 +21,7 @@ from pathlib import Path
 import uvloop
 
 from benchmarks.common import cpu_s, finish, median, one_broker
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.artifacts import KAFKA
 from sidecar.drill.processes import Process
 from sidecar.kafka.net import BrokerConnection

@@ -19,7 +19,7 @@ from pathlib import Path
 import uvloop
 
 from benchmarks.common import PROPERTIES, create_topic, finish, median, percentile
-from sidecar.core.errors import name_of
+from sidecar.core.vocabulary.errors import name_of
 from sidecar.drill.local import JVM_FAST, LocalKafka
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.net import BrokerConnection

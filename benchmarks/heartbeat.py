@@ -16,7 +16,7 @@ from struct import Struct
 import uvloop
 
 from benchmarks.common import cpu_s, create_topic, finish, median, one_broker
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.artifacts import KAFKA
 from sidecar.kafka.net import BrokerConnection
 from sidecar.kafka.security import OPEN, Security

@@ -20,10 +20,10 @@ from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.records import Partitions, Tombstone, single
-from sidecar.core.shard import Shard
-from sidecar.core.topics import Topic, TopicImage
-from sidecar.core.turn import Computed, Now, Ports
+from sidecar.core.runtime.records import Partitions, Tombstone, single
+from sidecar.core.runtime.shard import Shard
+from sidecar.core.runtime.turn import Computed, Now, Ports
+from sidecar.core.vocabulary.topics import Topic, TopicImage
 from sidecar.state.codec import Stamp, StateCodec
 from sidecar.state.fold import PartitionFold
 from sidecar.state.keys import decode_key

@@ -35,7 +35,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from benchmarks.common import cpu_s, finish, percentile
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.artifacts import KAFKA
 from sidecar.drill.local import JVM_FAST, LocalKafka
 from sidecar.drill.processes import Process

@@ -39,9 +39,9 @@ from sidecar.core.consumer.records import (
     TargetMemberRecord,
     TargetMetadataRecord,
 )
-from sidecar.core.placement import partition_for
-from sidecar.core.records import Record
-from sidecar.core.topics import TopicImage
+from sidecar.core.runtime.records import Record
+from sidecar.core.vocabulary.placement import partition_for
+from sidecar.core.vocabulary.topics import TopicImage
 from sidecar.drill.local import JVM_FAST, Broker, LocalKafka
 from sidecar.state.codec import OWNER_CLAIM, Stamp, StateCodec
 from sidecar.state.keys import decode_key

@@ -16,8 +16,8 @@ from typing import ClassVar
 
 from sidecar.cli import main as cli
 from sidecar.cli import run, worker
-from sidecar.coordinator import start
-from sidecar.core.topics import Topic
+from sidecar.coordinator.statelog import startup as start
+from sidecar.core.vocabulary.topics import Topic
 from sidecar.kafka import cluster
 from sidecar.kafka.net import BrokerConnection
 from sidecar.process import build

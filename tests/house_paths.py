@@ -14,8 +14,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from sidecar.core.errors import Code
-from sidecar.core.phases import Phase
+from sidecar.core.runtime.phases import Phase
+from sidecar.core.vocabulary.errors import Code
 from tests.inprocess.clock import VirtualLoop, clocks
 from tests.inprocess.house import House, HouseClient, turns
 from tests.inprocess.messages import assigned, beat, commit, join, to_frame

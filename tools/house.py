@@ -35,7 +35,7 @@ WIDTH = 120
 FILE_LINES, FUNCTION_LINES = 500, 60
 GENERATED = "wire/generated/"
 SPINE = ("front", "proxy", "api", "link", "coordinator", "core")  # a path should enter each at most twice: in and out
-VALUES = ("core/records.py", "core/consumer/records.py")
+VALUES = ("core/runtime/records.py", "core/consumer/records.py")
 """What rooms hand to each other: to ask a record for its own fields is not to enter the room that it came from."""
 LIBRARIES = ("wire", "native")  # called for an answer: a path shows what was asked of them, not how they answered it
 PATHS_MODULE = "tests.house_paths"

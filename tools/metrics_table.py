@@ -7,8 +7,8 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, Counter, ProcessCollector
 
 from sidecar.audit import continuous
-from sidecar.coordinator.background import BACKGROUND
-from sidecar.coordinator.exporter import FAMILIES
+from sidecar.coordinator.inspect.lag_exporter import FAMILIES
+from sidecar.coordinator.runtime.background import BACKGROUND
 from sidecar.process.figures import PARTS, Metric
 
 PAGE = Path("docs/metrics.md")

@@ -56,7 +56,6 @@ class Twins:
         )
         return _entries(name, snaked, read, write) if self.wanted else []
 
-
     def methods(self, name: str, snaked: str) -> list[str]:
         """Of the message's class."""
         if not self.wanted:

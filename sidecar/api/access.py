@@ -22,7 +22,7 @@ from typing import Any
 
 from sidecar.api import slices
 from sidecar.api.call import CLIENT_ID, Call, Kept, Store, Want, ask
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api
 from sidecar.wire.frames import request_frame, response_body
 from sidecar.wire.generated import describe_configs as dc

@@ -17,7 +17,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from sidecar.api.call import CONSUMER_COMMIT, BrokerSilent, Call, Handler, upstream
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import BY_ID, IDS_SINCE, SERVED, Api
 from sidecar.wire.generated import api_versions as av
 

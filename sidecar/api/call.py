@@ -12,9 +12,9 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sidecar.core.cache import BoundedCache, Shared
-from sidecar.core.events import Answer, Event
-from sidecar.core.placement import partition_for
+from sidecar.core.runtime.events import Answer, Event
+from sidecar.core.vocabulary.cache import BoundedCache, Shared
+from sidecar.core.vocabulary.placement import partition_for
 from sidecar.link.messages import CommitEnded, SettingsPassed, View
 from sidecar.native import pack
 from sidecar.wire.apis import SERVED, response_flexible

@@ -38,8 +38,8 @@ from sidecar.core.classic.events import (
     SyncGroup,
     SyncReply,
 )
-from sidecar.core.errors import Code
-from sidecar.core.events import Answer
+from sidecar.core.runtime.events import Answer
+from sidecar.core.vocabulary.errors import Code
 from sidecar.native import unpack
 from sidecar.wire.apis import SERVED
 from sidecar.wire.frames import header_end

@@ -28,8 +28,8 @@ from typing import Any
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Forward, Handler, Tell, Want, ask, coordinate, upstream, who
 from sidecar.api.own_group import keeps_own_group
-from sidecar.core import config as cf
-from sidecar.core.errors import Code, CoordinatorError
+from sidecar.core.vocabulary import group_config as cf
+from sidecar.core.vocabulary.errors import Code, CoordinatorError
 from sidecar.link.messages import (
     AlterReply,
     AlterSettings,

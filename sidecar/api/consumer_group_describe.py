@@ -16,7 +16,7 @@ from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, upstream
 from sidecar.api.room import ANOTHER_TIME, Room
 from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply, TopicPartitions
-from sidecar.core.errors import Code, fitting
+from sidecar.core.vocabulary.errors import Code, fitting
 from sidecar.wire.generated import consumer_group_describe as cd
 
 NO_OPERATIONS = -2147483648

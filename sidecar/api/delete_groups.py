@@ -17,8 +17,8 @@ from typing import Any
 
 from sidecar.api import access, slices
 from sidecar.api.call import Call, Handler, Want, coordinate, store_at, who
-from sidecar.core.errors import Code
-from sidecar.core.events import Answer, DeleteGroup, Standing, StandingReply
+from sidecar.core.runtime.events import Answer, DeleteGroup, Standing, StandingReply
+from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import OpenOffsets
 from sidecar.wire.generated import delete_groups as dl
 

@@ -23,8 +23,8 @@ from sidecar.api.room import ANOTHER_TIME, Room
 from sidecar.core.classic.embedded import CONSUMER_TYPE, assignment, plain_subscription
 from sidecar.core.classic.events import DescribeClassic, DescribeClassicReply
 from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply
-from sidecar.core.errors import Code
-from sidecar.core.events import KnownGroups, KnownReply
+from sidecar.core.runtime.events import KnownGroups, KnownReply
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import describe_groups as dg
 
 NOT_FOUND_SINCE = 6

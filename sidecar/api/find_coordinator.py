@@ -18,7 +18,7 @@ from typing import Any
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, BrokerSilent, Call, Handler, Settle, Want, upstream
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import find_coordinator as fc
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2

@@ -17,8 +17,8 @@ from typing import Any
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, upstream
-from sidecar.core.errors import Code
-from sidecar.core.events import KnownGroups, KnownReply, Listed, ListGroups, ListReply
+from sidecar.core.runtime.events import KnownGroups, KnownReply, Listed, ListGroups, ListReply
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import list_groups as lg
 
 

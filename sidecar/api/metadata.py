@@ -15,7 +15,7 @@ from typing import Any
 
 from sidecar.api import slices
 from sidecar.api.call import FORWARD, Call, Forward, Handler, Want, ask
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import BY_ID, Api
 from sidecar.wire.frames import VERSION, response_body
 from sidecar.wire.generated import metadata as md

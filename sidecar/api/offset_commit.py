@@ -39,8 +39,8 @@ from msgspec.structs import replace as replace_struct
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Handler, Owe, Tell, Want, coordinate, store, store_at
-from sidecar.core.errors import Code
-from sidecar.core.offsets import CheckReply, CommitCheck, Place, Seat
+from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, Place, Seat
+from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import CommitEnded
 from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import txn_offset_commit as tc

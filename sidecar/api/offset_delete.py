@@ -20,8 +20,8 @@ from collections.abc import Iterable, Mapping, Set
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Handler, coordinate, store
-from sidecar.core.errors import Code
-from sidecar.core.events import Answer, Standing, StandingReply
+from sidecar.core.runtime.events import Answer, Standing, StandingReply
+from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import OpenOffsets
 from sidecar.wire.generated import offset_delete as od
 

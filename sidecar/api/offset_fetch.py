@@ -26,8 +26,8 @@ from typing import Any, TypeVar
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate, store, store_at
 from sidecar.api.offset_commit import COORDINATED
-from sidecar.core.errors import Code
-from sidecar.core.offsets import CheckReply, FetchCheck
+from sidecar.core.runtime.offset_checks import CheckReply, FetchCheck
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import offset_fetch as of
 
 ONE_ERROR = 2

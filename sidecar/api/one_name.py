@@ -15,8 +15,8 @@ from typing import Any
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, store_at
-from sidecar.core.errors import Code, fitting
-from sidecar.core.events import Answer, DeleteGroup, KnownGroups, KnownReply, Standing, StandingReply
+from sidecar.core.runtime.events import Answer, DeleteGroup, KnownGroups, KnownReply, Standing, StandingReply
+from sidecar.core.vocabulary.errors import Code, fitting
 from sidecar.link.messages import WhoseGroup
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import consumer_group_describe as cd

@@ -9,8 +9,8 @@ from typing import Any
 
 from sidecar.api import slices
 from sidecar.api.call import Call, Forward, Handler, Want, upstream
-from sidecar.core import config as cf
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary import group_config as cf
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import SERVED
 from sidecar.wire.frames import PREFIX, header_end, request_frame
 

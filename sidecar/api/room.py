@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from sidecar.api import slices
 from sidecar.api.call import Call, Want
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 
 ANOTHER_TIME = Code.COORDINATOR_LOAD_IN_PROGRESS
 G = TypeVar("G")

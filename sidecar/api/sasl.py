@@ -22,7 +22,7 @@ import json
 import re
 
 from sidecar.api.call import Call, Client, Handler, upstream
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import sasl_authenticate as sa
 from sidecar.wire.primitives import WireError
 

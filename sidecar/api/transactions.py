@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from sidecar.api import slices
 from sidecar.api.call import FORWARD, Call, Handler, Want, upstream
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import add_offsets_to_txn as ao
 from sidecar.wire.generated import add_partitions_to_txn as ap
 from sidecar.wire.generated import describe_transactions as dt

@@ -36,7 +36,7 @@ from sidecar.audit.ingest_plan import limited, starting_offsets
 from sidecar.audit.layers import BRONZE
 from sidecar.audit.source_kafka import KafkaSource
 from sidecar.audit.source_uri import CopySource, Source, open_source
-from sidecar.core.placement import partition_for
+from sidecar.core.vocabulary.placement import partition_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.core.placement import partition_for
+from sidecar.core.vocabulary.placement import partition_for
 from sidecar.kafka.no_group import of_partitions
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA, StateCodec
 from sidecar.state.keys import StateKey, decode_key

@@ -14,7 +14,7 @@ from sidecar.cli.exits import Code, Failed
 
 if TYPE_CHECKING:
     from sidecar.audit.topic import Reader
-    from sidecar.core.topics import TopicImage
+    from sidecar.core.vocabulary.topics import TopicImage
     from sidecar.kafka.cluster import Cluster
 
 T = TypeVar("T")
@@ -140,7 +140,7 @@ def address(text: str) -> tuple[str, int]:
 
 async def topics(cluster: Cluster) -> TopicImage:
     """All topics as sidecars see them, with the racks of brokers that are down."""
-    from sidecar.core.topics import TopicImage
+    from sidecar.core.vocabulary.topics import TopicImage
     from sidecar.kafka.cluster import MetadataReader
 
     view = await MetadataReader({}).read(await cluster.anyone(), cluster)

@@ -1,7 +1,8 @@
 """`sidecar groups`: move a group between the broker and the sidecars, have it assigned anew.
 
-Everything goes over the Kafka protocol through any sidecar, as settings of the group (core/config.py), so the broker's
-authorizer decides, and Kafka's own kafka-configs can do the same. What only looks is in look.py and listing.py.
+Everything goes over the Kafka protocol through any sidecar, as settings of the group (core/vocabulary/group_config.py),
+so the broker's authorizer decides, and Kafka's own kafka-configs can do the same. What only looks is in look.py and
+listing.py.
 
 A sidecar may die before it has answered. Then the command looks whether its word has been recorded, and says it again
 if it has not; what it says is recorded or not, and never half.
@@ -22,9 +23,9 @@ import typer
 from sidecar.cli.connect import CHECK, ROUTE, CommandConfig, SidecarBootstrap, client_of, named
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.output import Document, DocumentFormat, print_document
-from sidecar.core import config as cf
-from sidecar.core.errors import Code as Kafka
-from sidecar.core.errors import name_of
+from sidecar.core.vocabulary import group_config as cf
+from sidecar.core.vocabulary.errors import Code as Kafka
+from sidecar.core.vocabulary.errors import name_of
 
 if TYPE_CHECKING:
     from sidecar.kafka.cluster import Cluster

@@ -1,7 +1,8 @@
 """`sidecar groups list`: all groups of the cluster, whoever coordinates them, in one table.
 
-Each group is listed by its own coordinator. Where it is, a sidecar tells as a setting of the group (core/config.py); at
-a listener without a sidecar nobody can say so, but the placeholder of a managed group is known by its instance id.
+Each group is listed by its own coordinator. Where it is, a sidecar tells as a setting of the group
+(core/vocabulary/group_config.py); at a listener without a sidecar nobody can say so, but the placeholder of a managed
+group is known by its instance id.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from sidecar.cli.connect import Bootstrap, CommandConfig, client_of
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.groups import groups
 from sidecar.cli.output import Format, Output, Watch, print_rows, run
-from sidecar.core import config as cf
-from sidecar.core.errors import Code as Kafka
-from sidecar.core.errors import name_of
-from sidecar.core.patterns import Patterns, fault
+from sidecar.core.vocabulary import group_config as cf
+from sidecar.core.vocabulary.errors import Code as Kafka
+from sidecar.core.vocabulary.errors import name_of
+from sidecar.core.vocabulary.group_patterns import Patterns, fault
 
 if TYPE_CHECKING:
     from sidecar.kafka.cluster import Cluster

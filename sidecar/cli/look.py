@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sidecar.audit.explain.model import Explanation, Live
     from sidecar.audit.explain.replay import Replayed
     from sidecar.cli.connect import Client
-    from sidecar.core.topics import TopicImage
+    from sidecar.core.vocabulary.topics import TopicImage
 
 groups.command("history")(history)
 MaybeBootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="Brokers or sidecars; several with commas.")]

@@ -1,7 +1,7 @@
 """`sidecar groups patterns`: which groups the sidecars coordinate, shown and changed for all sidecars at once.
 
-The patterns are two settings of all brokers (core/config.py) that only sidecars know. Before a change is stored, this
-says which groups it moves; groups with members move under them, so that is asked for with --yes.
+The patterns are two settings of all brokers (core/vocabulary/group_config.py) that only sidecars know. Before a change
+is stored, this says which groups it moves; groups with members move under them, so that is asked for with --yes.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from sidecar.cli.exits import Code, Failed
 from sidecar.cli.groups import groups
 from sidecar.cli.listing import Listing, gathered
 from sidecar.cli.output import Document, DocumentFormat, print_document
-from sidecar.core import config as cf
-from sidecar.core.errors import Code as Kafka
-from sidecar.core.errors import name_of
-from sidecar.core.patterns import Patterns, doubts, fault, split
+from sidecar.core.vocabulary import group_config as cf
+from sidecar.core.vocabulary.errors import Code as Kafka
+from sidecar.core.vocabulary.errors import name_of
+from sidecar.core.vocabulary.group_patterns import Patterns, doubts, fault, split
 
 if TYPE_CHECKING:
     from sidecar.kafka.cluster import Cluster

@@ -87,7 +87,7 @@ def _to_remove(found: Replayed, faults: Sequence[Fault], whole: bool) -> list[tu
 def _contradict(found: Replayed) -> str:
     """How the records that can be read contradict each other; empty if they do not."""
     from sidecar.audit.explain.model import ExplainError
-    from sidecar.core.topics import TopicImage
+    from sidecar.core.vocabulary.topics import TopicImage
 
     try:
         if found.records:

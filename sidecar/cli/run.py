@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from sidecar.cli.exits import Code, Failed
-from sidecar.coordinator.start_errors import StartError
+from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.process import parent
 from sidecar.process.settings import Settings
 from sidecar.process.sockets import are_handed_over, bound, hand_over

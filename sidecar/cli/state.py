@@ -206,7 +206,7 @@ def _checked(file: Path, partitions: int) -> Counter[int]:
     or not behind those before it."""
     from sidecar.audit.dump import read_dump
     from sidecar.audit.errors import AuditError
-    from sidecar.core.placement import partition_for
+    from sidecar.core.vocabulary.placement import partition_for
     from sidecar.state.keys import decode_key
     from sidecar.state.schema import StateError
 
@@ -237,8 +237,8 @@ def _checked(file: Path, partitions: int) -> Counter[int]:
 
 def _nobody_runs(client: Client, bootstrap: str, owners_group: str) -> None:
     """Raises Failed while a sidecar is a member of the owners' group."""
-    from sidecar.core.errors import Code as Kafka
-    from sidecar.core.errors import name_of
+    from sidecar.core.vocabulary.errors import Code as Kafka
+    from sidecar.core.vocabulary.errors import name_of
     from sidecar.kafka.cluster import Cluster
     from sidecar.wire.generated import describe_groups as dg
 
@@ -260,9 +260,9 @@ def _nobody_runs(client: Client, bootstrap: str, owners_group: str) -> None:
 def _made(client: Client, bootstrap: str, topic: str, fits: Callable[[int], object]) -> None:
     """Make the topic as a sidecar does when there is none; one that is there stays. `fits` is called before with the
     number of its partitions. Raises Failed."""
-    from sidecar.coordinator.start import OFFSETS
-    from sidecar.core.errors import Code as Kafka
-    from sidecar.core.errors import name_of
+    from sidecar.coordinator.statelog.startup import OFFSETS
+    from sidecar.core.vocabulary.errors import Code as Kafka
+    from sidecar.core.vocabulary.errors import name_of
     from sidecar.kafka.cluster import Cluster
     from sidecar.process.make_topic import made_by_default
 

@@ -45,7 +45,7 @@ def ending(exc: Exception | KeyboardInterrupt) -> NoReturn:
     from sidecar.cli.exits import Code, Failed
     from sidecar.cli.program import broken, end_with
     from sidecar.cli.run import THEN
-    from sidecar.coordinator.start_errors import StartError
+    from sidecar.coordinator.statelog.startup_errors import StartError
     from sidecar.process.settings import SettingsError
 
     if isinstance(exc, KeyboardInterrupt):

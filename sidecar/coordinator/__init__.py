@@ -1,1 +1,2 @@
-"""Drives core/service.py: the writer, the tail, the owners' group, background work, settings from the broker."""
+"""Drives core/runtime/service.py: the writer, the tail, the owners' group, background work, settings from the
+broker."""

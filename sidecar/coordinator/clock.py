@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from sidecar.core.turn import Now
+from sidecar.core.runtime.turn import Now
 from sidecar.link.clock import CLOCK
 
 STEP_MS = 1_000

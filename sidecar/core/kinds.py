@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sidecar.core.classic.kind import CLASSIC
-from sidecar.core.groups import Registry
-from sidecar.core.mixed.kind import CONSUMER, CROSSINGS
+from sidecar.core.classic.registration import CLASSIC
+from sidecar.core.migration.registration import CONSUMER, CROSSINGS
+from sidecar.core.runtime.registry import Registry
 
 KINDS = (CONSUMER, CLASSIC)
 REGISTRY = Registry(KINDS, CROSSINGS)

@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from sidecar.coordinator.confirming import COMMIT_V
-from sidecar.core.errors import Code, name_of
+from sidecar.coordinator.membership.lease_commit import COMMIT_V
+from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.cluster import Address, Cluster
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.kafka.security import OPEN, Security

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.core.errors import Code, name_of
-from sidecar.core.placement import partition_for
+from sidecar.core.vocabulary.errors import Code, name_of
+from sidecar.core.vocabulary.placement import partition_for
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.wire.generated import consumer_group_describe as cd

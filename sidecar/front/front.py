@@ -29,10 +29,10 @@ from sidecar.api.call import (
     Want,
 )
 from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
-from sidecar.core.cache import Shared
-from sidecar.core.errors import TEXT, Code, name_of
-from sidecar.core.events import Answer, Event
-from sidecar.core.offsets import CheckReply
+from sidecar.core.runtime.events import Answer, Event
+from sidecar.core.runtime.offset_checks import CheckReply
+from sidecar.core.vocabulary.cache import Shared
+from sidecar.core.vocabulary.errors import TEXT, Code, name_of
 from sidecar.front.api_sets import BEFORE_ALL, MEMBERS_ASK
 from sidecar.front.broker_watch import BrokerWatch
 from sidecar.front.door import Door

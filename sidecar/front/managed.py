@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sidecar.core.cache import BoundedCache
-from sidecar.core.patterns import Patterns
+from sidecar.core.vocabulary.cache import BoundedCache
+from sidecar.core.vocabulary.group_patterns import Patterns
 from sidecar.link.messages import GroupRules
 
 

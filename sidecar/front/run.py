@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 from sidecar.api.call import Call, Handler
-from sidecar.core.events import Event
+from sidecar.core.runtime.events import Event
 from sidecar.front.session import Session
 from sidecar.link.messages import CommitEnded, Grant
 from sidecar.proxy.actions import Got

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from sidecar.api.call import Client
-from sidecar.core.cache import BoundedCache
+from sidecar.core.vocabulary.cache import BoundedCache
 from sidecar.front.broker_watch import BrokerWatch
 from sidecar.front.memory import Memory
 from sidecar.front.steady import Steady, steady_cache

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sidecar.core.placement import partition_for
+from sidecar.core.vocabulary.placement import partition_for
 from sidecar.link.messages import View
 
 TICK_S = 0.1

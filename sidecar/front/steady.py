@@ -10,8 +10,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from sidecar.core.cache import BoundedCache
-from sidecar.core.events import FOR_EVER_MS
+from sidecar.core.runtime.events import FOR_EVER_MS
+from sidecar.core.vocabulary.cache import BoundedCache
 from sidecar.link.messages import TOUCH_MS, Grant, Touch
 
 REQUEST_BYTES, STEADY_BYTES = 1_024, 300

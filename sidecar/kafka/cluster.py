@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from sidecar.core.errors import Code, name_of
-from sidecar.core.topics import Topic
+from sidecar.core.vocabulary.errors import Code, name_of
+from sidecar.core.vocabulary.topics import Topic
 from sidecar.kafka.credentials import Login
 from sidecar.kafka.lanes import Lane
 from sidecar.kafka.net import RESPONSE_BYTES, BrokerConnection, ConnectionLost, Request

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.core.errors import Code, name_of
+from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.link.ports import Logger
 
 AUTHENTICATION, AUTHORIZATION = "authentication", "authorization"

@@ -15,8 +15,8 @@ import struct
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from sidecar.core.errors import Code, name_of
-from sidecar.core.offsets import Seat
+from sidecar.core.runtime.offset_checks import Seat
+from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import heartbeat as hb

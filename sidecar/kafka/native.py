@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from sidecar.core.errors import Code, name_of
+from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.membership import INSTANCE_ID
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.wire.generated import consumer_group_describe as cd

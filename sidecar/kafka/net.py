@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, Protocol, cast
 
-from sidecar.core.errors import Code, name_of
+from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.credentials import Login
 from sidecar.kafka.errors import SecurityError
 from sidecar.kafka.security import OPEN

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.frames import response_body
 from sidecar.wire.generated import list_offsets as lo

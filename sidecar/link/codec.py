@@ -18,9 +18,9 @@ import msgspec
 from msgspec import MsgspecError, Struct
 from msgspec.msgpack import Decoder, Encoder
 
-from sidecar.core.events import DeleteGroup, Event, KnownGroups, ListGroups, Standing
-from sidecar.core.groups import Registry
 from sidecar.core.kinds import REGISTRY
+from sidecar.core.runtime.events import DeleteGroup, Event, KnownGroups, ListGroups, Standing
+from sidecar.core.runtime.registry import Registry
 from sidecar.link.messages import (
     SETTINGS_EVENTS,
     AccessAnswer,

@@ -14,11 +14,11 @@ from typing import ClassVar
 
 from msgspec import Struct, field
 
-from sidecar.core.commands import Void as Void
-from sidecar.core.effects import TOUCH_MS as TOUCH_MS
-from sidecar.core.effects import Grant as Grant
-from sidecar.core.effects import Reply as Reply
-from sidecar.core.events import FOR_EVER_MS, Answer, Event
+from sidecar.core.runtime.commands import Void as Void
+from sidecar.core.runtime.effects import TOUCH_MS as TOUCH_MS
+from sidecar.core.runtime.effects import Grant as Grant
+from sidecar.core.runtime.effects import Reply as Reply
+from sidecar.core.runtime.events import FOR_EVER_MS, Answer, Event
 
 Address = tuple[str, int]
 """Host and port."""
@@ -150,7 +150,7 @@ class SettingsReply(Answer):
     at_broker: dict[str, dict[str, str]] = field(default_factory=dict)
     """Settings that the broker keeps for these groups from the time before they were managed."""
     moves: dict[str, dict[str, str]] = field(default_factory=dict)
-    """What is set that only sidecars know (core/config.py, GROUP_MOVES); under "", of all brokers."""
+    """What is set that only sidecars know (core/vocabulary/group_config.py, GROUP_MOVES); under "", of all brokers."""
 
 
 class DescribeSettings(Event):

@@ -1,5 +1,5 @@
-"""/api/v1 and the page at the admin endpoint: read-only, GET only. What they tell comes from coordinator/views.py, a
-little at a time, so that no request holds the loop that has clients to serve."""
+"""/api/v1 and the page at the admin endpoint: read-only, GET only. What they tell comes from
+coordinator/inspect/group_views.py, a little at a time, so that no request holds the loop that has clients to serve."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from zlib import crc32
 
 import msgspec
 
-from sidecar.coordinator.rows import SORTS
-from sidecar.coordinator.views import Views
+from sidecar.coordinator.inspect.group_list import SORTS
+from sidecar.coordinator.inspect.group_views import Views
 from sidecar.process.version import package_version
 
 if TYPE_CHECKING:

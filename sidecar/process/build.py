@@ -8,7 +8,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-from sidecar.coordinator.start_errors import StartError
+from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.front.front import Front
 from sidecar.kafka.cluster import Cluster
 from sidecar.link.loopback import Loopback

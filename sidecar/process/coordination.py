@@ -15,27 +15,34 @@ from functools import partial
 from typing import Protocol
 
 from sidecar.assign.spec import Assignor
-from sidecar.coordinator.abandoned import Abandoned, AbandonedPorts
-from sidecar.coordinator.background import Background, BackgroundCollector
-from sidecar.coordinator.census import Census
 from sidecar.coordinator.clock import now
-from sidecar.coordinator.configs import Configs, OwnSettings
-from sidecar.coordinator.coordinator import Coordinator
-from sidecar.coordinator.exporter import Exporter, ExporterPorts
-from sidecar.coordinator.follower import Follower, NewTail
-from sidecar.coordinator.live import live
-from sidecar.coordinator.past import Past
-from sidecar.coordinator.peers import PeerListener
-from sidecar.coordinator.picture import picture
-from sidecar.coordinator.rules import OwnRules, Rules
-from sidecar.coordinator.start import Control, StartSettings, find_broker, offsets_leaders, one_cluster, state_topic
-from sidecar.coordinator.start_errors import StartAnew, StartError
-from sidecar.coordinator.state_topic import policy_fault, read_configs
-from sidecar.coordinator.tail import StateLog
-from sidecar.coordinator.views import Lag, Views
-from sidecar.coordinator.written import Written
-from sidecar.core.anew import Anew
-from sidecar.core.placement import partition_for
+from sidecar.coordinator.inspect.group_detail import picture
+from sidecar.coordinator.inspect.group_metrics import Census
+from sidecar.coordinator.inspect.group_views import Lag, Views
+from sidecar.coordinator.inspect.lag_exporter import Exporter, ExporterPorts
+from sidecar.coordinator.inspect.live_state import live
+from sidecar.coordinator.inspect.rebalance_history import Past
+from sidecar.coordinator.membership.peer_links import PeerListener
+from sidecar.coordinator.migration.empty_groups import Abandoned, AbandonedPorts
+from sidecar.coordinator.migration.group_configs import Configs, OwnSettings
+from sidecar.coordinator.migration.managed_groups import OwnRules, Rules
+from sidecar.coordinator.runtime.background import Background, BackgroundCollector
+from sidecar.coordinator.runtime.cluster_watch import Follower, NewTail
+from sidecar.coordinator.runtime.coordinator import Coordinator
+from sidecar.coordinator.statelog.read_index import Written
+from sidecar.coordinator.statelog.startup import (
+    Control,
+    StartSettings,
+    find_broker,
+    offsets_leaders,
+    one_cluster,
+    state_topic,
+)
+from sidecar.coordinator.statelog.startup_errors import StartAnew, StartError
+from sidecar.coordinator.statelog.tail import StateLog
+from sidecar.coordinator.statelog.topic_watch import policy_fault, read_configs
+from sidecar.core.runtime.quarantine import Anew
+from sidecar.core.vocabulary.placement import partition_for
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.link.loopback import Loopback
 from sidecar.process.assignors import UnknownAssignor, load

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sidecar.coordinator.background import Background
-from sidecar.coordinator.follower import NewTail
-from sidecar.coordinator.tail import Tail
+from sidecar.coordinator.runtime.background import Background
+from sidecar.coordinator.runtime.cluster_watch import NewTail
+from sidecar.coordinator.statelog.tail import Tail
 
 
 @dataclass(frozen=True)

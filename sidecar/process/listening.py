@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from sidecar.coordinator.start_errors import StartError
+from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.front.certificates import Certificates, TlsError, TlsSettings
 from sidecar.front.front import Front
 from sidecar.front.session import Session

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sidecar.coordinator.start import create_state_topic, topic_configs
+from sidecar.coordinator.statelog.startup import create_state_topic, topic_configs
 from sidecar.kafka.cluster import Cluster
 from sidecar.process.sections import State
 

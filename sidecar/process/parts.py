@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable
 
 from sidecar.api.call import OwnNames, Sizes
-from sidecar.core.patterns import Patterns
+from sidecar.core.vocabulary.group_patterns import Patterns
 from sidecar.front.door import DoorSettings
 from sidecar.front.settings import FrontSettings
 from sidecar.kafka.cluster import Cluster

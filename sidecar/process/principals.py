@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sidecar.coordinator.start_errors import StartError
-from sidecar.core.errors import Code, name_of
+from sidecar.coordinator.statelog.startup_errors import StartError
+from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.net import BrokerConnection
 from sidecar.link.ports import Logger

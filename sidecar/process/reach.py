@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sidecar.coordinator.start_errors import StartError
+from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.kafka.credentials import Credentials, Login
 from sidecar.kafka.denials import TOPIC, Denials
 from sidecar.kafka.errors import SecurityError

@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 
-from sidecar.coordinator.start_errors import StartError
+from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.front.bind import bind
 from sidecar.process.sections import split
 

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sidecar.coordinator.views import Views
+    from sidecar.coordinator.inspect.group_views import Views
 
 Slices = Generator[None, None, Any]
 

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from sidecar.coordinator.start_errors import StartError
+from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.link.ports import Figures, Logger
 
 AGAIN_S = 1.0

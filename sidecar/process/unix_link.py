@@ -22,7 +22,7 @@ from typing import cast
 
 from msgspec import Struct
 
-from sidecar.coordinator.start_errors import StartError
+from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.link.codec import FRAME_BYTES, Frames, Hello, LinkCodec, LinkError
 from sidecar.link.messages import ToCoordinator, ToFront
 from sidecar.link.ports import CoordinatorEnd, LinkedFront, Logger, Tasks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sidecar.coordinator.coordinator import Coordinator
+from sidecar.coordinator.runtime.coordinator import Coordinator
 from sidecar.link.loopback import Loopback
 from sidecar.process.settings import Settings
 from sidecar.process.shared import Shared

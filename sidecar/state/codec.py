@@ -11,10 +11,10 @@ from sidecar.assign.layout import TopicArrays
 from sidecar.core.classic.records import AssignmentRecord, MemberRecord
 from sidecar.core.classic.records import Kind as Classic
 from sidecar.core.consumer.records import CurrentRecord, Kind
-from sidecar.core.consumer.table import Table
-from sidecar.core.groups import Registry
+from sidecar.core.consumer.target_table import Table
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.records import Epochs, Key, Record, Tombstone
+from sidecar.core.runtime.records import Epochs, Key, Record, Tombstone
+from sidecar.core.runtime.registry import Registry
 from sidecar.native import avro, avro_owned, avro_partitions
 from sidecar.state.keys import StateKey, encode_key
 from sidecar.state.schema import Schemas, StateError

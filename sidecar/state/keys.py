@@ -8,7 +8,8 @@ from sidecar.native import avro, avro_strings
 from sidecar.state.schema import StateError
 
 ROSTER = "/sidecar.member"
-"""What the sidecars say of themselves looks like settings of brokers whose names end so (coordinator/roster.py)."""
+"""What the sidecars say of themselves looks like settings of brokers whose names end so
+(coordinator/membership/roster.py)."""
 
 
 class StateKey(NamedTuple):

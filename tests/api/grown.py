@@ -17,9 +17,9 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from sidecar.api.call import Ask, Call, Client, Coordinate, Scope, Store
 from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
-from sidecar.core.config import GROUP as GROUP_RESOURCE
-from sidecar.core.errors import Code
-from sidecar.core.events import KnownGroups, KnownReply, Listed, ListGroups, ListReply, Standing, StandingReply
+from sidecar.core.runtime.events import KnownGroups, KnownReply, Listed, ListGroups, ListReply, Standing, StandingReply
+from sidecar.core.vocabulary.errors import Code
+from sidecar.core.vocabulary.group_config import GROUP as GROUP_RESOURCE
 from sidecar.link.messages import DescribeSettings, SettingsReply
 from sidecar.wire.apis import SERVED, Api, message_name
 from sidecar.wire.frames import PREFIX, header_end, request_frame, response_frame

@@ -38,8 +38,8 @@ from sidecar.api.call import (
     Want,
 )
 from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
-from sidecar.core.errors import Code
-from sidecar.core.events import Answer, Event
+from sidecar.core.runtime.events import Answer, Event
+from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import CommitEnded, OpenOffsets, SettingsPassed, View, WhoseGroup
 from sidecar.wire.apis import NEVER, SERVED, Api, message_name
 from sidecar.wire.frames import PREFIX, VERSION, header_end, request_frame, response_frame

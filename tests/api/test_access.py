@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sidecar.api.call import Client, Learnt
-from sidecar.core.cache import ENTRY_BYTES, Shared
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
-from sidecar.core.errors import Code
-from sidecar.core.offsets import CheckReply, FetchCheck
+from sidecar.core.runtime.offset_checks import CheckReply, FetchCheck
+from sidecar.core.vocabulary.cache import ENTRY_BYTES, Shared
+from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import View
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import consumer_group_describe as cd

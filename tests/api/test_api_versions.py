@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sidecar.api.call import CONSUMER_COMMIT, Client, Learnt
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import BY_ID, SERVED, Api
 from sidecar.wire.generated import api_versions as av
 from tests.api.announced import Ranges, announced

@@ -20,8 +20,8 @@ from sidecar.core.classic.events import (
     SyncGroup,
     SyncReply,
 )
-from sidecar.core.errors import Code
-from sidecar.core.events import Answer
+from sidecar.core.runtime.events import Answer
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import SERVED, Api
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import join_group as jg

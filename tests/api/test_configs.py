@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from sidecar.api.call import Client
-from sidecar.core import config as cf
-from sidecar.core.errors import TEXT, Code
+from sidecar.core.vocabulary import group_config as cf
+from sidecar.core.vocabulary.errors import TEXT, Code
 from sidecar.link.messages import (
     AlterReply,
     AlterSettings,

@@ -9,7 +9,7 @@ import pytest
 from sidecar.api.call import Client
 from sidecar.api.consumer_group_describe import NO_OPERATIONS
 from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply
-from sidecar.core.errors import TEXT, Code
+from sidecar.core.vocabulary.errors import TEXT, Code
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import describe_groups as dg

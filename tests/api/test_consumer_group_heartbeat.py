@@ -8,8 +8,8 @@ import pytest
 
 from sidecar.api.call import Client
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
-from sidecar.core.errors import TEXT, Code, CoordinatorError
-from sidecar.core.regex import validate
+from sidecar.core.vocabulary.errors import TEXT, Code, CoordinatorError
+from sidecar.core.vocabulary.topic_regex import validate
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.primitives import WireError

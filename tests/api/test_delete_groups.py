@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.errors import Code
-from sidecar.core.events import Answer, DeleteGroup, Standing, StandingReply
+from sidecar.core.runtime.events import Answer, DeleteGroup, Standing, StandingReply
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import delete_groups as dl
 from tests.api.play import ELSEWHERE, OTHER, WHO, Play

@@ -7,8 +7,8 @@ import pytest
 
 from sidecar.core.classic.events import DescribeClassic, DescribeClassicReply, DescribedClassicMember
 from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply
-from sidecar.core.errors import Code
-from sidecar.core.events import KnownGroups, KnownReply
+from sidecar.core.runtime.events import KnownGroups, KnownReply
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import SERVED, Api
 from sidecar.wire.generated import describe_groups as dg
 from tests.api.play import Play

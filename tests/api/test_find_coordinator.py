@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import View
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import find_coordinator as fc

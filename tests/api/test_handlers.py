@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from sidecar.api.handlers import HANDLERS
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import SERVED, Api, message_name
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import consumer_group_heartbeat as ch

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.errors import Code
-from sidecar.core.events import KnownGroups, KnownReply, Listed, ListGroups, ListReply
+from sidecar.core.runtime.events import KnownGroups, KnownReply, Listed, ListGroups, ListReply
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import list_groups as lg
 from sidecar.wire.generated import metadata as md

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import metadata as md
 from tests.api.play import Play

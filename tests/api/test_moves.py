@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sidecar.api.call import Client
-from sidecar.core import config as cf
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary import group_config as cf
+from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import AlterReply, AlterSettings, DescribeSettings, SettingChange, SettingsReply
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import describe_configs as dc

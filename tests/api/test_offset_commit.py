@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.api.call import Client
-from sidecar.core.errors import Code
-from sidecar.core.offsets import CheckReply, CommitCheck, Seat
+from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, Seat
+from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import View
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import offset_commit as oc

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sidecar.core.errors import Code
-from sidecar.core.events import Answer, Standing, StandingReply
+from sidecar.core.runtime.events import Answer, Standing, StandingReply
+from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import OpenOffsets
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import offset_delete as od

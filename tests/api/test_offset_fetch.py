@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.errors import Code
-from sidecar.core.offsets import CheckReply, FetchCheck
-from sidecar.core.placement import partition_for
+from sidecar.core.runtime.offset_checks import CheckReply, FetchCheck
+from sidecar.core.vocabulary.errors import Code
+from sidecar.core.vocabulary.placement import partition_for
 from sidecar.link.messages import View
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import offset_fetch as of

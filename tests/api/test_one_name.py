@@ -7,8 +7,8 @@ import pytest
 from sidecar.api.call import Client, Learnt
 from sidecar.api.one_name import FREE_MS
 from sidecar.core.classic.events import JoinGroup, JoinReply
-from sidecar.core.errors import Code
-from sidecar.core.events import Answer, DeleteGroup, KnownGroups, KnownReply, Standing, StandingReply
+from sidecar.core.runtime.events import Answer, DeleteGroup, KnownGroups, KnownReply, Standing, StandingReply
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import consumer_group_heartbeat as ch

@@ -6,7 +6,7 @@ import pytest
 
 from sidecar.api.call import Client
 from sidecar.core.consumer.events import DescribeConsumerGroup, DescribeReply
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import describe_configs as dc

@@ -19,9 +19,9 @@ import pytest
 from sidecar.api import slices
 from sidecar.api.call import Ask, Call, Client, Coordinate, Forward, OwnNames, Pause, Scope, Sizes, Store, Want
 from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
-from sidecar.core import config as cf
-from sidecar.core.errors import Code
-from sidecar.core.events import Event, KnownGroups, KnownReply, ListGroups, ListReply
+from sidecar.core.runtime.events import Event, KnownGroups, KnownReply, ListGroups, ListReply
+from sidecar.core.vocabulary import group_config as cf
+from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import View
 from sidecar.wire.apis import SERVED, Api, message_name
 from sidecar.wire.frames import PREFIX, header_end, request_frame, response_frame

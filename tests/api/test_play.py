@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.events import KnownGroups, KnownReply, Standing, StandingReply
+from sidecar.core.runtime.events import KnownGroups, KnownReply, Standing, StandingReply
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import heartbeat as hb

@@ -7,9 +7,9 @@ from dataclasses import replace as replace_
 
 from msgspec.structs import replace
 
-from sidecar.core.errors import Code
-from sidecar.core.events import KnownGroups, KnownReply, Standing, StandingReply
-from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
+from sidecar.core.runtime.events import KnownGroups, KnownReply, Standing, StandingReply
+from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchCheck
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import metadata as md

@@ -14,7 +14,7 @@ from sidecar.cli.doctor import facts
 from sidecar.cli.doctor.model import Facts, Grant, Rights
 from sidecar.cli.listing import Listing, gathered
 from sidecar.cli.main import app
-from sidecar.core import config as cf
+from sidecar.core.vocabulary import group_config as cf
 
 WHERE = {"app-a": "broker", "app-b": "sidecar", "load-1": "sidecar", "load-2": "leaves", "odd": "sidecar"}
 GROUPS: dict[str, dict[str, Any]] = {g: {} for g in (*WHERE, "unknown")}

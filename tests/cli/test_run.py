@@ -16,7 +16,7 @@ import sidecar.process.build as build
 from sidecar.cli import run, worker
 from sidecar.cli.exits import Code
 from sidecar.cli.main import app
-from sidecar.coordinator.start_errors import StartError
+from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.process import orphans
 
 NEEDED = {"SIDECAR_LISTEN": "127.0.0.1:1", "SIDECAR_BROKER": "127.0.0.1:2", "SIDECAR_NODE_ID": "3"}

@@ -14,7 +14,7 @@ from sidecar.audit.errors import AuditError
 from sidecar.cli import state as module
 from sidecar.cli.exits import Code
 from sidecar.cli.main import app
-from sidecar.core.placement import partition_for
+from sidecar.core.vocabulary.placement import partition_for
 from sidecar.state.keys import encode_key
 
 PARTITIONS = 50

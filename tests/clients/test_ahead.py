@@ -1,4 +1,4 @@
-"""What the tail is late with is read by another consumer (ahead.py), from a real broker with a real librdkafka."""
+"""What the tail is late with is read by another consumer (catch_up.py), from a real broker with a real librdkafka."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from sidecar.coordinator.tail import LATE_S, StateLog, Tail
+from sidecar.coordinator.statelog.tail import LATE_S, StateLog, Tail
 from sidecar.core.consumer.records import GroupRecord
 from sidecar.drill.local import LocalKafka
 from sidecar.state.codec import Stamp, StateCodec

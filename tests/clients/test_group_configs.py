@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.local import LocalKafka
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import alter_configs as al

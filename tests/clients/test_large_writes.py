@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from sidecar.coordinator import transaction
-from sidecar.coordinator.writer import Fenced, FencedWriter, WriteLost
+from sidecar.coordinator.statelog import large_write as transaction
+from sidecar.coordinator.statelog.fenced_writer import Fenced, FencedWriter, WriteLost
 from sidecar.drill.local import LocalKafka
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.produce import Appender

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from sidecar.core.errors import Code
-from sidecar.core.placement import partition_for
+from sidecar.core.vocabulary.errors import Code
+from sidecar.core.vocabulary.placement import partition_for
 from sidecar.drill.local import Broker, LocalKafka
 from sidecar.drill.members import ClassicSpeaker, ConsumerSpeaker
 from sidecar.kafka.cluster import Cluster

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.clients import java_consumer, python_consumer
 from sidecar.drill.local import LocalKafka
 from sidecar.kafka.net import BrokerConnection

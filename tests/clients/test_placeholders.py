@@ -20,8 +20,8 @@ from typing import TypeVar
 
 import pytest
 
-from sidecar.core.errors import Code
-from sidecar.core.offsets import Seat
+from sidecar.core.runtime.offset_checks import Seat
+from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.local import Broker, LocalKafka
 from sidecar.drill.processes import DrillError, wait_until
 from sidecar.kafka import membership as ms

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from sidecar.core.errors import Code
-from sidecar.core.placement import partition_for
+from sidecar.core.vocabulary.errors import Code
+from sidecar.core.vocabulary.placement import partition_for
 from sidecar.drill.local import Broker, LocalKafka
 from sidecar.drill.processes import DrillError, Process, free_ports, port_open, wait_until
 from sidecar.kafka.net import BrokerConnection, ConnectionLost

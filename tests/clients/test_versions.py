@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.local import LocalKafka
 from sidecar.wire.apis import SERVED, Api
 from sidecar.wire.frames import SIZE, request_frame, response_body

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import wait_until
 from sidecar.kafka.net import BrokerConnection

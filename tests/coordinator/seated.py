@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from sidecar.coordinator import placeholders, seating
-from sidecar.core import owner as owner_module
-from sidecar.core.errors import Code
+from sidecar.coordinator.placeholder import broker_membership as seating
+from sidecar.coordinator.placeholder import placeholders
+from sidecar.core.runtime import owner as owner_module
+from sidecar.core.vocabulary.errors import Code
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import Stamp
 from sidecar.wire.apis import Api

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from sidecar.coordinator import writer as module
-from sidecar.coordinator.writer import FencedWriter, WriteLost
+from sidecar.coordinator.statelog import fenced_writer as module
+from sidecar.coordinator.statelog.fenced_writer import FencedWriter, WriteLost
 from sidecar.kafka.produce import Appender
 from sidecar.process.tasks import Supervisor
 from sidecar.state.codec import Encoded

@@ -20,12 +20,12 @@ from sidecar.core.classic.events import (
 )
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import State
-from sidecar.core.classic.soft import ClassicSoft
-from sidecar.core.effects import Effects
-from sidecar.core.errors import Code
-from sidecar.core.events import Answer, Event
-from sidecar.core.records import Record
-from sidecar.core.shard import Shard
+from sidecar.core.classic.soft_state import ClassicSoft
+from sidecar.core.runtime.effects import Effects
+from sidecar.core.runtime.events import Answer, Event
+from sidecar.core.runtime.records import Record
+from sidecar.core.runtime.shard import Shard
+from sidecar.core.vocabulary.errors import Code
 from sidecar.state.codec import Stamp, StateCodec
 from sidecar.state.keys import decode_key
 from tests.core.classic_client import ClassicClient, subscription

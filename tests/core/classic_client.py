@@ -16,8 +16,8 @@ from sidecar.core.classic.events import (
     SyncGroup,
     SyncReply,
 )
-from sidecar.core.errors import Code
-from sidecar.core.offsets import CommitCheck
+from sidecar.core.runtime.offset_checks import CommitCheck
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import consumer_protocol_subscription as cs
 
 Places = Mapping[str, Sequence[int]]

@@ -16,8 +16,8 @@ from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.consumer.group import ConsumerGroup
-from sidecar.core.errors import Code
-from sidecar.core.events import Answer, DeleteGroup, Event
+from sidecar.core.runtime.events import Answer, DeleteGroup, Event
+from sidecar.core.vocabulary.errors import Code
 from tests.core.classic_actors import ClassicWorld
 from tests.core.classic_client import ClassicClient, subscription
 from tests.core.world import Client, topic, topic_id

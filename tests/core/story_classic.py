@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace as changed
 
+from sidecar.core.classic.adoption import NativeMember
 from sidecar.core.classic.embedded import assigned, subscription
 from sidecar.core.classic.events import (
     DescribeClassic,
@@ -21,12 +22,11 @@ from sidecar.core.classic.events import (
     SyncReply,
 )
 from sidecar.core.classic.group import ClassicGroup
-from sidecar.core.classic.moves import NativeMember
 from sidecar.core.consumer.group import ConsumerGroup
-from sidecar.core.effects import Log
-from sidecar.core.errors import Code
-from sidecar.core.events import Answer, Event, Standing, StandingReply
-from sidecar.core.offsets import CheckReply
+from sidecar.core.runtime.effects import Log
+from sidecar.core.runtime.events import Answer, Event, Standing, StandingReply
+from sidecar.core.runtime.offset_checks import CheckReply
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import consumer_protocol_assignment as ca
 from tests.core import classic_client
 from tests.core.classic_client import ClassicClient

@@ -1,22 +1,22 @@
 """The log of the groups was lost, and the coordinator knows no member: nobody joins before every former member has
-heard that it owns nothing (core/anew.py)."""
+heard that it owns nothing (core/runtime/quarantine.py)."""
 
 from __future__ import annotations
 
 import pytest
 
 from sidecar.assign import BUILT_IN
-from sidecar.core.anew import Anew
 from sidecar.core.classic.config import CLASSIC, ClassicConfig
 from sidecar.core.classic.events import ClassicHeartbeat, JoinGroup, SyncGroup
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat
-from sidecar.core.errors import Code
-from sidecar.core.events import Event, Standing
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.offsets import CommitCheck, FetchCheck
-from sidecar.core.service import Service, ServiceSettings
-from sidecar.core.turn import Computed, Ports
+from sidecar.core.runtime.events import Event, Standing
+from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck
+from sidecar.core.runtime.quarantine import Anew
+from sidecar.core.runtime.service import Service, ServiceSettings
+from sidecar.core.runtime.turn import Computed, Ports
+from sidecar.core.vocabulary.errors import Code
 from tests.core.test_loading import Heir, Log
 from tests.core.world import topic
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from sidecar.core.commands import Claim, Fence, Stop, Void
-from sidecar.core.errors import Code
-from sidecar.core.owner import FENCED_MS, RETRY_MAX_MS, RETRY_MS, Owner
-from sidecar.core.phases import Phase
-from sidecar.core.turn import Now
+from sidecar.core.runtime.commands import Claim, Fence, Stop, Void
+from sidecar.core.runtime.owner import FENCED_MS, RETRY_MAX_MS, RETRY_MS, Owner
+from sidecar.core.runtime.phases import Phase
+from sidecar.core.runtime.turn import Now
+from sidecar.core.vocabulary.errors import Code
 from tests.core.test_loading import Heir, beat, written
 
 Late = Callable[[Owner, int, Now], None]

@@ -6,7 +6,7 @@ import random
 import re
 from pathlib import Path
 
-from sidecar.core.cache import ENTRY_BYTES, KEY_BYTES, BoundedCache, Shared, bytes_of
+from sidecar.core.vocabulary.cache import ENTRY_BYTES, KEY_BYTES, BoundedCache, Shared, bytes_of
 
 CACHED = re.compile(r"lru_cache|functools\.cache\b|@cache\b")
 ON_PURPOSE = {

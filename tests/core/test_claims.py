@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.commands import Claim
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.service import Service
-from sidecar.core.turn import Computed, Now, Ports
+from sidecar.core.runtime.commands import Claim
+from sidecar.core.runtime.service import Service
+from sidecar.core.runtime.turn import Computed, Now, Ports
 
 START = Now(0, 0)
 

@@ -11,9 +11,9 @@ from sidecar.core.classic.events import JoinReply
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import AssignmentRecord, GroupRecord, MemberRecord, State
 from sidecar.core.consumer.records import GroupRecord as ConsumerGroupRecord
-from sidecar.core.effects import TOUCH_MS, Grant, Log
-from sidecar.core.errors import Code, InvariantError
-from sidecar.core.events import Answer, DeleteGroup
+from sidecar.core.runtime.effects import TOUCH_MS, Grant, Log
+from sidecar.core.runtime.events import Answer, DeleteGroup
+from sidecar.core.vocabulary.errors import Code, InvariantError
 from tests.core.classic_client import ClassicClient, subscription
 from tests.core.world import World
 

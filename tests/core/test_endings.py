@@ -6,9 +6,9 @@ import pytest
 
 from sidecar.core.classic.events import ClassicHeartbeat, JoinGroup, JoinReply, SyncGroup
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
-from sidecar.core.errors import Code
-from sidecar.core.events import Answer, Event
-from sidecar.core.offsets import CheckReply, CommitCheck
+from sidecar.core.runtime.events import Answer, Event
+from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck
+from sidecar.core.vocabulary.errors import Code
 from tests.harness.endings import ENDS, Endings, ends
 
 BEAT = ConsumerHeartbeat("g", "m", 3)

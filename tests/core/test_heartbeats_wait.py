@@ -6,7 +6,7 @@ import random
 
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
-from sidecar.core.records import Partitions
+from sidecar.core.runtime.records import Partitions
 from tests.core.world import World, topic, topic_id
 from tests.harness.seeds import alone, hold
 from tests.harness.tiers import Seeds

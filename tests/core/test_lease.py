@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sidecar.core.consumer.events import HeartbeatReply
-from sidecar.core.errors import Code
-from sidecar.core.service import GAP_MS
-from sidecar.core.turn import Now
+from sidecar.core.runtime.service import GAP_MS
+from sidecar.core.runtime.turn import Now
+from sidecar.core.vocabulary.errors import Code
 from tests.core.test_loading import CONFIG, Heir, beat, written
 from tests.core.world import Client
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sidecar.coordinator.under_way import UnderWay
+from sidecar.coordinator.placeholder.inflight_commits import UnderWay
 from sidecar.core.classic.claims import claims_of, shown
 from sidecar.core.classic.config import CLASSIC
 from sidecar.core.classic.embedded import (
@@ -28,8 +28,8 @@ from sidecar.core.classic.events import DescribeClassic, JoinGroup, LeaveGroup, 
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import AssignmentRecord, MemberRecord, StaleClaim
 from sidecar.core.consumer.events import ConsumerHeartbeat, DescribeConsumerGroup
-from sidecar.core.offsets import Place
-from sidecar.core.turn import Now
+from sidecar.core.runtime.offset_checks import Place
+from sidecar.core.runtime.turn import Now
 from sidecar.wire.generated import consumer_protocol_assignment as ca
 from sidecar.wire.generated import consumer_protocol_subscription as cs
 from sidecar.wire.primitives import ZERO_UUID

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sidecar.assign import BUILT_IN
-from sidecar.core.build import load
-from sidecar.core.commands import Append, Claim, Command, Fence, Follow
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
-from sidecar.core.effects import Reply
-from sidecar.core.errors import Code, InvariantError
-from sidecar.core.events import Answer, Event, ListGroups, ListReply
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.owner import Owner
-from sidecar.core.records import Record
-from sidecar.core.service import Service, ServiceSettings
-from sidecar.core.shard import Shard
-from sidecar.core.timers import DUE, MOVES, Timers
-from sidecar.core.turn import Computed, Now, Ports
+from sidecar.core.runtime.commands import Append, Claim, Command, Fence, Follow
+from sidecar.core.runtime.effects import Reply
+from sidecar.core.runtime.events import Answer, Event, ListGroups, ListReply
+from sidecar.core.runtime.group_loader import load
+from sidecar.core.runtime.owner import Owner
+from sidecar.core.runtime.records import Record
+from sidecar.core.runtime.service import Service, ServiceSettings
+from sidecar.core.runtime.shard import Shard
+from sidecar.core.runtime.timers import DUE, MOVES, Timers
+from sidecar.core.runtime.turn import Computed, Now, Ports
+from sidecar.core.vocabulary.errors import Code, InvariantError
 from tests.core.world import Client, World, topic
 
 CONFIG = ConsumerConfig()

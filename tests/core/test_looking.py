@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat
-from sidecar.core.looking import LookFirst
+from sidecar.core.runtime.topic_lookup import LookFirst
 from tests.core.classic_client import ClassicClient, subscription
 from tests.core.world import World, topic
 

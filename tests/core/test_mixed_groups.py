@@ -9,7 +9,7 @@ from dataclasses import replace
 from sidecar.core.classic.embedded import assignment
 from sidecar.core.classic.events import JoinReply, LeaveReply
 from sidecar.core.classic.group import ClassicGroup
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from tests.core.classic_client import ClassicClient, subscription
 from tests.core.world import Client, World, topic, topic_id
 

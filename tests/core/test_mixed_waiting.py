@@ -5,7 +5,7 @@ from __future__ import annotations
 from sidecar.core.classic.embedded import plain_subscription
 from sidecar.core.classic.events import JoinGroup, JoinReply, SyncGroup, SyncReply
 from sidecar.core.consumer.config import ConsumerConfig
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from tests.core.world import Client, World, topic
 
 

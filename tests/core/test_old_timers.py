@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import pytest
 
+from sidecar.core.classic.adoption import AdoptClassic, NativeMember
 from sidecar.core.classic.embedded import CONSUMER_TYPE, assignment
 from sidecar.core.classic.events import JoinReply
-from sidecar.core.classic.moves import AdoptClassic, NativeMember
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.records import MemberState
-from sidecar.core.errors import Code
 from sidecar.core.kinds import REGISTRY
+from sidecar.core.vocabulary.errors import Code
 from tests.core.classic_client import ClassicClient, subscription
 from tests.core.world import Client, World, topic
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.build import load
 from sidecar.core.classic.events import JoinReply
-from sidecar.core.records import Record, Tombstone, key_of
+from sidecar.core.runtime.group_loader import load
+from sidecar.core.runtime.records import Record, Tombstone, key_of
 from tests.core.classic_client import ClassicClient, subscription
 from tests.core.world import Client, World, topic
 

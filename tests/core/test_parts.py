@@ -8,14 +8,14 @@ from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.records import CurrentRecord, Kind, MemberState
-from sidecar.core.effects import Observe
-from sidecar.core.errors import Code, InvariantError
-from sidecar.core.events import DeleteGroup
-from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
-from sidecar.core.placement import partition_for, place
-from sidecar.core.records import Tombstone
-from sidecar.core.timers import Timers
-from sidecar.core.topics import TopicImage
+from sidecar.core.runtime.effects import Observe
+from sidecar.core.runtime.events import DeleteGroup
+from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchCheck
+from sidecar.core.runtime.records import Tombstone
+from sidecar.core.runtime.timers import Timers
+from sidecar.core.vocabulary.errors import Code, InvariantError
+from sidecar.core.vocabulary.placement import partition_for, place
+from sidecar.core.vocabulary.topics import TopicImage
 from sidecar.native import java_hash
 from tests.core.world import Client, World, topic, topic_id
 

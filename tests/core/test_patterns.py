@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.config import HEARTBEAT, INTERVAL, SESSION, level, validate
-from sidecar.core.errors import Code, CoordinatorError
-from sidecar.core.patterns import Patterns, beginning, doubts, never_matches, split, without_brackets
+from sidecar.core.vocabulary.errors import Code, CoordinatorError
+from sidecar.core.vocabulary.group_config import HEARTBEAT, INTERVAL, SESSION, level, validate
+from sidecar.core.vocabulary.group_patterns import Patterns, beginning, doubts, never_matches, split, without_brackets
 
 BROKER: dict[str, int | bool] = {
     "group.consumer.session.timeout.ms": 45_000,

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from sidecar.core.classic.records import State
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from tests.core.classic_actors import Crowd, make
 from tests.harness.seeds import alone, hold
 from tests.harness.tiers import Seeds

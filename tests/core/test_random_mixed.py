@@ -9,8 +9,8 @@ from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import GroupRecord as Generation
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.records import GroupRecord as Epoch
-from sidecar.core.mixed.downgrade import WHY as DOWNGRADED
-from sidecar.core.mixed.upgrade import WHY as UPGRADED
+from sidecar.core.migration.downgrade import WHY as DOWNGRADED
+from sidecar.core.migration.upgrade import WHY as UPGRADED
 from tests.core.mixed_actors import POLICIES, Mixed, make
 from tests.core.test_random_groups import same_state
 from tests.core.world import topic_id

@@ -7,8 +7,8 @@ import itertools
 import pytest
 import re2
 
-from sidecar.core import regex
-from sidecar.core.regex import resolve, validate
+from sidecar.core.vocabulary import topic_regex as regex
+from sidecar.core.vocabulary.topic_regex import resolve, validate
 
 NAMES = [f"orders-{n}" for n in range(100)]
 

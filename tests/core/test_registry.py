@@ -10,17 +10,17 @@ from typing import Any, ClassVar, Self
 
 import pytest
 
-from sidecar.core.commands import Append, Claim, Fence, Follow
-from sidecar.core.consumer.kind import CONSUMER
-from sidecar.core.effects import Reply
-from sidecar.core.errors import Code, CoordinatorError
-from sidecar.core.events import Answer, DeleteGroup, Event, ListGroups, ListReply, Standing, StandingReply
-from sidecar.core.groups import NOBODY, GroupKind, Registry
+from sidecar.core.consumer.registration import CONSUMER
 from sidecar.core.kinds import KINDS
-from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
-from sidecar.core.records import Record, RecordKind, Tombstone, key_of, single
-from sidecar.core.service import Service
-from sidecar.core.turn import Computed, Now, Ports, Soft, Turn
+from sidecar.core.runtime.commands import Append, Claim, Fence, Follow
+from sidecar.core.runtime.effects import Reply
+from sidecar.core.runtime.events import Answer, DeleteGroup, Event, ListGroups, ListReply, Standing, StandingReply
+from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchCheck
+from sidecar.core.runtime.records import Record, RecordKind, Tombstone, key_of, single
+from sidecar.core.runtime.registry import NOBODY, GroupKind, Registry
+from sidecar.core.runtime.service import Service
+from sidecar.core.runtime.turn import Computed, Now, Ports, Soft, Turn
+from sidecar.core.vocabulary.errors import Code, CoordinatorError
 from sidecar.link.codec import Frames, LinkCodec
 from sidecar.link.messages import Request
 from sidecar.state.codec import Stamp, StateCodec

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from sidecar.core.classic import group as classic
 from sidecar.core.classic.events import JoinGroup, JoinReply, LeaveGroup, Leaving, SyncGroup
-from sidecar.core.classic.soft import ClassicSoft
+from sidecar.core.classic.soft_state import ClassicSoft
 from sidecar.core.consumer import group as consumer
 from sidecar.core.consumer.events import ConsumerHeartbeat
-from sidecar.core.errors import Code
-from sidecar.core.events import DeleteGroup
-from sidecar.core.room import GROUP_BYTES, MemberLimits, bytes_of_assignment
+from sidecar.core.runtime.events import DeleteGroup
+from sidecar.core.runtime.member_limits import GROUP_BYTES, MemberLimits, bytes_of_assignment
+from sidecar.core.vocabulary.errors import Code
 from sidecar.state.codec import Stamp, StateCodec
 from tests.core.world import World
 

@@ -35,15 +35,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from sidecar.core.classic.adoption import AdoptClassic
 from sidecar.core.classic.embedded import CONSUMER_TYPE
 from sidecar.core.classic.group import ClassicGroup
-from sidecar.core.classic.moves import AdoptClassic
+from sidecar.core.consumer.adoption import AdoptConsumer, NativeConsumer
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
-from sidecar.core.consumer.moves import AdoptConsumer, NativeConsumer
-from sidecar.core.errors import Code
-from sidecar.core.events import Answer, DeleteGroup, Drain, DrainReply, Event, Rebalance
-from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
-from sidecar.core.records import Partitions
+from sidecar.core.runtime.events import Answer, DeleteGroup, Drain, DrainReply, Event, Rebalance
+from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchCheck
+from sidecar.core.runtime.records import Partitions
+from sidecar.core.vocabulary.errors import Code
 from tests.core.story_classic import ClassicWords
 from tests.core.world import World, topic, topic_id
 
@@ -331,13 +331,13 @@ ELSEWHERE = {
     "2.27": "tests/clients/test_access.py::test_groups",
     "2.28": "tests/api/test_api_versions.py",
     "2.29": "tests/clients/test_group_configs.py",
-    "3.7": "tests/coordinator/test_background.py::test_a_busy_thread_is_not_idle",
-    "3.8": "tests/coordinator/test_background.py::test_results_and_errors_come_back_and_are_measured",
+    "3.7": "tests/coordinator/runtime/test_background.py::test_a_busy_thread_is_not_idle",
+    "3.8": "tests/coordinator/runtime/test_background.py::test_results_and_errors_come_back_and_are_measured",
     "6.1": "tests/core/test_parts.py::test_partition_for_the_one_string_whose_abs_overflows",
-    "6.2": "tests/coordinator/test_coordinator.py::test_a_takeover_that_takes_too_long_is_no_reason_to_wait_for_ever",
-    "6.7": "tests/coordinator/test_coordinator.py::test_who_only_asks_hears_nothing_that_is_not_committed",
+    "6.2": "tests/coordinator/runtime/test_coordinator.py::test_a_takeover_that_takes_too_long_is_no_reason_to_wait",
+    "6.7": "tests/coordinator/runtime/test_coordinator.py::test_who_only_asks_hears_nothing_that_is_not_committed",
     "6.8": "tests/core/test_parts.py::test_what_is_done_about_one_timer_may_move_or_cancel_those_that_are_due_after_it",
-    "6.10": "tests/coordinator/test_writer.py::test_a_batch_refused_for_now_is_sent_again_as_it_was",
+    "6.10": "tests/coordinator/statelog/test_fenced_writer.py::test_a_batch_refused_for_now_is_sent_again_as_it_was",
     "6.12": "tests/core/test_partial_logs.py::test_a_record_may_be_alone_or_missing",
     "6.15": "tests/state/test_schemas.py::test_each_file_is_pinned",
 }

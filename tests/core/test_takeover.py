@@ -10,7 +10,7 @@ import pytest
 from sidecar.core.classic.events import JoinReply
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.records import MemberRecord, MemberState
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from tests.core.classic_client import ClassicClient, subscription
 from tests.core.world import Client, World, topic
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sidecar.core.commands import Append, Command
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
-from sidecar.core.effects import Reply
-from sidecar.core.errors import Code
+from sidecar.core.runtime.commands import Append, Command
+from sidecar.core.runtime.effects import Reply
+from sidecar.core.vocabulary.errors import Code
 from tests.core.test_loading import CONFIG, Heir, beat, written
 
 

@@ -6,24 +6,24 @@ from dataclasses import dataclass, field
 
 from sidecar.assign import BUILT_IN
 from sidecar.assign.spec import Assignor, AssignorError
-from sidecar.core.build import load
 from sidecar.core.classic.config import CLASSIC, ClassicConfig
+from sidecar.core.consumer.assignor_run import run
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.regexes import RegexResolved, ResolveRegex
-from sidecar.core.consumer.run import run
-from sidecar.core.consumer.target import AssignorDone, RunAssignor
-from sidecar.core.effects import Count, Effects, Log, Observe, Reply
-from sidecar.core.errors import Code
-from sidecar.core.events import NO_TOKEN, Answer, Event
+from sidecar.core.consumer.target_assignment import AssignorDone, RunAssignor
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.looking import LookFirst, TopicsSeen
-from sidecar.core.records import Partitions, Record, Tombstone, key_of, single
-from sidecar.core.regex import resolve
-from sidecar.core.shard import Shard
-from sidecar.core.topics import Topic
-from sidecar.core.turn import Computed, Now, Ports
+from sidecar.core.runtime.effects import Count, Effects, Log, Observe, Reply
+from sidecar.core.runtime.events import NO_TOKEN, Answer, Event
+from sidecar.core.runtime.group_loader import load
+from sidecar.core.runtime.records import Partitions, Record, Tombstone, key_of, single
+from sidecar.core.runtime.shard import Shard
+from sidecar.core.runtime.topic_lookup import LookFirst, TopicsSeen
+from sidecar.core.runtime.turn import Computed, Now, Ports
+from sidecar.core.vocabulary.errors import Code
+from sidecar.core.vocabulary.topic_regex import resolve
+from sidecar.core.vocabulary.topics import Topic
 from tests.harness.endings import Endings
 
 

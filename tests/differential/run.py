@@ -24,7 +24,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.local import LocalKafka
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import metadata as md

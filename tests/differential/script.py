@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.core.placement import partition_for
+from sidecar.core.vocabulary.placement import partition_for
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import consumer_group_heartbeat as ch

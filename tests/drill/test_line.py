@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sidecar.coordinator import peers
+from sidecar.coordinator.membership import peer_links as peers
 from sidecar.drill.drills.network import host_of
 from sidecar.drill.line import Lines, Route, client_id_of
 from sidecar.drill.processes import free_ports

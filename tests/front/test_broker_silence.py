@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from sidecar.core.consumer.events import HeartbeatReply
-from sidecar.core.errors import Code
-from sidecar.core.offsets import CheckReply
+from sidecar.core.runtime.offset_checks import CheckReply
+from sidecar.core.vocabulary.errors import Code
 from sidecar.front.session import SILENT
 from sidecar.link.messages import AccessAnswer, AskAccess, CommitEnded, Request
 from sidecar.wire.apis import SERVED, Api

@@ -12,9 +12,9 @@ import pytest
 from sidecar.api.call import Call, Handler, Tell
 from sidecar.api.handlers import HANDLERS
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
-from sidecar.core.errors import Code
-from sidecar.core.events import KnownReply
-from sidecar.core.offsets import CheckReply, CommitCheck
+from sidecar.core.runtime.events import KnownReply
+from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck
+from sidecar.core.vocabulary.errors import Code
 from sidecar.front import front as module
 from sidecar.front import settling
 from sidecar.front.api_sets import BEFORE_ALL

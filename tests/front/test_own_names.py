@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sidecar.api.call import OwnNames
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.process.parts import front_settings
 from sidecar.process.settings import Settings
 from sidecar.wire.generated import join_group as jg

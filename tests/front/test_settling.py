@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.front import front as module
 from sidecar.link.messages import Request, View
 from sidecar.wire.apis import Api

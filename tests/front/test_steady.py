@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sidecar.core.consumer.events import HeartbeatReply
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.front import front as module
 from sidecar.front.steady import Grants, touch_due
 from sidecar.link.messages import TOUCH_MS, Grant, Lease, Request, Touch, Void

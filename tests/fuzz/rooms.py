@@ -10,8 +10,8 @@ from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 
-from sidecar.coordinator.tail import StateLog
-from sidecar.core.errors import InvariantError
+from sidecar.coordinator.statelog.tail import StateLog
+from sidecar.core.vocabulary.errors import InvariantError
 from sidecar.front.session import Session, _Upstream
 from sidecar.link.codec import Frames, LinkCodec, LinkError
 from sidecar.link.messages import Reply, Request

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.coordinator.tail import StateLog
+from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.core.classic import embedded
 from sidecar.state.codec import StateCodec
 from sidecar.state.keys import StateKey

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 from sidecar.core.classic.events import ClassicHeartbeat, JoinGroup, JoinReply, SyncGroup
 from sidecar.core.consumer.events import ConsumerHeartbeat
-from sidecar.core.errors import Code, name_of
-from sidecar.core.events import Answer, Event
-from sidecar.core.offsets import TXN_OF_CONSUMERS, CheckReply, CommitCheck, FetchCheck
+from sidecar.core.runtime.events import Answer, Event
+from sidecar.core.runtime.offset_checks import TXN_OF_CONSUMERS, CheckReply, CommitCheck, FetchCheck
+from sidecar.core.vocabulary.errors import Code, name_of
 
 JAVA, STREAMS, LIBRDKAFKA, FRANZ, PYTHON = "Java", "Kafka Streams", "librdkafka", "franz-go", "kafka-python"
 CONSUMER, CLASSIC = "consumer", "classic"

@@ -41,7 +41,7 @@ from typing import Any
 from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourcePatternType, ResourceType  # type: ignore[attr-defined]
 
 from benchmarks.heartbeat import TOPIC, join
-from sidecar.core.room import MemberLimits
+from sidecar.core.runtime.member_limits import MemberLimits
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import Process, wait_until
 from sidecar.kafka.properties import of

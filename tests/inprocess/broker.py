@@ -15,8 +15,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from sidecar.core import config as cf
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary import group_config as cf
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api, message_name
 from sidecar.wire.generated import add_partitions_to_txn as ap
 from sidecar.wire.generated import api_versions as av

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from sidecar.coordinator.background import Background
+from sidecar.coordinator.runtime.background import Background
 
 T = TypeVar("T")
 STARTS_S = 100_000.0

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from sidecar.core.events import Answer
+from sidecar.core.runtime.events import Answer
 from sidecar.front.front import Front
 from sidecar.front.settings import FrontSettings
 from sidecar.link.messages import Grant, GroupRules, Lease, Reply, Request, ToCoordinator, View

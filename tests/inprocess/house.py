@@ -20,24 +20,24 @@ from typing import Any, Self, TypeVar
 
 from sidecar.assign import BUILT_IN
 from sidecar.assign.spec import Assignor
-from sidecar.coordinator.assignment import Assignment
-from sidecar.coordinator.background import Background
 from sidecar.coordinator.clock import lease_end, now
-from sidecar.coordinator.configs import Configs, OwnSettings
-from sidecar.coordinator.coordinator import Coordinator
-from sidecar.coordinator.placeholders import PlaceholderSettings
-from sidecar.coordinator.rules import OwnRules, Rules
-from sidecar.coordinator.settings import CoordinatorSettings
-from sidecar.coordinator.tail import StateLog
-from sidecar.coordinator.tenure import NO_CLAIM
-from sidecar.coordinator.writer import BATCH_BYTES
-from sidecar.coordinator.written import Written
-from sidecar.core.errors import Code
-from sidecar.core.events import Event
+from sidecar.coordinator.membership.owner_map import Assignment
+from sidecar.coordinator.migration.group_configs import Configs, OwnSettings
+from sidecar.coordinator.migration.managed_groups import OwnRules, Rules
+from sidecar.coordinator.placeholder.placeholders import PlaceholderSettings
+from sidecar.coordinator.runtime.background import Background
+from sidecar.coordinator.runtime.coordinator import Coordinator
+from sidecar.coordinator.runtime.settings import CoordinatorSettings
+from sidecar.coordinator.statelog.fenced_writer import BATCH_BYTES
+from sidecar.coordinator.statelog.read_index import Written
+from sidecar.coordinator.statelog.tail import StateLog
+from sidecar.coordinator.statelog.term import NO_CLAIM
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.owner import Owner
-from sidecar.core.service import Service, ServiceSettings
-from sidecar.core.shard import Shard
+from sidecar.core.runtime.events import Event
+from sidecar.core.runtime.owner import Owner
+from sidecar.core.runtime.service import Service, ServiceSettings
+from sidecar.core.runtime.shard import Shard
+from sidecar.core.vocabulary.errors import Code
 from sidecar.front.front import Front
 from sidecar.front.session import Session, _Upstream
 from sidecar.front.settings import FrontSettings

@@ -13,7 +13,7 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 
 HEAD = Struct(">qiibIhiqqqhii")
 """Base offset, length, leader epoch, magic, checksum, attributes, last offset delta, base and maximum time, producer

@@ -1,4 +1,4 @@
-"""A classic group at the broker, as far as coordinator/ownership.py needs one.
+"""A classic group at the broker, as far as coordinator/membership/owners_group.py needs one.
 
 A JoinGroup is answered when every known member has joined; a SyncGroup when the leader has sent the assignments.
 A member of a stable group that is not its leader and joins again with the same metadata learns the present generation,
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import join_group as jg

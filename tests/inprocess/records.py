@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from sidecar.coordinator.clock import wall_ms
-from sidecar.coordinator.roster import Roster
-from sidecar.coordinator.tail import StateLog
-from sidecar.coordinator.writer import WriteLost
+from sidecar.coordinator.membership.roster import Roster
+from sidecar.coordinator.statelog.fenced_writer import WriteLost
+from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.state.codec import Encoded, Stamp, StateCodec
 from sidecar.state.keys import ROSTER, decode_key
 from tests.inprocess.house import Counted, Lines

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from confluent_kafka import Message
 
-from sidecar.coordinator.tail import Item, Listener, StateLog, Tail
+from sidecar.coordinator.statelog.tail import Item, Listener, StateLog, Tail
 from tests.inprocess.cluster import unseen
 from tests.inprocess.log import Stored
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka.denials import AUTHENTICATION, GROUP, LASTS_S, REPEAT_S, TOPIC, Denials
 from sidecar.wire.generated import create_topics as ct
 from sidecar.wire.generated import describe_configs as dc

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from sidecar.core.errors import MESSAGE_CHARS, Code, CoordinatorError
+from sidecar.core.vocabulary.errors import MESSAGE_CHARS, Code, CoordinatorError
 from sidecar.kafka import native
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.wire.generated import consumer_group_describe as cd

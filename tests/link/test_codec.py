@@ -31,8 +31,8 @@ from sidecar.core.consumer.events import (
     DescribeReply,
     HeartbeatReply,
 )
-from sidecar.core.errors import Code
-from sidecar.core.events import (
+from sidecar.core.kinds import REGISTRY
+from sidecar.core.runtime.events import (
     Answer,
     DeleteGroup,
     Event,
@@ -44,8 +44,8 @@ from sidecar.core.events import (
     Standing,
     StandingReply,
 )
-from sidecar.core.kinds import REGISTRY
-from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
+from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchCheck
+from sidecar.core.vocabulary.errors import Code
 from sidecar.link.codec import SIMPLE, Frames, LinkCodec, LinkError
 from sidecar.link.messages import (
     SETTINGS_EVENTS,

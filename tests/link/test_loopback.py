@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sidecar.core.events import Answer, Standing
+from sidecar.core.runtime.events import Answer, Standing
 from sidecar.link.loopback import IN_A_ROW, Loopback
 from sidecar.link.messages import Lease, Reply, Request, ToCoordinator, ToFront
 from sidecar.link.ports import FrontEnd

@@ -29,7 +29,7 @@ from tests.mutants.slot import Slot
 from tests.mutants.suites import PYTEST, SUITE_S, Clean, play, suite
 from tests.mutants.table import ROOT
 
-OVER = ("sidecar/core", "sidecar/coordinator/ownership.py", "sidecar/front", "sidecar/state/fold.py")
+OVER = ("sidecar/core", "sidecar/coordinator/membership/owners_group.py", "sidecar/front", "sidecar/state/fold.py")
 FAR = ("tests/coordinator", "tests/api", "tests/front/test_steady.py")
 RANDOM = tuple(f"tests/core/test_random_{of}.py" for of in ("groups", "classic", "mixed"))
 ROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -39,9 +39,15 @@ ROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "sidecar/front": (("tests/front", "--ignore=tests/front/test_tls_hostile.py"),),
     "sidecar/coordinator": (
-        ("tests/coordinator/test_ownership.py", "tests/coordinator/test_lease.py", "tests/coordinator/test_peers.py"),
+        (
+            "tests/coordinator/membership/test_owners_group.py",
+            "tests/coordinator/membership/test_lease.py",
+            "tests/coordinator/membership/test_peer_links.py",
+        ),
     ),
-    "sidecar/state": (("tests/coordinator/test_tail.py", "tests/audit/test_fold.py", "tests/core/test_takeover.py"),),
+    "sidecar/state": (
+        ("tests/coordinator/statelog/test_tail.py", "tests/audit/test_fold.py", "tests/core/test_takeover.py"),
+    ),
 }
 """The tests of a folder, the cheapest first."""
 FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {

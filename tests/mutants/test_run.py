@@ -66,7 +66,7 @@ def test_results_of_rooms_are_kept_from_run_to_run(tmp_path: Path) -> None:
     assert table([one, two]).splitlines()[-1].split() == ["all", "rooms", "2", "1", "0", "0", "1", "50.0%"]
 
 
-@pytest.mark.parametrize("file", ["sidecar/core/timers.py", "sidecar/front/steady.py", "sidecar/state/fold.py"])
+@pytest.mark.parametrize("file", ["sidecar/core/runtime/timers.py", "sidecar/front/steady.py", "sidecar/state/fold.py"])
 def test_a_random_mutant_is_one_small_change_that_compiles(file: str) -> None:
     before = (ROOT / file).read_text()
     every = list(mutants(ROOT / file))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sidecar.assign.layout import problem_of
-from sidecar.core.consumer.table import TargetAssignment
+from sidecar.core.consumer.target_table import TargetAssignment
 from sidecar.native import _kernel, twin
 from tests.assign.oracle import random_case
 from tests.harness.properties import given, st

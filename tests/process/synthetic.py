@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sidecar.coordinator.assignment import Assignment
-from sidecar.coordinator.past import Past
-from sidecar.coordinator.rules import OwnRules, Rules
-from sidecar.coordinator.tail import StateLog
-from sidecar.coordinator.views import Views
+from sidecar.coordinator.inspect.group_views import Views
+from sidecar.coordinator.inspect.rebalance_history import Past
+from sidecar.coordinator.membership.owner_map import Assignment
+from sidecar.coordinator.migration.managed_groups import OwnRules, Rules
+from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.core.classic import records as classic
 from sidecar.core.classic.embedded import assignment, plain_subscription
 from sidecar.core.consumer import records as consumer
-from sidecar.core.placement import partition_for
-from sidecar.core.records import Record, Tombstone
+from sidecar.core.runtime.records import Record, Tombstone
+from sidecar.core.vocabulary.placement import partition_for
 from sidecar.state.codec import Stamp, StateCodec
 from sidecar.state.keys import decode_key
 from tests.inprocess.house import Counted, Lines

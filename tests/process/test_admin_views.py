@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from sidecar.coordinator.picture import picture
-from sidecar.coordinator.views import Lag
+from sidecar.coordinator.inspect.group_detail import picture
+from sidecar.coordinator.inspect.group_views import Lag
 from sidecar.core.classic import records as classic
 from sidecar.core.classic.embedded import assignment
 from sidecar.core.consumer import records as consumer
 from sidecar.core.consumer.records import MemberState
-from sidecar.core.records import Tombstone
+from sidecar.core.runtime.records import Tombstone
 from sidecar.process.admin import encoded
 from tests.process.synthetic import BEGIN_MS, NAMES, TOPIC_ID, Synthetic
 
@@ -249,7 +249,7 @@ def test_only_the_last_rebalances_are_kept() -> None:
 
 
 def test_what_is_kept_of_assignments_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sidecar.coordinator.past.CHANGES_MAX", 5)
+    monkeypatch.setattr("sidecar.coordinator.inspect.rebalance_history.CHANGES_MAX", 5)
     s = Synthetic()
     s.consumer_group("g", members=4)
     s.consumer_group("h", members=4)
@@ -266,7 +266,7 @@ def test_what_is_kept_of_assignments_is_bounded_in_bytes(monkeypatch: pytest.Mon
     s.write(classic.AssignmentRecord("c", "c00000", 1, large))
     assert group(s, "c")["rebalances"][0]["moved"] is None
     assert not s.past._groups["c"].steps[-1].changes
-    monkeypatch.setattr("sidecar.coordinator.past.CHANGES_BYTES", 1_000)
+    monkeypatch.setattr("sidecar.coordinator.inspect.rebalance_history.CHANGES_BYTES", 1_000)
     for n in range(20):
         s.consumer_group(f"g{n}")
     assert s.past._changes_bytes == sum(size for _, size in s.past._changed) <= 1_000
@@ -274,7 +274,7 @@ def test_what_is_kept_of_assignments_is_bounded_in_bytes(monkeypatch: pytest.Mon
 
 
 def test_what_is_kept_of_all_groups_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sidecar.coordinator.past.STEPS_MAX", 6)
+    monkeypatch.setattr("sidecar.coordinator.inspect.rebalance_history.STEPS_MAX", 6)
     s = Synthetic(kept=3)
     for epoch in range(1, 20):
         s.write(consumer.GroupRecord("busy", epoch, 0, "again"))

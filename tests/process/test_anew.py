@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sidecar.coordinator.clock import now
-from sidecar.coordinator.state_topic import LOOKS
-from sidecar.core.anew import Anew
+from sidecar.coordinator.statelog.topic_watch import LOOKS
+from sidecar.core.runtime.quarantine import Anew
 from sidecar.process.coordinator_parts import OTHERS_START_MS, began_anew, coordinator_settings
 from sidecar.process.settings import Settings
 from tests.inprocess.house import Lines

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from sidecar.coordinator.start_errors import StartError
+from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.security import OPEN
 from sidecar.process import coordination as module

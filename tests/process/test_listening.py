@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.coordinator.peers import PeerListener
-from sidecar.coordinator.start_errors import StartError
+from sidecar.coordinator.membership.peer_links import PeerListener
+from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.process.listening import listen, tls_settings
 from sidecar.process.settings import Settings, SettingsError, load
 from sidecar.process.sockets import listens_at

@@ -18,7 +18,7 @@ for name in sys.argv[1:]:
     print(*(m for m, module in sys.modules.items() if (m == name or m.startswith(name + ".")) and module is not None))
 import rich
 """
-NAMED = {"sidecar.coordinator", "sidecar.coordinator.start_errors"}
+NAMED = {"sidecar.coordinator", "sidecar.coordinator.statelog", "sidecar.coordinator.statelog.startup_errors"}
 """A name for what ends a start, and nothing else."""
 
 

@@ -34,7 +34,7 @@ os.execv(sys.executable, [sys.executable, *command])
 """
 READS = """
 import os, sys
-from sidecar.coordinator.start_errors import StartError
+from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.process.sockets import inherited_sockets
 try:
     (sock,) = inherited_sockets(sys.argv[1])

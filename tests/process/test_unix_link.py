@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.coordinator.start_errors import StartError
+from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.link.codec import Hello, LinkCodec
 from sidecar.link.messages import SettingsPassed, Void
 from sidecar.process import unix_link

@@ -26,8 +26,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from sidecar.core.errors import Code
-from sidecar.core.placement import partition_for
+from sidecar.core.vocabulary.errors import Code
+from sidecar.core.vocabulary.placement import partition_for
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import wait_until
 from sidecar.kafka.net import BrokerConnection

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[attr-defined]
 
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka.net import ConnectionLost
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import consumer_group_heartbeat as ch

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.coordinator.start_errors import StartError
+from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.drill.local import LocalKafka
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.properties import of

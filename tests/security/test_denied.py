@@ -25,7 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialUpsertion,
 )
 
-from sidecar.coordinator.follower import CHECK_S
+from sidecar.coordinator.runtime.cluster_watch import CHECK_S
 from sidecar.drill.local import Broker, LocalKafka
 from sidecar.drill.processes import wait_until
 from sidecar.process.rights import Scope, rights_of

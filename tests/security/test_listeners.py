@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from sidecar.audit.source_uri import open_source
 from sidecar.cli.connect import properties as properties_in
 from sidecar.cli.main import app
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.local import LocalKafka
 from sidecar.kafka.net import BrokerConnection, NotAuthenticated
 from sidecar.kafka.properties import of, read

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import Process, free_ports, wait_until
 from sidecar.kafka.net import BrokerConnection, ConnectionLost, NotAuthenticated

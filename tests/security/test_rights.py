@@ -30,7 +30,7 @@ from typer.testing import CliRunner
 from sidecar.cli.doctor.model import Grant, Rights
 from sidecar.cli.doctor.needs import Need, missing
 from sidecar.cli.main import app
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import Process, free_ports, port_open, wait_until
 from sidecar.kafka.net import BrokerConnection

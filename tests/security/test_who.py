@@ -26,7 +26,7 @@ from scramp import ScramException
 from typer.testing import CliRunner
 
 from sidecar.cli.main import app
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import wait_until
 from sidecar.state.codec import CONFIG, StateCodec

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from sidecar.core.consumer.records import GroupRecord
-from sidecar.core.placement import partition_for
+from sidecar.core.vocabulary.placement import partition_for
 from sidecar.drill.local import Broker, LocalKafka
 from sidecar.drill.processes import DrillError, free_ports, wait_until
 from sidecar.state.codec import Encoded, Stamp, StateCodec

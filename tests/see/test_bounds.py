@@ -7,14 +7,14 @@ import gc
 import time
 from collections import Counter
 
-from sidecar.coordinator.census import Census
 from sidecar.coordinator.clock import now
-from sidecar.coordinator.exporter import FAMILIES, Found, page_of
+from sidecar.coordinator.inspect.group_metrics import Census
+from sidecar.coordinator.inspect.lag_exporter import FAMILIES, Found, page_of
 from sidecar.core.classic.records import GroupRecord as ClassicGroupRecord
 from sidecar.core.classic.records import MemberRecord as ClassicMemberRecord
 from sidecar.core.classic.records import State
 from sidecar.core.consumer.records import CurrentRecord, GroupRecord, MemberRecord, MemberState, TargetMetadataRecord
-from sidecar.core.shard import Shard
+from sidecar.core.runtime.shard import Shard
 from sidecar.process.seen import in_slices
 from tests.inprocess.house import House
 

@@ -11,7 +11,7 @@ import pytest
 import trustme
 from confluent_kafka import Producer
 
-from sidecar.core.placement import partition_for
+from sidecar.core.vocabulary.placement import partition_for
 from sidecar.drill.processes import wait_until
 from sidecar.state.codec import OWNER_CLAIM
 from sidecar.state.keys import encode_key

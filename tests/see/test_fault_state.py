@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from sidecar.core.placement import partition_for
+from sidecar.core.vocabulary.placement import partition_for
 from sidecar.drill.processes import Process, wait_until
 from sidecar.state.codec import OWNER_CLAIM, Encoded
 from sidecar.state.keys import encode_key

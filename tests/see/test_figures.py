@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from sidecar.coordinator import exporter
-from sidecar.coordinator.census import Census
-from sidecar.coordinator.exporter import Exporter, ExporterPorts, ExporterSettings
+from sidecar.coordinator.inspect import lag_exporter as exporter
+from sidecar.coordinator.inspect.group_metrics import Census
+from sidecar.coordinator.inspect.lag_exporter import Exporter, ExporterPorts, ExporterSettings
 from sidecar.kafka.cluster import ClusterView, ConnectionLost
 from sidecar.kafka.lanes import Lane
 from sidecar.kafka.offsets import LATEST

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka.offsets import EARLIEST, LATEST, committed, listed
 from sidecar.wire.frames import response_frame
 from sidecar.wire.generated import list_offsets as lo

@@ -14,11 +14,11 @@ from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.records import CurrentRecord
 from sidecar.core.consumer.records import Kind as ConsumerKind
 from sidecar.core.consumer.records import MemberRecord as ConsumerMemberRecord
-from sidecar.core.events import Answer, Event
-from sidecar.core.mixed.downgrade import WHY as DOWNGRADED
-from sidecar.core.mixed.upgrade import WHY as UPGRADED
-from sidecar.core.offsets import CommitCheck
-from sidecar.core.records import Epochs, Record, Tombstone
+from sidecar.core.migration.downgrade import WHY as DOWNGRADED
+from sidecar.core.migration.upgrade import WHY as UPGRADED
+from sidecar.core.runtime.events import Answer, Event
+from sidecar.core.runtime.offset_checks import CommitCheck
+from sidecar.core.runtime.records import Epochs, Record, Tombstone
 from tests.sim.front import Ask
 from tests.sim.log import Writer
 from tests.sim.world import SESSION_MS, TICK_MS, TOPIC_IDS, Violation, World

@@ -9,18 +9,18 @@ from sidecar.core.classic.events import ClassicHeartbeat, JoinGroup, LeaveGroup
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import Kind as ClassicKind
 from sidecar.core.classic.records import MemberRecord as ClassicMemberRecord
-from sidecar.core.classic.soft import ClassicSoft
+from sidecar.core.classic.soft_state import ClassicSoft
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.records import CurrentRecord, Kind, MemberRecord
-from sidecar.core.effects import TOUCH_MS
-from sidecar.core.errors import Code, InvariantError
-from sidecar.core.events import Answer, DeleteGroup, Event
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.owner import Owner
-from sidecar.core.records import Record, Tombstone
-from sidecar.core.shard import Shard
-from sidecar.core.turn import Computed, Ports
+from sidecar.core.runtime.effects import TOUCH_MS
+from sidecar.core.runtime.events import Answer, DeleteGroup, Event
+from sidecar.core.runtime.owner import Owner
+from sidecar.core.runtime.records import Record, Tombstone
+from sidecar.core.runtime.shard import Shard
+from sidecar.core.runtime.turn import Computed, Ports
+from sidecar.core.vocabulary.errors import Code, InvariantError
 from tests.sim.check_classic import Generations
 from tests.sim.front import Ask, Granted
 from tests.sim.log import Log, Writer

@@ -21,9 +21,9 @@ from sidecar.core.classic.events import (
     SyncReply,
 )
 from sidecar.core.consumer.offsets import ZERO_ID
-from sidecar.core.errors import Code
-from sidecar.core.events import Answer, Event
-from sidecar.core.offsets import CheckReply, CommitCheck
+from sidecar.core.runtime.events import Answer, Event
+from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import consumer_protocol_subscription as cs
 from tests.sim.leader import share, topics_of
 from tests.sim.peer import Peer, Place

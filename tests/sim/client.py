@@ -6,10 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
-from sidecar.core.errors import Code
-from sidecar.core.events import Answer, Event
-from sidecar.core.mixed.checks import UPGRADES
-from sidecar.core.records import Partitions
+from sidecar.core.migration.validation import UPGRADES
+from sidecar.core.runtime.events import Answer, Event
+from sidecar.core.runtime.records import Partitions
+from sidecar.core.vocabulary.errors import Code
 from tests.sim.peer import Peer, Place
 
 

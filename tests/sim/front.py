@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sidecar.core.classic.events import ClassicHeartbeat
-from sidecar.core.events import Answer, Event
+from sidecar.core.runtime.events import Answer, Event
 from sidecar.front.steady import Grants, Steady, touch_due
 from sidecar.link.messages import Lease, Reply, Void
 from tests.sim.world import FOR_EVER_MS, World

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sidecar.core.records import Key, Record, Tombstone, key_of
+from sidecar.core.runtime.records import Key, Record, Tombstone, key_of
 
 Writer = tuple[int, int]
 """A sidecar and the number of its process: after a crash it is another writer."""

@@ -9,7 +9,7 @@ from sidecar.core.classic.embedded import assigned
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import State
 from sidecar.core.consumer.group import GroupState
-from sidecar.core.topics import Topic
+from sidecar.core.vocabulary.topics import Topic
 from tests.sim.checks import Checks
 from tests.sim.classic import ClassicMember
 from tests.sim.client import Client

@@ -1,4 +1,5 @@
-"""One sidecar: the coordinator's own code (core/service.py, core/owner.py) and a driver that fulfils its duties.
+"""One sidecar: the coordinator's own code (core/runtime/service.py, core/runtime/owner.py) and a driver that fulfils
+its duties.
 
 `Node` decides nothing. It carries out the commands that the service hands it, on the simulated log, network and
 clock, and reports what came of them. While it stands still nothing happens in its process; what it had sent arrives
@@ -12,23 +13,23 @@ from typing import Any
 
 from sidecar.core.classic.config import ClassicConfig
 from sidecar.core.classic.events import ClassicHeartbeat, JoinGroup, SyncGroup
-from sidecar.core.commands import Append, Claim, Fence, Follow, Occupied, Renew, Stop, TookOver, Void, Work
+from sidecar.core.consumer.assignor_run import run
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.consumer.regexes import RegexResolved, ResolveRegex
-from sidecar.core.consumer.run import run
-from sidecar.core.consumer.target import AssignorDone, RunAssignor
-from sidecar.core.effects import Count, Observe, Reply
-from sidecar.core.effects import Log as LogLine
-from sidecar.core.events import Answer
+from sidecar.core.consumer.target_assignment import AssignorDone, RunAssignor
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.looking import LookFirst, TopicsSeen
-from sidecar.core.owner import Owner
-from sidecar.core.records import Record, Tombstone, single
-from sidecar.core.regex import resolve
-from sidecar.core.service import Service
-from sidecar.core.shard import Shard
-from sidecar.core.turn import Computed, Now, Ports
+from sidecar.core.runtime.commands import Append, Claim, Fence, Follow, Occupied, Renew, Stop, TookOver, Void, Work
+from sidecar.core.runtime.effects import Count, Observe, Reply
+from sidecar.core.runtime.effects import Log as LogLine
+from sidecar.core.runtime.events import Answer
+from sidecar.core.runtime.owner import Owner
+from sidecar.core.runtime.records import Record, Tombstone, single
+from sidecar.core.runtime.service import Service
+from sidecar.core.runtime.shard import Shard
+from sidecar.core.runtime.topic_lookup import LookFirst, TopicsSeen
+from sidecar.core.runtime.turn import Computed, Now, Ports
+from sidecar.core.vocabulary.topic_regex import resolve
 from sidecar.link.messages import Lease
 from tests.sim.checks import MEMBERS, Checks, MemberKey, as_a_member, key_of, lease_end
 from tests.sim.front import Ask, Front, Granted

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sidecar.core.errors import Code
-from sidecar.core.events import Answer, Event
+from sidecar.core.runtime.events import Answer, Event
+from sidecar.core.vocabulary.errors import Code
 from tests.sim.front import Ask, Front
 from tests.sim.world import Violation, World
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-import sidecar.core.consumer.kind as kind
 import sidecar.core.consumer.members as members
 import sidecar.core.consumer.regexes as regexes
+import sidecar.core.consumer.registration as kind
 import sidecar.core.consumer.step as step
-import sidecar.core.consumer.target as target
+import sidecar.core.consumer.target_assignment as target
 from sidecar.core.consumer.records import Kind
-from sidecar.core.consumer.soft import Flight
-from sidecar.core.held import Waiting
-from sidecar.core.owner import Owner
-from sidecar.core.records import Tombstone
-from sidecar.core.shard import Shard
-from sidecar.core.turn import Turn
+from sidecar.core.consumer.soft_state import Flight
+from sidecar.core.runtime.owner import Owner
+from sidecar.core.runtime.pending_requests import Waiting
+from sidecar.core.runtime.records import Tombstone
+from sidecar.core.runtime.shard import Shard
+from sidecar.core.runtime.turn import Turn
 from sidecar.front.steady import Grants
 from tests.sim.model import Cluster
 

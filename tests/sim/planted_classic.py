@@ -7,28 +7,28 @@ from typing import Any
 
 import msgspec
 
-import sidecar.core.classic.kind as classic_kind
 import sidecar.core.classic.offsets as offsets
 import sidecar.core.classic.rebalance as rebalance
+import sidecar.core.classic.registration as classic_kind
 import sidecar.core.classic.sync as sync
-import sidecar.core.mixed.downgrade as downgrade
-import sidecar.core.mixed.join as mixed_join
-import sidecar.core.mixed.leave as mixed_leave
-import sidecar.core.mixed.sync as mixed_sync
-import sidecar.core.mixed.upgrade as upgrade
-import sidecar.core.mixed.waiting as mixed_waiting
+import sidecar.core.migration.downgrade as downgrade
+import sidecar.core.migration.join as mixed_join
+import sidecar.core.migration.leave as mixed_leave
+import sidecar.core.migration.parked_joins as mixed_waiting
+import sidecar.core.migration.sync as mixed_sync
+import sidecar.core.migration.upgrade as upgrade
 from sidecar.core.classic.config import CLASSIC
 from sidecar.core.classic.events import ClassicHeartbeat, JoinedMember, SyncGroup, SyncReply
 from sidecar.core.classic.group import ClassicGroup
-from sidecar.core.classic.kind import CLASSIC as CLASSIC_KIND
 from sidecar.core.classic.records import AssignmentRecord, State
+from sidecar.core.classic.registration import CLASSIC as CLASSIC_KIND
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.records import Kind
-from sidecar.core.errors import Code
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.owner import Owner
-from sidecar.core.records import Tombstone
-from sidecar.core.turn import Turn
+from sidecar.core.runtime.owner import Owner
+from sidecar.core.runtime.records import Tombstone
+from sidecar.core.runtime.turn import Turn
+from sidecar.core.vocabulary.errors import Code
 from tests.sim.model import Cluster
 from tests.sim.planted import Bug, Patch
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from sidecar.core.classic.config import ClassicConfig
 from sidecar.core.classic.events import LeaveGroup, Leaving
-from sidecar.core.events import DeleteGroup
+from sidecar.core.runtime.events import DeleteGroup
 from tests.core.world import topic
 from tests.sim.classic import COOPERATIVE, STATIC_SINCE, ClassicMember
 from tests.sim.client import Client

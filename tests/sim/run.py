@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 
-from sidecar.core.errors import InvariantError
+from sidecar.core.vocabulary.errors import InvariantError
 from tests.sim.model import Cluster
 from tests.sim.play import Play
 from tests.sim.world import GROUPS, Violation

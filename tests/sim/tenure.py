@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.records import Record
+from sidecar.core.runtime.records import Record
 from tests.sim.world import PARTITIONS
 
 

@@ -10,10 +10,10 @@ from sidecar.assign import BUILT_IN
 from sidecar.assign.spec import Assignor, GroupSpec
 from sidecar.core.classic.config import CLASSIC, ClassicConfig
 from sidecar.core.consumer.config import ConsumerConfig
-from sidecar.core.placement import partition_for
-from sidecar.core.records import Record
-from sidecar.core.service import ServiceSettings
-from sidecar.core.topics import Topic
+from sidecar.core.runtime.records import Record
+from sidecar.core.runtime.service import ServiceSettings
+from sidecar.core.vocabulary.placement import partition_for
+from sidecar.core.vocabulary.topics import Topic
 from tests.harness.endings import Endings
 from tests.sim.log import Log, Scheduler
 

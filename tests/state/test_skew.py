@@ -13,9 +13,9 @@ import pytest
 from sidecar.core.classic.records import GroupRecord as ClassicGroup
 from sidecar.core.classic.records import State
 from sidecar.core.consumer.records import MemberRecord
-from sidecar.core.groups import Registry
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.records import Record
+from sidecar.core.runtime.records import Record
+from sidecar.core.runtime.registry import Registry
 from sidecar.state.codec import Stamp, StateCodec
 from sidecar.state.keys import decode_key, encode_key
 from sidecar.state.schema import StateError, published

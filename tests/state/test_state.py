@@ -24,9 +24,9 @@ from sidecar.core.consumer.records import (
     TargetMemberRecord,
     TargetMetadataRecord,
 )
-from sidecar.core.consumer.table import Table
-from sidecar.core.records import Record, Tombstone
-from sidecar.core.topics import Topic, TopicImage
+from sidecar.core.consumer.target_table import Table
+from sidecar.core.runtime.records import Record, Tombstone
+from sidecar.core.vocabulary.topics import Topic, TopicImage
 from sidecar.native import _kernel, twin
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import Encoded, Stamp, StateCodec, owner_epoch_of

@@ -21,8 +21,8 @@ from sidecar.core.consumer import records as consumer_records
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.records import ClassicTraits, MemberRecord
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.placement import partition_for
-from sidecar.core.records import Record, Tombstone
+from sidecar.core.runtime.records import Record, Tombstone
+from sidecar.core.vocabulary.placement import partition_for
 from sidecar.drill.drills.upgrade import checkout, has_commit
 from sidecar.state.codec import CONFIG, OWNER_CLAIM, SCHEMA, Stamp, StateCodec
 from sidecar.state.fold import PartitionFold

@@ -13,27 +13,27 @@ import pytest
 import sidecar.api.access as access
 import sidecar.api.offset_commit as offset_commit
 import sidecar.api.offset_fetch as offset_fetch
-import sidecar.coordinator.writer as writer_module
+import sidecar.coordinator.statelog.fenced_writer as writer_module
 from sidecar.coordinator.clock import now
-from sidecar.coordinator.confirming import Confirming
-from sidecar.coordinator.coordinator import Coordinator
-from sidecar.coordinator.former import FormerOwners
-from sidecar.coordinator.moves import Moves
-from sidecar.coordinator.ownership import Ownership
-from sidecar.coordinator.placeholders import Placeholders, _Group
-from sidecar.coordinator.tail import StateLog, Tail
-from sidecar.coordinator.takeovers import Takeovers
-from sidecar.coordinator.under_way import UnderWay
-from sidecar.coordinator.writer import FencedWriter
-from sidecar.coordinator.written import Written
-from sidecar.core.errors import Code
-from sidecar.core.held import Waiting
-from sidecar.core.offsets import CheckReply, FetchCheck
-from sidecar.core.owner import Owner
-from sidecar.core.phases import Phase
-from sidecar.core.service import Service
-from sidecar.core.shard import Shard
-from sidecar.core.turn import Turn
+from sidecar.coordinator.membership.former_owners import FormerOwners
+from sidecar.coordinator.membership.lease_commit import Confirming
+from sidecar.coordinator.membership.owners_group import Ownership
+from sidecar.coordinator.migration.moves import Moves
+from sidecar.coordinator.placeholder.inflight_commits import UnderWay
+from sidecar.coordinator.placeholder.placeholders import Placeholders, _Group
+from sidecar.coordinator.runtime.coordinator import Coordinator
+from sidecar.coordinator.runtime.takeovers import Takeovers
+from sidecar.coordinator.statelog.fenced_writer import FencedWriter
+from sidecar.coordinator.statelog.read_index import Written
+from sidecar.coordinator.statelog.tail import StateLog, Tail
+from sidecar.core.runtime.offset_checks import CheckReply, FetchCheck
+from sidecar.core.runtime.owner import Owner
+from sidecar.core.runtime.pending_requests import Waiting
+from sidecar.core.runtime.phases import Phase
+from sidecar.core.runtime.service import Service
+from sidecar.core.runtime.shard import Shard
+from sidecar.core.runtime.turn import Turn
+from sidecar.core.vocabulary.errors import Code
 from sidecar.front.steady import Grants
 from sidecar.kafka.cluster import ConnectionLost
 from sidecar.state.batch import encode_batch

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from sidecar.core.errors import Code, name_of
+from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import offset_commit as oc

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.wire.generated import add_offsets_to_txn as ao
 from sidecar.wire.generated import end_txn as et

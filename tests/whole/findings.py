@@ -9,31 +9,31 @@ import time
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
-import sidecar.coordinator.ownership as ownership_module
-import sidecar.coordinator.proofs as proofs_module
-import sidecar.coordinator.state_topic as state_topic_module
+import sidecar.coordinator.membership.owners_group as ownership_module
+import sidecar.coordinator.runtime.partition_lease as proofs_module
+import sidecar.coordinator.statelog.topic_watch as state_topic_module
 import sidecar.front.front as front_module
 import sidecar.process.coordination as coordination
 from sidecar.api.call import Call
 from sidecar.coordinator import clock
-from sidecar.coordinator.coordinator import Coordinator
-from sidecar.coordinator.follower import Follower
-from sidecar.coordinator.ownership import Ownership
-from sidecar.coordinator.peers import Peers
-from sidecar.coordinator.proofs import Proofs
-from sidecar.coordinator.rules import Rules
-from sidecar.coordinator.state_topic import StateTopic
-from sidecar.coordinator.tail import StateLog
-from sidecar.coordinator.takeovers import Takeovers
-from sidecar.coordinator.writer import FencedWriter, WriteLost
-from sidecar.core.anew import Anew
-from sidecar.core.errors import InvariantError
-from sidecar.core.events import FOR_EVER_MS
-from sidecar.core.owner import Owner
-from sidecar.core.placement import partition_for
-from sidecar.core.shard import Shard
-from sidecar.core.topics import Topic
-from sidecar.core.turn import Now
+from sidecar.coordinator.membership.owners_group import Ownership
+from sidecar.coordinator.membership.peer_links import Peers
+from sidecar.coordinator.migration.managed_groups import Rules
+from sidecar.coordinator.runtime.cluster_watch import Follower
+from sidecar.coordinator.runtime.coordinator import Coordinator
+from sidecar.coordinator.runtime.partition_lease import Proofs
+from sidecar.coordinator.runtime.takeovers import Takeovers
+from sidecar.coordinator.statelog.fenced_writer import FencedWriter, WriteLost
+from sidecar.coordinator.statelog.tail import StateLog
+from sidecar.coordinator.statelog.topic_watch import StateTopic
+from sidecar.core.runtime.events import FOR_EVER_MS
+from sidecar.core.runtime.owner import Owner
+from sidecar.core.runtime.quarantine import Anew
+from sidecar.core.runtime.shard import Shard
+from sidecar.core.runtime.turn import Now
+from sidecar.core.vocabulary.errors import InvariantError
+from sidecar.core.vocabulary.placement import partition_for
+from sidecar.core.vocabulary.topics import Topic
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.lanes import Lane
 from sidecar.kafka.net import BrokerConnection, ConnectionLost

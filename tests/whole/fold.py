@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.assign import BUILT_IN
-from sidecar.coordinator.rules import order_of
+from sidecar.coordinator.migration.managed_groups import order_of
 from sidecar.core.classic.config import ClassicConfig
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import Kind as ClassicKind
-from sidecar.core.config import MANAGED, VERDICT
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.records import Kind as ConsumerKind
-from sidecar.core.errors import InvariantError
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.owner import RENEWED
-from sidecar.core.placement import partition_for
-from sidecar.core.shard import Shard
-from sidecar.core.turn import Computed, Ports
+from sidecar.core.runtime.owner import RENEWED
+from sidecar.core.runtime.shard import Shard
+from sidecar.core.runtime.turn import Computed, Ports
+from sidecar.core.vocabulary.errors import InvariantError
+from sidecar.core.vocabulary.group_config import MANAGED, VERDICT
+from sidecar.core.vocabulary.placement import partition_for
 from sidecar.state.codec import CONFIG, OWNER_CLAIM, SCHEMA, StateCodec, owner_epoch_of
 from sidecar.state.keys import StateKey, decode_key
 from tests.whole.kafka import Kafka

@@ -11,14 +11,14 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from weakref import WeakKeyDictionary
 
-from sidecar.coordinator.native_groups import SESSION_TIMEOUT_MS
+from sidecar.coordinator.migration.adoption import SESSION_TIMEOUT_MS
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import State
-from sidecar.core.events import FOR_EVER_MS
-from sidecar.core.owner import Owner
-from sidecar.core.phases import Phase
-from sidecar.core.service import Service
-from sidecar.core.turn import Now
+from sidecar.core.runtime.events import FOR_EVER_MS
+from sidecar.core.runtime.owner import Owner
+from sidecar.core.runtime.phases import Phase
+from sidecar.core.runtime.service import Service
+from sidecar.core.runtime.turn import Now
 from sidecar.link.clock import CLOCK
 from sidecar.process.coordination import Coordination
 from sidecar.wire.apis import Api

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.consumer.group import ConsumerGroup
-from sidecar.core.errors import Code, name_of
-from sidecar.core.placement import partition_for
+from sidecar.core.vocabulary.errors import Code, name_of
+from sidecar.core.vocabulary.placement import partition_for
 from tests.harness.endings import ENDS, ends
 from tests.whole import arrivals
 from tests.whole.broker.txn import TRANSACTIONS

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sidecar.core.classic.embedded import assigned, assignment, subscription
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import join_group as jg

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
-from sidecar.core import config as cf
+from sidecar.core.vocabulary import group_config as cf
 from sidecar.kafka.membership import INSTANCE_ID
 from tests.whole.broker.group import Group, State
 from tests.whole.broker.groups import partition_for

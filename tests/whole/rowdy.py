@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.apis import Api
 from sidecar.wire.frames import SIZE, request_frame

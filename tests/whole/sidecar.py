@@ -13,9 +13,9 @@ from typing import Any, TypeVar, cast
 
 from confluent_kafka import Message
 
-from sidecar.coordinator.background import Background, Stuck
-from sidecar.coordinator.tail import END, Listener, StateLog, Tail
-from sidecar.core.owner import Owner
+from sidecar.coordinator.runtime.background import Background, Stuck
+from sidecar.coordinator.statelog.tail import END, Listener, StateLog, Tail
+from sidecar.core.runtime.owner import Owner
 from sidecar.process.build import App, Edges
 from sidecar.process.coordination import Coordination
 from sidecar.process.coordinator_edges import CoordinatorEdges
@@ -174,7 +174,7 @@ class SimTail(Tail):
 
         return done
 
-    # ---- as ahead.py ----
+    # ---- as catch_up.py ----
     def _late(self, partition: int, offset: int) -> None:
         self._read_ahead(partition, self._log.partitions[partition].position, offset, AHEAD_TRIES)
 

@@ -8,11 +8,11 @@ from functools import cache
 from typing import Any
 
 from sidecar.cli.groups import PASSING
-from sidecar.core import config as cf
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import State
 from sidecar.core.consumer.group import ConsumerGroup
-from sidecar.core.errors import Code, name_of
+from sidecar.core.vocabulary import group_config as cf
+from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.net import BrokerConnection
 from sidecar.process.settings import Settings
 from sidecar.wire.generated import incremental_alter_configs as ia

@@ -7,7 +7,7 @@ from sidecar.audit.explain.model import ExplainError, Explanation, Limits, Live
 from sidecar.audit.explain.replay import Replayed
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.consumer.group import ConsumerGroup
-from sidecar.core.topics import TopicImage
+from sidecar.core.vocabulary.topics import TopicImage
 
 LIMITS = Limits()
 

@@ -1,7 +1,7 @@
 """A classic group: which phase of a rebalance it is in, and for whom that waits, as far as the log can tell.
 
-Who has joined a rebalance that is under way is in the memory of the owner alone (core/classic/soft.py); the log says it
-only of members that said something new when they joined."""
+Who has joined a rebalance that is under way is in the memory of the owner alone (core/classic/soft_state.py); the log
+says it only of members that said something new when they joined."""
 
 from __future__ import annotations
 

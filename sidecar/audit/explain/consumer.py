@@ -11,8 +11,8 @@ from sidecar.audit.explain.texts import listed, lost, managed, removed
 from sidecar.core.consumer.group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroup, GroupState, Member
 from sidecar.core.consumer.reconcile import Target, reconcile
 from sidecar.core.consumer.records import Kind, MemberState
-from sidecar.core.records import Epochs, Partitions
-from sidecar.core.topics import TopicImage
+from sidecar.core.runtime.records import Epochs, Partitions
+from sidecar.core.vocabulary.topics import TopicImage
 
 SETTLED, GIVES_UP, WAITS, BEHIND, AWAY = "settled", "gives up", "waits", "not heard", "away"
 """It has what it is to have; it was told to give partitions up; others have not given up what it is to get; it has

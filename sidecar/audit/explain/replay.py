@@ -10,16 +10,16 @@ from typing import Any
 from sidecar.assign.spec import Assignor
 from sidecar.audit.explain.model import ExplainError, Sidecar
 from sidecar.audit.topic import Row, Taken
-from sidecar.core.build import load
 from sidecar.core.classic.config import CLASSIC, ClassicConfig
 from sidecar.core.consumer.config import ConsumerConfig
-from sidecar.core.errors import InvariantError
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.owner import RENEWED
-from sidecar.core.records import Record
-from sidecar.core.shard import Shard
-from sidecar.core.topics import TopicImage
-from sidecar.core.turn import Computed, Now, Ports
+from sidecar.core.runtime.group_loader import load
+from sidecar.core.runtime.owner import RENEWED
+from sidecar.core.runtime.records import Record
+from sidecar.core.runtime.shard import Shard
+from sidecar.core.runtime.turn import Computed, Now, Ports
+from sidecar.core.vocabulary.errors import InvariantError
+from sidecar.core.vocabulary.topics import TopicImage
 from sidecar.state.codec import OWNER_CLAIM, StateCodec
 from sidecar.state.fold import PartitionFold
 from sidecar.state.keys import StateKey

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from sidecar.audit.explain.model import Limits, Removed
 from sidecar.audit.explain.replay import Replayed
 from sidecar.audit.topic import Row
-from sidecar.core import config as cf
 from sidecar.core.classic.records import Kind as Classic
 from sidecar.core.consumer.records import Kind as Consumer
+from sidecar.core.vocabulary import group_config as cf
 
 MEMBERS = (str(Classic.MEMBER), str(Consumer.MEMBER))
 NAMES = 8

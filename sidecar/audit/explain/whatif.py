@@ -14,11 +14,11 @@ from sidecar.audit.explain.replay import INTERVAL_MS, MONO_MS, Replayed
 from sidecar.core.classic.events import LeaveGroup, Leaving
 from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.consumer.group import ConsumerGroup
-from sidecar.core.effects import Log
-from sidecar.core.events import NO_TOKEN
-from sidecar.core.shard import Shard
-from sidecar.core.topics import TopicImage
-from sidecar.core.turn import Now
+from sidecar.core.runtime.effects import Log
+from sidecar.core.runtime.events import NO_TOKEN
+from sidecar.core.runtime.shard import Shard
+from sidecar.core.runtime.turn import Now
+from sidecar.core.vocabulary.topics import TopicImage
 
 Owners = dict[tuple[bytes, int], str]
 CLASSIC_NOTE = (

@@ -13,9 +13,9 @@ from sidecar.cli.doctor.model import About, Check, Configs, Facts, Node, Status,
 from sidecar.cli.doctor.needs import NEEDS, Need, acls, covers, holders, missing
 from sidecar.cli.doctor.others import others_rights, readers
 from sidecar.cli.doctor.refused import refused
-from sidecar.coordinator.start import NO_IDS
-from sidecar.coordinator.state_topic import MIN_ISR, POLICY, UNCLEAN, faults
-from sidecar.core.patterns import doubts
+from sidecar.coordinator.statelog.startup import NO_IDS
+from sidecar.coordinator.statelog.topic_watch import MIN_ISR, POLICY, UNCLEAN, faults
+from sidecar.core.vocabulary.group_patterns import doubts
 from sidecar.process.rights import Right, commands
 
 LAG, LARGEST = "min.compaction.lag.ms", "max.message.bytes"

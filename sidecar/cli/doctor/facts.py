@@ -23,9 +23,9 @@ from sidecar.cli.doctor.checks import (
 )
 from sidecar.cli.doctor.model import About, Configs, Facts, Grant, Node, Rights, Topic, Unknown
 from sidecar.cli.exits import Failed
-from sidecar.core import config as cf
-from sidecar.core.errors import Code as Kafka
-from sidecar.core.errors import name_of
+from sidecar.core.vocabulary import group_config as cf
+from sidecar.core.vocabulary.errors import Code as Kafka
+from sidecar.core.vocabulary.errors import name_of
 from sidecar.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:

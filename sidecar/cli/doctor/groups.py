@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sidecar.cli.doctor.model import Check, Facts, Status, Unknown
 from sidecar.cli.doctor.needs import Need, missing
-from sidecar.core.patterns import beginning
+from sidecar.core.vocabulary.group_patterns import beginning
 from sidecar.process.rights import Right, commands
 
 ASKED = "Name both: --principal User:NAME, and --admin HOST:PORT of a sidecar."

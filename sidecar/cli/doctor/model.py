@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sidecar.core import config as cf
-from sidecar.core.patterns import split
+from sidecar.core.vocabulary import group_config as cf
+from sidecar.core.vocabulary.group_patterns import split
 from sidecar.process.rights import ALL, Scope
 
 Configs = Mapping[str, str]

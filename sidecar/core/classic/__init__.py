@@ -1,1 +1,1 @@
-"""Classic groups: the two-phase protocol with client-side assignment. kind.py is the row in the registry."""
+"""Classic groups: the two-phase protocol with client-side assignment. registration.py is the row in the registry."""

@@ -24,7 +24,7 @@ from sidecar.core.classic.embedded import (
 )
 from sidecar.core.classic.group import ClassicGroup, Member
 from sidecar.core.classic.records import StaleClaim
-from sidecar.core.turn import Turn
+from sidecar.core.runtime.turn import Turn
 
 CLAIMED_MAX = 20_000
 """Partitions, and topics, that the members of a group claim or have, all together: of more, none is looked at. A large

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from sidecar.core.turn import Turn
+from sidecar.core.runtime.turn import Turn
 
 CLASSIC = "classic"
 """The name of this kind of group, as ListGroups spells it."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sidecar.core.classic.events import DescribeClassic, DescribeClassicReply, DescribedClassicMember
 from sidecar.core.classic.group import ClassicGroup, Member, classic_group
 from sidecar.core.classic.records import State
-from sidecar.core.errors import Code, CoordinatorError
-from sidecar.core.turn import Turn
+from sidecar.core.runtime.turn import Turn
+from sidecar.core.vocabulary.errors import Code, CoordinatorError
 
 
 def describe(turn: Turn, e: DescribeClassic, token: int) -> None:

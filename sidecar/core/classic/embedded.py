@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from struct import Struct
 from struct import error as StructError
 
-from sidecar.core.cache import BoundedCache, bytes_of
+from sidecar.core.vocabulary.cache import BoundedCache, bytes_of
 from sidecar.wire.generated import consumer_protocol_assignment as ca
 from sidecar.wire.generated import consumer_protocol_subscription as cs
 from sidecar.wire.primitives import WireError

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from sidecar.core.errors import Code
-from sidecar.core.events import Answer, Event
+from sidecar.core.runtime.events import Answer, Event
+from sidecar.core.vocabulary.errors import Code
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Protocol name and the member's metadata for it, in the member's order of preference."""

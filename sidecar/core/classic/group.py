@@ -11,10 +11,10 @@ from sidecar.core.classic.config import CLASSIC
 from sidecar.core.classic.embedded import CONSUMER_TYPE, topics_of
 from sidecar.core.classic.events import Protocols
 from sidecar.core.classic.records import TRANSITIONS, AssignmentRecord, GroupRecord, Kind, MemberRecord, State
-from sidecar.core.errors import Code, CoordinatorError, InvariantError
-from sidecar.core.events import StandingReply
-from sidecar.core.records import Record, Tombstone
-from sidecar.core.room import bytes_of_assignment, bytes_of_member, bytes_of_protocols
+from sidecar.core.runtime.events import StandingReply
+from sidecar.core.runtime.member_limits import bytes_of_assignment, bytes_of_member, bytes_of_protocols
+from sidecar.core.runtime.records import Record, Tombstone
+from sidecar.core.vocabulary.errors import Code, CoordinatorError, InvariantError
 
 Member = MemberRecord
 
@@ -34,7 +34,7 @@ class ClassicGroup:
     assigned_generation: int = -1
     since_ms: int = 0
     adopted: bool = False
-    """Its members came from the broker's group, and nobody knows their generation (moves.py)."""
+    """Its members came from the broker's group, and nobody knows their generation (adoption.py)."""
     members: dict[str, Member] = field(default_factory=dict)
     assignments: dict[str, bytes] = field(default_factory=dict)
     static: dict[str, str] = field(default_factory=dict)

@@ -23,12 +23,18 @@ from sidecar.core.classic.rebalance import (
     rebalance_or_complete,
 )
 from sidecar.core.classic.records import AssignmentRecord, GroupRecord, Kind, MemberRecord, State
-from sidecar.core.classic.soft import ClassicSoft
-from sidecar.core.errors import Code, CoordinatorError
-from sidecar.core.reasons import Reason
-from sidecar.core.records import Tombstone
-from sidecar.core.room import bytes_of_member, bytes_of_protocols, check_protocols, check_room, new_member_id
-from sidecar.core.turn import Turn
+from sidecar.core.classic.soft_state import ClassicSoft
+from sidecar.core.runtime.member_limits import (
+    bytes_of_member,
+    bytes_of_protocols,
+    check_protocols,
+    check_room,
+    new_member_id,
+)
+from sidecar.core.runtime.records import Tombstone
+from sidecar.core.runtime.turn import Turn
+from sidecar.core.vocabulary.errors import Code, CoordinatorError
+from sidecar.core.vocabulary.rebalance_reasons import Reason
 
 MEMBER_ID_REQUIRED_SINCE, SKIP_ASSIGNMENT_SINCE = 4, 9
 """Versions of JoinGroup."""

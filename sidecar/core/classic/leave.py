@@ -7,10 +7,10 @@ from sidecar.core.classic.events import LeaveGroup, LeaveReply, Leaving, Left
 from sidecar.core.classic.group import ClassicGroup, classic_group
 from sidecar.core.classic.rebalance import complete_if_all_joined, forget, prepare
 from sidecar.core.classic.records import State
-from sidecar.core.classic.soft import ClassicSoft
-from sidecar.core.errors import Code, CoordinatorError
-from sidecar.core.reasons import Reason, listed
-from sidecar.core.turn import Turn
+from sidecar.core.classic.soft_state import ClassicSoft
+from sidecar.core.runtime.turn import Turn
+from sidecar.core.vocabulary.errors import Code, CoordinatorError
+from sidecar.core.vocabulary.rebalance_reasons import Reason, listed
 
 
 def leave(turn: Turn, e: LeaveGroup, token: int) -> None:

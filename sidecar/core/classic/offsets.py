@@ -6,9 +6,9 @@ from __future__ import annotations
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.rebalance import arm_session
 from sidecar.core.classic.records import State
-from sidecar.core.errors import Code, CoordinatorError
-from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
-from sidecar.core.turn import Turn
+from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchCheck
+from sidecar.core.runtime.turn import Turn
+from sidecar.core.vocabulary.errors import Code, CoordinatorError
 
 
 def check_commit(turn: Turn, c: CommitCheck, token: int) -> None:

@@ -16,11 +16,11 @@ from sidecar.core.classic.embedded import CONSUMER_TYPE, assignment, subscriptio
 from sidecar.core.classic.events import JoinedMember, JoinReply, SyncReply
 from sidecar.core.classic.group import ClassicGroup, Member, may_follow
 from sidecar.core.classic.records import AssignmentRecord, GroupRecord, Kind, State
-from sidecar.core.classic.soft import ClassicSoft
-from sidecar.core.errors import Code, InvariantError
-from sidecar.core.reasons import Reason, listed
-from sidecar.core.records import Tombstone
-from sidecar.core.turn import Turn
+from sidecar.core.classic.soft_state import ClassicSoft
+from sidecar.core.runtime.records import Tombstone
+from sidecar.core.runtime.turn import Turn
+from sidecar.core.vocabulary.errors import Code, InvariantError
+from sidecar.core.vocabulary.rebalance_reasons import Reason, listed
 
 JOIN, SYNC, SESSION = "classic_join", "classic_sync", "classic_session"
 """Timers: the end of the join phase, the end of the sync phase, a member's session."""

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from sidecar.core.classic.events import Protocols
-from sidecar.core.records import RecordKind
+from sidecar.core.runtime.records import RecordKind
 
 Body = Mapping[str, Any]
 

@@ -9,12 +9,12 @@ from sidecar.core.classic.events import ClassicHeartbeat, SyncGroup, SyncReply
 from sidecar.core.classic.group import ClassicGroup, classic_group
 from sidecar.core.classic.rebalance import arm_session, go, go_on_draining, has_synced, stabilize, synced
 from sidecar.core.classic.records import State
-from sidecar.core.classic.soft import ClassicSoft
-from sidecar.core.effects import Grant
-from sidecar.core.errors import Code, CoordinatorError
-from sidecar.core.events import Answer
-from sidecar.core.room import check_assignments
-from sidecar.core.turn import Turn
+from sidecar.core.classic.soft_state import ClassicSoft
+from sidecar.core.runtime.effects import Grant
+from sidecar.core.runtime.events import Answer
+from sidecar.core.runtime.member_limits import check_assignments
+from sidecar.core.runtime.turn import Turn
+from sidecar.core.vocabulary.errors import Code, CoordinatorError
 
 
 def sync(turn: Turn, e: SyncGroup, token: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sidecar.core.turn import Turn
+from sidecar.core.runtime.turn import Turn
 
 CONSUMER = "consumer"
 """The name of this kind of group, as ListGroups and the settings spell it."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from sidecar.core.consumer.config import config_of
 from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply, TopicPartitions
 from sidecar.core.consumer.group import ConsumerGroup, Member, consumer_group
-from sidecar.core.consumer.target import preferred_assignor
-from sidecar.core.errors import Code, CoordinatorError
-from sidecar.core.records import Partitions
-from sidecar.core.topics import TopicImage
-from sidecar.core.turn import Turn
+from sidecar.core.consumer.target_assignment import preferred_assignor
+from sidecar.core.runtime.records import Partitions
+from sidecar.core.runtime.turn import Turn
+from sidecar.core.vocabulary.errors import Code, CoordinatorError
+from sidecar.core.vocabulary.topics import TopicImage
 
 
 def describe(turn: Turn, event: DescribeConsumerGroup, token: int) -> None:

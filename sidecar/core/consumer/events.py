@@ -7,7 +7,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from sidecar.assign.spec import Partitions
-from sidecar.core.events import Answer, Event
+from sidecar.core.runtime.events import Answer, Event
 
 
 class HeartbeatReply(Answer):

@@ -23,12 +23,12 @@ from sidecar.core.consumer.records import (
     TargetRecord,
 )
 from sidecar.core.consumer.subscriptions import Subscription, Subscriptions
-from sidecar.core.consumer.table import TargetAssignment
-from sidecar.core.errors import Code, CoordinatorError, InvariantError
-from sidecar.core.events import StandingReply
-from sidecar.core.records import Epochs, Partitions, Record, Tombstone
-from sidecar.core.room import bytes_of_member, bytes_of_protocols
-from sidecar.core.topics import TopicImage
+from sidecar.core.consumer.target_table import TargetAssignment
+from sidecar.core.runtime.events import StandingReply
+from sidecar.core.runtime.member_limits import bytes_of_member, bytes_of_protocols
+from sidecar.core.runtime.records import Epochs, Partitions, Record, Tombstone
+from sidecar.core.vocabulary.errors import Code, CoordinatorError, InvariantError
+from sidecar.core.vocabulary.topics import TopicImage
 
 LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2

@@ -5,19 +5,19 @@ Source: KIP-848 'ConsumerGroupHeartbeat API'. The order of steps is that of Kafk
 
 from __future__ import annotations
 
-from sidecar.core.consumer.checks import check_request
+from sidecar.core.consumer.adoption import sent_away
 from sidecar.core.consumer.config import config_of
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.consumer.group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroup
 from sidecar.core.consumer.leave import leave
-from sidecar.core.consumer.moves import sent_away
+from sidecar.core.consumer.parked_joins import wait, waits
 from sidecar.core.consumer.regexes import ResolveRegex
-from sidecar.core.consumer.soft import ConsumerSoft
+from sidecar.core.consumer.soft_state import ConsumerSoft
 from sidecar.core.consumer.step import step
-from sidecar.core.consumer.waiting import wait, waits
-from sidecar.core.effects import Grant
-from sidecar.core.looking import look_first
-from sidecar.core.turn import Turn
+from sidecar.core.consumer.validation import check_request
+from sidecar.core.runtime.effects import Grant
+from sidecar.core.runtime.topic_lookup import look_first
+from sidecar.core.runtime.turn import Turn
 
 
 def heartbeat(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sidecar.core.consumer.checks import held_by_instance, unknown_member
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.consumer.group import STATIC_LEAVE_EPOCH, ConsumerGroup, Member, consumer_group
 from sidecar.core.consumer.members import current_record, remove_member
-from sidecar.core.turn import Turn
+from sidecar.core.consumer.validation import held_by_instance, unknown_member
+from sidecar.core.runtime.turn import Turn
 
 
 def leaving(turn: Turn, hb: ConsumerHeartbeat) -> tuple[ConsumerGroup, Member]:

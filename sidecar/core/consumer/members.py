@@ -16,10 +16,10 @@ from sidecar.core.consumer.records import (
     TargetMemberRecord,
     TargetMetadataRecord,
 )
-from sidecar.core.consumer.soft import ConsumerSoft
-from sidecar.core.reasons import Reason, listed, of_removal
-from sidecar.core.records import Tombstone
-from sidecar.core.turn import Turn
+from sidecar.core.consumer.soft_state import ConsumerSoft
+from sidecar.core.runtime.records import Tombstone
+from sidecar.core.runtime.turn import Turn
+from sidecar.core.vocabulary.rebalance_reasons import Reason, listed, of_removal
 
 
 def member_record(group_id: str, m: Member, why: str) -> MemberRecord:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from sidecar.core.consumer.config import config_of
 from sidecar.core.consumer.group import ConsumerGroup, Member
-from sidecar.core.errors import Code
-from sidecar.core.offsets import TXN_OF_CONSUMERS, CheckReply, CommitCheck, FetchCheck, Place
-from sidecar.core.topics import TopicImage
-from sidecar.core.turn import Turn
+from sidecar.core.runtime.offset_checks import TXN_OF_CONSUMERS, CheckReply, CommitCheck, FetchCheck, Place
+from sidecar.core.runtime.turn import Turn
+from sidecar.core.vocabulary.errors import Code
+from sidecar.core.vocabulary.topics import TopicImage
 
 OK = CheckReply()
 ZERO_ID = b"\0" * 16

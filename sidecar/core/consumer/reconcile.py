@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from sidecar.core.consumer.group import Member
 from sidecar.core.consumer.records import MemberState
-from sidecar.core.records import Epochs, Partitions
+from sidecar.core.runtime.records import Epochs, Partitions
 
 
 @dataclass(frozen=True, slots=True)

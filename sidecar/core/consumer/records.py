@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sidecar.core.consumer.table import Table
-from sidecar.core.records import Epochs, Partitions, RecordKind
+from sidecar.core.consumer.target_table import Table
+from sidecar.core.runtime.records import Epochs, Partitions, RecordKind
 
 Body = Mapping[str, Any]
 

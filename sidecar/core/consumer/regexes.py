@@ -10,11 +10,11 @@ from sidecar.core.consumer.config import ConsumerConfig, config_of
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.members import bump_epoch
 from sidecar.core.consumer.records import RegexRecord
-from sidecar.core.consumer.soft import ConsumerSoft
-from sidecar.core.consumer.target import update_target
-from sidecar.core.events import NO_TOKEN, Event
-from sidecar.core.reasons import Reason
-from sidecar.core.turn import Turn
+from sidecar.core.consumer.soft_state import ConsumerSoft
+from sidecar.core.consumer.target_assignment import update_target
+from sidecar.core.runtime.events import NO_TOKEN, Event
+from sidecar.core.runtime.turn import Turn
+from sidecar.core.vocabulary.rebalance_reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sidecar.core.consumer.checks import check_epoch, check_regex, check_size, held_by_instance, unknown_member
+from sidecar.core.consumer.assignment_resend import tell
 from sidecar.core.consumer.config import ConsumerConfig, config_of
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.consumer.group import STATIC_LEAVE_EPOCH, ConsumerGroup, Member, bytes_of, consumer_group
@@ -22,15 +22,15 @@ from sidecar.core.consumer.members import (
 from sidecar.core.consumer.reconcile import Target, reconcile, settled
 from sidecar.core.consumer.records import Kind, StaticMemberRecord
 from sidecar.core.consumer.regexes import refresh_regexes
-from sidecar.core.consumer.soft import ConsumerSoft
-from sidecar.core.consumer.target import preferred_assignor, update_target
-from sidecar.core.consumer.told import tell
-from sidecar.core.errors import Code, CoordinatorError
-from sidecar.core.looking import look_beside
-from sidecar.core.reasons import Reason
-from sidecar.core.records import Epochs, Partitions, Tombstone
-from sidecar.core.room import check_room
-from sidecar.core.turn import Turn
+from sidecar.core.consumer.soft_state import ConsumerSoft
+from sidecar.core.consumer.target_assignment import preferred_assignor, update_target
+from sidecar.core.consumer.validation import check_epoch, check_regex, check_size, held_by_instance, unknown_member
+from sidecar.core.runtime.member_limits import check_room
+from sidecar.core.runtime.records import Epochs, Partitions, Tombstone
+from sidecar.core.runtime.topic_lookup import look_beside
+from sidecar.core.runtime.turn import Turn
+from sidecar.core.vocabulary.errors import Code, CoordinatorError
+from sidecar.core.vocabulary.rebalance_reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def step(
     turn: Turn, hb: ConsumerHeartbeat, token: int, config: ConsumerConfig, may_wait: bool = False
 ) -> HeartbeatReply:
     """The answer that the request would get at once. `token` is that of the request, or of the one it stands for;
-    `may_wait`: a member that comes while a run is under way is brought to the target of that run (waiting.py)."""
+    `may_wait`: a member that comes while a run is under way is brought to the target of that run (parked_joins.py)."""
     group = consumer_group(turn.groups, hb.group_id)
     if group is None:
         if hb.member_epoch != 0:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sidecar.core.room import bytes_of_names, bytes_of_record
+from sidecar.core.runtime.member_limits import bytes_of_names, bytes_of_record
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.drills.ground import PROPERTIES, SIDECAR_ENV, Ground
 from sidecar.drill.drills.spec import Drill, Mark
 from sidecar.drill.local import LocalKafka

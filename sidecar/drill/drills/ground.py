@@ -18,7 +18,7 @@ from typing import Any
 from confluent_kafka import ConsumerGroupTopicPartitions, ElectionType, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from sidecar.core.placement import partition_for
+from sidecar.core.vocabulary.placement import partition_for
 from sidecar.drill.clients import Client, Journal, ProducerProcess, java_consumer, python_consumer
 from sidecar.drill.local import OFFSETS_TOPIC, Broker, LocalKafka
 from sidecar.drill.members import Member, Members, first_after

@@ -39,8 +39,8 @@ from dataclasses import dataclass, replace
 
 from sidecar.core.consumer import group as consumer_group
 from sidecar.core.consumer.records import GroupRecord
-from sidecar.core.records import RecordKind, Tombstone
-from sidecar.core.turn import Turn
+from sidecar.core.runtime.records import RecordKind, Tombstone
+from sidecar.core.runtime.turn import Turn
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from sidecar.core.errors import Code, name_of
+from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.drill.drills.ground import STATE_PARTITIONS, Ground
 from sidecar.drill.drills.sidecars import replace_one
 from sidecar.drill.drills.spec import Drill, Mark

@@ -18,7 +18,7 @@ from sidecar.audit.explain.ask import explain
 from sidecar.audit.explain.model import ExplainError, Live
 from sidecar.audit.explain.whatif import Change, what_if
 from sidecar.audit.explain.words import if_words, words
-from sidecar.coordinator.live import live
+from sidecar.coordinator.inspect.live_state import live
 from tests.audit.explain.told import Told
 from tests.core.test_stories import GROUP
 from tests.process.test_admin_views import done

@@ -9,8 +9,8 @@ import pytest
 from sidecar.audit.explain.ask import explain
 from sidecar.audit.explain.model import ExplainError, Limits
 from sidecar.core.consumer.records import CurrentRecord, MemberState
-from sidecar.core.owner import RENEWED
-from sidecar.core.topics import TopicImage
+from sidecar.core.runtime.owner import RENEWED
+from sidecar.core.vocabulary.topics import TopicImage
 from sidecar.state.codec import Stamp
 from tests.audit.explain.told import OWNER_EPOCH, Told
 from tests.core.test_stories import GROUP

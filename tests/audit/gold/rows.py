@@ -10,7 +10,7 @@ from typing import Any
 from sidecar.audit.layers import SILVER, SILVER_TABLES
 from sidecar.core.classic.embedded import assigned
 from sidecar.core.consumer.group import ConsumerGroup
-from sidecar.core.records import Record, Tombstone
+from sidecar.core.runtime.records import Record, Tombstone
 from tests.audit.gold.replay import Row
 from tests.sim.model import Cluster
 from tests.sim.run import play

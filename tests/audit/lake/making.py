@@ -11,7 +11,7 @@ from sidecar.audit.bronze import bronze_batch
 from sidecar.core.classic import records as classic
 from sidecar.core.classic.embedded import assignment, plain_subscription
 from sidecar.core.consumer import records as consumer
-from sidecar.core.records import Tombstone
+from sidecar.core.runtime.records import Tombstone
 from sidecar.state.codec import Encoded, Stamp, StateCodec
 
 T0 = 1_760_000_000_000

@@ -22,7 +22,7 @@ from sidecar.audit.source_kafka import KafkaSource
 from sidecar.audit.source_lag import lags
 from sidecar.audit.source_spark import RecordsReader, SplitPartition, records
 from sidecar.audit.source_uri import dump, open_source
-from sidecar.core.placement import partition_for
+from sidecar.core.vocabulary.placement import partition_for
 from sidecar.state.codec import Encoded
 from sidecar.state.keys import decode_key
 from tests.audit.lake.conftest import rows

@@ -16,7 +16,7 @@ from sidecar.audit.gold.tables import GOLD, INVARIANTS
 from sidecar.audit.lake import Lake
 from sidecar.audit.pipeline import audit, make_gold, to_do, verdict
 from sidecar.cli.main import app
-from sidecar.coordinator.encoder import Encoder
+from sidecar.coordinator.statelog.encoder import Encoder
 from sidecar.core.classic.embedded import assigned
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.state.codec import Encoded, Stamp, StateCodec

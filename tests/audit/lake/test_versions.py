@@ -13,8 +13,8 @@ from sidecar.audit.ingest import stream
 from sidecar.audit.lake import Lake
 from sidecar.audit.layers import BRONZE
 from sidecar.audit.pipeline import audit, make_gold, verdict
-from sidecar.coordinator.encoder import Encoder
-from sidecar.core.records import Key, Record, Tombstone
+from sidecar.coordinator.statelog.encoder import Encoder
+from sidecar.core.runtime.records import Key, Record, Tombstone
 from sidecar.state.codec import SCHEMA, Encoded, Stamp, StateCodec
 from sidecar.state.keys import encode_key
 from sidecar.state.schema import KEY_SCHEMA, published

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from sidecar.core.errors import Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka.lanes import Lane
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.process.coordination import Coordination

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sidecar.core.phases import Phase
+from sidecar.core.runtime.phases import Phase
 from tests.whole.client import Habits
 from tests.whole.faults import GROUPS
 from tests.whole.judge import STATE_TOPIC

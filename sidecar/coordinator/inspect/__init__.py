@@ -1,0 +1,1 @@
+"""What people are told of groups: lists, details, history, metrics."""

@@ -1,0 +1,223 @@
+"""The groups as a list, for people: one row for each, from this sidecar's copy of the state topic.
+
+Rows are made when somebody asks, and then anew for groups of which something was written since. All of it is done
+in small steps (generators that yield), as there may be 100,000 groups and the loop has clients to serve.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from sidecar.coordinator.inspect.rebalance_history import Past
+from sidecar.coordinator.statelog.tail import StateLog
+from sidecar.core.classic.records import Kind as Classic
+from sidecar.core.consumer.group import INITIAL_EPOCH
+from sidecar.core.consumer.records import Kind, MemberState
+from sidecar.core.vocabulary.placement import partition_for
+from sidecar.native import avro
+from sidecar.state.codec import StateCodec
+from sidecar.state.keys import StateKey
+from sidecar.state.schema import StateError
+
+SLICE = 250
+"""Rows that are looked at before others have their turn."""
+SORTS = ("group", "kind", "state", "members", "epoch", "changed", "owner")
+CLASSIC, CONSUMER, OTHER = "classic", "consumer", "other"
+EMPTY, ASSIGNING, RECONCILING, STABLE = "Empty", "Assigning", "Reconciling", "Stable"
+Slices = Generator[None, None, Any]
+
+
+@dataclass(slots=True)
+class Row:
+    """`epoch`: or generation. `changed_ms`: when the group's own record was written last, and `why`; where there
+    is none yet, its first member's."""
+
+    group: str
+    partition: int
+    kind: str
+    state: str
+    epoch: int
+    members: int
+    changed_ms: int
+    why: str
+
+
+class Rows:
+    def __init__(self, state: StateLog, codec: StateCodec, past: Past, owner: Callable[[int], int]) -> None:
+        """`owner(partition)`: node id, -1 if nobody."""
+        self._state = state
+        self._codec = codec
+        self._past = past
+        self._owner = owner
+        self._rows: list[dict[str, Row]] = [{} for _ in state.partitions]
+        self._todo: dict[str, int] = {}
+
+    def version(self) -> int:
+        """Rises with each record of the topic."""
+        return sum(p.position for p in self._state.partitions)
+
+    def refresh(self) -> Slices:
+        """Bring the rows up to date. Who gives up in between loses nothing."""
+        touched = self._past.take_touched()
+        if touched is None:
+            for number, fold in enumerate(self._state.partitions):
+                self._todo.update(dict.fromkeys((*fold.groups, *self._rows[number]), number))
+                yield
+        else:
+            parts = len(self._state.partitions)
+            for i, group_id in enumerate(touched):
+                self._todo[group_id] = partition_for(group_id, parts)
+                if i % SLICE == SLICE - 1:
+                    yield
+        while self._todo:
+            group_id, number = self._todo.popitem()
+            values = self._state.partitions[number].groups.get(group_id)
+            if values is None:
+                self._rows[number].pop(group_id, None)
+            else:
+                self._rows[number][group_id] = yield from self._row(group_id, number, list(values.items()))
+            yield
+
+    def _row(self, group_id: str, partition: int, values: list[tuple[StateKey, bytes]]) -> Slices:
+        row = Row(group_id, partition, OTHER, "", -1, 0, 0, "")
+        assigned_epoch = INITIAL_EPOCH
+        for i, (key, value) in enumerate(values):
+            if i % SLICE == SLICE - 1:
+                yield
+            if key.kind not in HEADS:
+                continue
+            body = self._decode(value)
+            if key.kind == Kind.TARGET_METADATA:
+                assigned_epoch = body.get("assignment_epoch", -1)
+                continue
+            row.kind = CLASSIC if key.kind == Classic.GROUP else CONSUMER
+            row.state = str(body.get("state", ""))
+            row.epoch = body.get("generation", body.get("epoch", -1))
+            _changed(row, body)
+        settled = True
+        for i, (key, value) in enumerate(values):
+            if key.kind in (Kind.MEMBER, Classic.MEMBER):
+                if row.kind == OTHER and key.kind == Kind.MEMBER:  # nobody in it has subscribed to anything yet
+                    row.kind, row.epoch = CONSUMER, INITIAL_EPOCH
+                    _changed(row, self._decode(value))
+                row.members += 1
+            elif key.kind == Kind.CURRENT and settled:
+                settled = self._settled(value, row.epoch)
+            if i % SLICE == SLICE - 1:
+                yield
+        if row.kind == CONSUMER:
+            at_epoch = assigned_epoch == row.epoch
+            row.state = (STABLE if settled else RECONCILING) if at_epoch else ASSIGNING
+            if not row.members:
+                row.state = EMPTY
+        return row
+
+    def _settled(self, value: bytes, epoch: int) -> bool:
+        """Whether a member has what it shall have, from the front of its value: it stands behind head and reason."""
+        if value[:10] != self._codec.schemas.mark(Kind.CURRENT):
+            body = self._decode(value)
+            return bool(body) and (body["member_epoch"], body["state"]) == (epoch, MemberState.STABLE)
+        at = 10
+        for _ in range(3):  # owner epoch, time, revision
+            at = _past(value, at)
+        length, at = _number(value, at), _past(value, at)
+        at += length
+        if _number(value, at) != epoch:
+            return False
+        at = _past(value, _past(value, at))
+        return value.startswith(SETTLED, at)
+
+    def _decode(self, value: bytes) -> dict[str, Any]:
+        try:
+            return self._codec.schemas.decode(value)
+        except StateError:
+            return {}
+
+    # ---- questions ----------------------------------------------------------------------------------------
+    def all(self) -> list[Row]:
+        return [row for rows in self._rows for row in rows.values()]
+
+    def owner(self, row: Row) -> int:
+        return self._owner(row.partition)
+
+    def find(self, search: str, kind: str, state: str, sort: str, begin: int, limit: int) -> Slices:
+        """A page of the rows that fit: how many fit, and these. A `sort` with `-` before it is the other way round."""
+        text, name = search.lower(), sort.removeprefix("-")
+        down = sort.startswith("-")
+        key = self._key(name)
+        parts: list[list[Row]] = []
+        rows = self.all()
+        for at in range(0, len(rows), SLICE):
+            yield
+            fit = [r for r in rows[at : at + SLICE] if _fits(r, text, kind, state)]
+            fit.sort(key=key, reverse=down)
+            parts.append(fit)
+        yield
+        merged = heapq.merge(*parts, key=key, reverse=down)
+        passed = 0
+        while passed < begin:
+            step = min(SLICE, begin - passed)
+            for _ in islice(merged, step):
+                pass
+            passed += step
+            yield
+        return sum(map(len, parts)), list(islice(merged, limit))
+
+    def _key(self, name: str) -> Callable[[Row], Any]:
+        makers: dict[str, Callable[[Row], Any]] = {
+            "kind": lambda r: (r.kind, r.group),
+            "state": lambda r: (r.state, r.group),
+            "members": lambda r: (r.members, r.group),
+            "epoch": lambda r: (r.epoch, r.group),
+            "changed": lambda r: (r.changed_ms, r.group),
+            "owner": lambda r: (self._owner(r.partition), r.group),
+        }
+        return makers.get(name, lambda r: r.group)
+
+    def counts(self) -> Slices:
+        """How many groups there are: by kind, by state, by owner's node."""
+        found: dict[str, dict[str, int]] = {"kinds": {}, "states": {}, "owners": {}}
+        rows = self.all()
+        for at in range(0, len(rows), SLICE):
+            yield
+            for r in rows[at : at + SLICE]:
+                for part, value in (("kinds", r.kind), ("states", r.state), ("owners", str(self._owner(r.partition)))):
+                    found[part][value] = found[part].get(value, 0) + 1
+        yield
+        return found
+
+
+def _changed(row: Row, body: Mapping[str, Any]) -> None:
+    row.why = str(body.get("why", ""))
+    row.changed_ms = round(body["time_ms"].timestamp() * 1000) if body else 0
+
+
+def _fits(row: Row, text: str, kind: str, state: str) -> bool:
+    if (kind and row.kind != kind) or (state and row.state != state):
+        return False
+    return not text or text in row.group.lower()
+
+
+def _number(value: bytes, at: int) -> int:
+    """An Avro int or long."""
+    n = shift = 0
+    for x in value[at : at + 10]:
+        n |= (x & 0x7F) << shift
+        shift += 7
+        if x < 128:
+            break
+    return (n >> 1) ^ -(n & 1)
+
+
+def _past(value: bytes, at: int) -> int:
+    while at < len(value) and value[at] >= 128:
+        at += 1
+    return at + 1
+
+
+HEADS = frozenset((Kind.GROUP, Kind.TARGET_METADATA, Classic.GROUP))
+SETTLED = avro(str(MemberState.STABLE))

@@ -1,0 +1,114 @@
+"""What the groups of this sidecar come to, counted when somebody asks: by kind and state, and which of them rebalance
+most. Nothing of it is kept up to date meanwhile, so that it costs nothing else.
+
+All groups are looked at, in slices, as a large coordinator has many and heartbeats must not wait for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from heapq import nlargest
+from typing import Protocol
+
+from sidecar.coordinator.clock import now
+from sidecar.core.classic.config import CLASSIC
+from sidecar.core.classic.records import State
+from sidecar.core.consumer.config import CONSUMER
+from sidecar.core.consumer.group import ConsumerGroup, GroupState
+from sidecar.core.runtime.phases import Phase
+from sidecar.core.runtime.registry import Group
+from sidecar.core.runtime.service import Service
+from sidecar.core.runtime.turn import Soft
+from sidecar.link.ports import Figures
+
+SLICE_S = 0.001
+LOOKED_AT = 16
+"""Groups between two looks at the clock."""
+NAMED = 5
+"""Groups that a metric names: those that have most of something."""
+RECENT_MS = 600_000
+SETTLED = frozenset((GroupState.STABLE, GroupState.EMPTY, State.STABLE, State.EMPTY))
+STATES = {CONSUMER: tuple(GroupState), CLASSIC: tuple(State)}
+
+
+class Gauges(Figures, Protocol):
+    def only(self, name: str, values: Iterable[tuple[tuple[str, ...], float]]) -> None:
+        """A gauge has these values, by labels, and no others any more."""
+
+
+@dataclass
+class Counted:
+    """`members`: by the kind of the group, and the protocol that they speak."""
+
+    groups: Counter[tuple[str, str]] = field(default_factory=Counter)
+    members: Counter[tuple[str, str]] = field(default_factory=Counter)
+    rebalances: list[tuple[int, str]] = field(default_factory=list)
+    unsettled: list[tuple[float, str]] = field(default_factory=list)
+
+
+class Census:
+    def __init__(
+        self, service: Service, figures: Gauges, changed_ms: Callable[[int, str], int | None] = lambda p, g: None
+    ) -> None:
+        """`changed_ms(partition, group)`: Unix time of the group's own record (StateLog)."""
+        self._service = service
+        self._changed_ms = changed_ms
+        self._figures = figures
+        self._asked = asyncio.Lock()
+
+    async def take(self) -> None:
+        """Bring the figures of groups up to date. Two who ask at once wait for each other."""
+        async with self._asked:
+            self._tell(await self._count())
+
+    async def _count(self) -> Counted:
+        found, at_ms, until = Counted(), now().mono_ms, time.perf_counter() + SLICE_S
+        for owner in self._service.owners:
+            shard = owner.shard
+            if shard is None or owner.phase is not Phase.SERVING:
+                continue
+            for i, group_id in enumerate(list(shard.groups)):
+                if i % LOOKED_AT == 0 and time.perf_counter() > until:
+                    await asyncio.sleep(0)
+                    until = time.perf_counter() + SLICE_S
+                group, soft = shard.groups.get(group_id), shard.soft.get(group_id)
+                if group is None or soft is None:
+                    continue
+                members = group.member_count()
+                found.groups[(group.kind, group.state_name())] += 1
+                old = group.classic_members if type(group) is ConsumerGroup else 0
+                found.members[(group.kind, group.kind)] += members - old
+                if old:
+                    found.members[(group.kind, CLASSIC)] += old
+                if soft.rebalanced_ms and (recent := sum(ms > at_ms - RECENT_MS for ms in soft.rebalanced_ms)):
+                    found.rebalances.append((recent, group_id))
+                if members and (for_ms := self._unsettled_ms(owner.partition, group, soft)) is not None:
+                    found.unsettled.append((for_ms / 1000, group_id))
+        return found
+
+    def _unsettled_ms(self, partition: int, group: Group, soft: Soft) -> int | None:
+        """For how long the group has not been stable. A new owner knows it from the group's record, which is as old as
+        the rebalance that was under way, or younger; else a takeover would hide who is stuck."""
+        at = now()
+        known = None if soft.unsettled_since_ms is None else at.mono_ms - soft.unsettled_since_ms
+        if group.state_name() in SETTLED:
+            return known
+        changed_ms = self._changed_ms(partition, group.group_id)
+        since_change = None if changed_ms is None else max(at.wall_ms - changed_ms, 0)
+        return max((ms for ms in (known, since_change) if ms is not None), default=None)
+
+    def _tell(self, found: Counted) -> None:
+        known = {(kind, str(state)): 0 for kind, states in STATES.items() for state in states}
+        self._figures.only("groups", {**known, **found.groups}.items())
+        protocols = {(CONSUMER, CONSUMER): 0, (CONSUMER, CLASSIC): 0, (CLASSIC, CLASSIC): 0}
+        self._figures.only("members", {**protocols, **found.members}.items())
+        most: tuple[tuple[str, Iterable[tuple[float, str]]], ...] = (
+            ("group_rebalances", found.rebalances),
+            ("group_unsettled", found.unsettled),
+        )
+        for name, values in most:
+            self._figures.only(name, (((group_id,), value) for value, group_id in nlargest(NAMED, values)))

@@ -1,0 +1,301 @@
+"""Offsets and lags of groups under the names of kafka_exporter, so that boards and alerts made for it go on.
+
+Each group is told by the sidecar that owns it, each partition of a topic by the one beside its leader, the brokers by
+the owner of the first partition of the state topic: sums over all sidecars count everything once.
+
+The brokers are asked in rounds, never when somebody scrapes, and the text is made in a thread at the end of a round.
+There are never more series than `series`: what is most useful comes first, the rest is cut and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sidecar.core.runtime.phases import Phase
+from sidecar.core.runtime.service import Service
+from sidecar.kafka.cluster import Cluster, ClusterView, ConnectionLost
+from sidecar.kafka.lanes import Lane
+from sidecar.kafka.offsets import EARLIEST, LATEST, Offsets, Place, committed, listed
+from sidecar.link.ports import Figures, Logger
+from sidecar.wire.primitives import WireError
+
+"""The connection to each broker over which it is asked: commits do not wait behind it."""
+GROUPS_AT_ONCE, PLACES_AT_ONCE = 100, 1_000
+"""Groups, and partitions, in one question."""
+ANSWER_S = 30.0
+LOOKED_AT = 64
+"""Groups that are looked at before the loop turns."""
+FAMILIES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "kafka_consumergroup_lag_sum": (
+        "Current Approximate Lag of a ConsumerGroup at Topic for all partitions",
+        ("consumergroup", "topic"),
+    ),
+    "kafka_consumergroup_members": ("Amount of members in a consumer group", ("consumergroup",)),
+    "kafka_brokers": ("Number of Brokers in the Kafka Cluster.", ()),
+    "kafka_consumergroup_current_offset_sum": (
+        "Current Offset of a ConsumerGroup at Topic for all partitions",
+        ("consumergroup", "topic"),
+    ),
+    "kafka_consumergroup_lag": (
+        "Current Approximate Lag of a ConsumerGroup at Topic/Partition",
+        ("consumergroup", "topic", "partition"),
+    ),
+    "kafka_consumergroup_current_offset": (
+        "Current Offset of a ConsumerGroup at Topic/Partition",
+        ("consumergroup", "topic", "partition"),
+    ),
+    "kafka_topic_partitions": ("Number of partitions for this Topic", ("topic",)),
+    "kafka_topic_partition_current_offset": (
+        "Current Offset of a Broker at Topic/Partition",
+        ("topic", "partition"),
+    ),
+    "kafka_topic_partition_oldest_offset": ("Oldest Offset of a Broker at Topic/Partition", ("topic", "partition")),
+    "kafka_topic_partition_leader": ("Leader Broker ID of this Topic/Partition", ("topic", "partition")),
+    "kafka_topic_partition_under_replicated_partition": (
+        "1 if Topic/Partition is under Replicated",
+        ("topic", "partition"),
+    ),
+}
+"""In the order in which they are cut, the last first."""
+Row = tuple[tuple[str, ...], int]
+"""Label values and value."""
+Lags = dict[str, dict[Place, tuple[int, int]]]
+"""Of each group that is told of here: what it has committed, and the end of that partition."""
+
+
+@dataclass(frozen=True)
+class ExporterSettings:
+    """`every_s` 0: off. `named(group)`: whether it is exported. `topics`: whether partitions are, too."""
+
+    node_id: int
+    every_s: float
+    series: int
+    named: Callable[[str], bool]
+    topics: bool = True
+
+
+@dataclass(frozen=True)
+class ExporterPorts:
+    """`leader_of(partition)`: node id of the broker that keeps the offsets of its groups, -1 while unknown; `view()`:
+    the topics as last read."""
+
+    leader_of: Callable[[int], int]
+    view: Callable[[], ClusterView]
+
+
+@dataclass
+class Found:
+    """What one round has come to."""
+
+    members: dict[str, int] = field(default_factory=dict)
+    committed: dict[str, Offsets] = field(default_factory=dict)
+    latest: Offsets = field(default_factory=dict)
+    earliest: Offsets = field(default_factory=dict)
+    led: dict[Place, bool] = field(default_factory=dict)
+    """Partitions that the broker behind this sidecar leads, and whether some replica is not in sync."""
+    partitions: dict[str, int] = field(default_factory=dict)
+    """Of each topic of which this broker leads the first one."""
+    brokers: int = -1
+    node_id: int = -1
+
+
+@dataclass(frozen=True)
+class Page:
+    text: bytes = b""
+    series: int = 0
+    cut: int = 0
+    at_s: float = -1.0
+    lags: Lags = field(default_factory=dict)
+
+
+class Exporter:
+    def __init__(
+        self,
+        settings: ExporterSettings,
+        service: Service,
+        cluster: Cluster,
+        ports: ExporterPorts,
+        figures: Figures,
+        log: Logger,
+    ) -> None:
+        self.page = Page()
+        self._settings = settings
+        self._service = service
+        self._cluster = cluster
+        self._ports = ports
+        self._log = log
+        self._took = figures("exporter_seconds")
+        self._troubles = figures("exporter_troubles")
+        figures("exporter_series").set_function(lambda: self.page.series)
+        figures("exporter_cut").set_function(lambda: self.page.cut)
+        figures("exporter_age").set_function(self._age_s)
+
+    def _age_s(self) -> float:
+        return -1.0 if self.page.at_s < 0 else time.monotonic() - self.page.at_s
+
+    async def rounds(self) -> None:
+        """For ever."""
+        every_s = self._settings.every_s
+        while True:
+            began = time.monotonic()
+            await self.look()
+            await asyncio.sleep(max(0.1 * every_s, every_s - (time.monotonic() - began)))
+
+    async def look(self) -> None:
+        """One round: ask the brokers, then make the page anew."""
+        began = time.monotonic()
+        found, view = Found(node_id=self._settings.node_id), self._ports.view()
+        keepers = await self._groups(found)
+        for node_id, groups in keepers.items():
+            for start in range(0, len(groups), GROUPS_AT_ONCE):
+                await self._ask_committed(found, node_id, groups[start : start + GROUPS_AT_ONCE])
+        if self._service.owners[0].phase is Phase.SERVING:
+            found.brokers = len(view.brokers)
+        if self._settings.topics:
+            self._led_here(found, view)
+        consumed = {place for offsets in found.committed.values() for place in offsets}
+        await self._ask_listed(found.latest, view, consumed | found.led.keys(), LATEST)
+        await self._ask_listed(found.earliest, view, found.led.keys(), EARLIEST)
+        (text, series, cut), lags = await asyncio.to_thread(_made, found, self._settings.series)
+        if cut and not self.page.cut:
+            self._log.warning("not all offsets and lags are exported: see exporter.series", series=series, cut=cut)
+        self.page = Page(text, series, cut, time.monotonic(), lags)
+        self._took.set(time.monotonic() - began)
+
+    async def _groups(self, found: Found) -> dict[int, list[str]]:
+        """By the broker that keeps their offsets."""
+        keepers: dict[int, list[str]] = {}
+        seen = 0
+        for owner in self._service.owners:
+            shard = owner.shard
+            if shard is None or owner.phase is not Phase.SERVING:
+                continue
+            node_id = self._ports.leader_of(owner.partition)
+            for group_id in list(shard.groups):
+                seen += 1
+                if seen % LOOKED_AT == 0:
+                    await asyncio.sleep(0)
+                group = shard.groups.get(group_id)
+                if group is not None and self._settings.named(group_id):
+                    found.members[group_id] = group.member_count()
+                    if node_id >= 0:
+                        keepers.setdefault(node_id, []).append(group_id)
+        return keepers
+
+    async def _ask_committed(self, found: Found, node_id: int, groups: Sequence[str]) -> None:
+        try:
+            conn = await self._cluster.lane(node_id, Lane.EXPORTER)
+            found.committed.update(await committed(conn, groups, ANSWER_S))
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            self._trouble("committed offsets", node_id, exc)
+
+    def _led_here(self, found: Found, view: ClusterView) -> None:
+        for topic, leaders in view.leaders.items():
+            for partition, leader in enumerate(leaders):
+                if leader == self._settings.node_id:
+                    found.led[(topic, partition)] = (topic, partition) in view.behind
+            if leaders and leaders[0] == self._settings.node_id:
+                found.partitions[topic] = len(leaders)
+
+    async def _ask_listed(self, into: Offsets, view: ClusterView, places: Iterable[Place], timestamp: int) -> None:
+        by_leader: dict[int, list[Place]] = {}
+        for topic, partition in sorted(places):
+            leaders = view.leaders.get(topic, ())
+            if partition < len(leaders) and leaders[partition] >= 0:
+                by_leader.setdefault(leaders[partition], []).append((topic, partition))
+        for node_id, asked in by_leader.items():
+            for start in range(0, len(asked), PLACES_AT_ONCE):
+                by_topic: dict[str, list[int]] = {}
+                for topic, partition in asked[start : start + PLACES_AT_ONCE]:
+                    by_topic.setdefault(topic, []).append(partition)
+                try:
+                    conn = await self._cluster.lane(node_id, Lane.EXPORTER)
+                    into.update(await listed(conn, by_topic, timestamp, ANSWER_S))
+                except (ConnectionLost, TimeoutError, WireError) as exc:
+                    self._trouble("ends of partitions", node_id, exc)
+                    break
+
+    def _trouble(self, what: str, node_id: int, exc: Exception) -> None:
+        self._troubles.inc()
+        problem = str(exc) or "timed out"
+        self._log.info("the exporter was not answered", what=what, broker=node_id, problem=problem)
+
+
+# ---- the page: in a thread ------------------------------------------------------------------------------------------
+def _made(found: Found, most: int) -> tuple[tuple[bytes, int, int], Lags]:
+    ends = found.latest
+    lags = {g: {p: (at, ends[p]) for p, at in told.items() if p in ends} for g, told in found.committed.items()}
+    return page_of(found, most), lags
+
+
+def page_of(found: Found, most: int) -> tuple[bytes, int, int]:
+    """The text, how many series it has, and how many were cut."""
+    lines: list[str] = []
+    series = cut = 0
+    for name, rows in rows_of(found).items():
+        ordered = sorted(rows)
+        kept = ordered[: max(0, most - series)]
+        cut += len(ordered) - len(kept)
+        series += len(kept)
+        if kept:
+            about, labels = FAMILIES[name]
+            lines += (f"# HELP {name} {about}", f"# TYPE {name} gauge")
+            lines += [f"{name}{_labels(labels, values)} {value}" for values, value in kept]
+    return "".join(f"{line}\n" for line in lines).encode(), series, cut
+
+
+def rows_of(found: Found) -> dict[str, Iterator[Row]]:
+    lags = _lags(found)
+    rows: dict[str, Iterator[Row]] = {
+        "kafka_consumergroup_lag_sum": _sums(lags),
+        "kafka_consumergroup_members": (((g,), n) for g, n in found.members.items()),
+        "kafka_brokers": (((), n) for n in (found.brokers,) if n >= 0),
+        "kafka_consumergroup_current_offset_sum": _sums(found.committed),
+        "kafka_consumergroup_lag": _each(lags),
+        "kafka_consumergroup_current_offset": _each(found.committed),
+        "kafka_topic_partitions": (((t,), n) for t, n in found.partitions.items()),
+        "kafka_topic_partition_current_offset": _places(found.latest, found.led),
+        "kafka_topic_partition_oldest_offset": _places(found.earliest, found.led),
+        "kafka_topic_partition_leader": (((t, str(p)), found.node_id) for t, p in found.led),
+        "kafka_topic_partition_under_replicated_partition": (((t, str(p)), int(b)) for (t, p), b in found.led.items()),
+    }
+    return {name: rows[name] for name in FAMILIES}
+
+
+def _lags(found: Found) -> dict[str, Offsets]:
+    """Of partitions whose end is known. A commit that is newer than the known end is no lag."""
+    latest = found.latest
+    return {
+        group: {place: max(0, latest[place] - offset) for place, offset in offsets.items() if place in latest}
+        for group, offsets in found.committed.items()
+    }
+
+
+def _sums(of: Mapping[str, Offsets]) -> Iterator[Row]:
+    for group, offsets in of.items():
+        sums: dict[str, int] = {}
+        for (topic, _), value in offsets.items():
+            sums[topic] = sums.get(topic, 0) + value
+        for topic, value in sums.items():
+            yield (group, topic), value
+
+
+def _each(of: Mapping[str, Offsets]) -> Iterator[Row]:
+    return (((g, t, str(p)), value) for g, offsets in of.items() for (t, p), value in offsets.items())
+
+
+def _places(of: Offsets, among: Mapping[Place, bool]) -> Iterator[Row]:
+    return (((t, str(p)), value) for (t, p), value in of.items() if (t, p) in among)
+
+
+def _labels(names: Sequence[str], values: Sequence[str]) -> str:
+    if not names:
+        return ""
+    return "{" + ",".join(f'{n}="{_escaped(v)}"' for n, v in zip(names, values, strict=True)) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

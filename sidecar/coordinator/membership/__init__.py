@@ -1,0 +1,1 @@
+"""The owners' group: which sidecar owns which partition, and until when."""

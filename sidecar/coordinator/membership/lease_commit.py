@@ -1,0 +1,98 @@
+"""What the coordinator of the owners' group can answer only together with the other brokers: a commit now and then.
+
+It answers heartbeats without writing anything. So one that is cut off from the others goes on doing so after another
+has taken over, and one that is still loading says that all is well, too. A commit of a member is checked as a heartbeat
+is, and then written to all in-sync replicas.
+
+It has a connection and a rhythm of its own: while a broker that died is still in the in-sync set, no commit is
+answered, and heartbeats must go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from sidecar.coordinator.clock import now
+from sidecar.core.runtime.turn import Now
+from sidecar.core.vocabulary.errors import Code, name_of
+from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.net import BrokerConnection
+from sidecar.link.ports import Logger
+from sidecar.wire.generated import offset_commit as oc
+from sidecar.wire.primitives import WireError
+
+TRIES = 15
+"""So many commits are tried while one proof lasts."""
+COMMIT_V = 9
+"""The last version of OffsetCommit that names topics."""
+
+
+class Confirming:
+    """`member()`: the member id and generation, or None while there is none; `committed(sent)`: told when a commit that
+    was sent then is written. `topic`: any that is there."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        group_id: str,
+        topic: str,
+        proof_ms: int,
+        member: Callable[[], tuple[str, int] | None],
+        committed: Callable[[Now], None],
+        log: Logger,
+    ) -> None:
+        self._cluster = cluster
+        self._group_id = group_id
+        self._topic = topic
+        self._pause_s = proof_ms / TRIES / 1000
+        self._timeout_s = proof_ms / 3 / 1000
+        self._member = member
+        self._committed = committed
+        self._log = log
+        self._due = asyncio.Event()
+        self._asked: BrokerConnection | None = None
+        """Where a commit waits for its answer."""
+
+    def at_once(self) -> None:
+        """There is a new generation. A commit of the one before, which may wait at a broker that is gone, tells nothing
+        of it."""
+        self._due.set()
+        if self._asked is not None:
+            self._asked.close()
+
+    async def rounds(self) -> None:
+        conn: BrokerConnection | None = None
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._due.wait(), self._pause_s)
+            self._due.clear()
+            if (member := self._member()) is None:
+                continue
+            try:
+                if conn is None or conn.closed:
+                    node = await self._cluster.coordinator_node(self._group_id, 0)
+                    conn = await self._cluster.open(node)
+                self._asked = conn
+                await self._commit(conn, *member)
+            except (ConnectionLost, TimeoutError, WireError) as exc:
+                self._log.debug("the lease is not confirmed", error=str(exc) or "timed out")
+                if conn is not None:
+                    conn.close()
+            finally:
+                self._asked = None
+
+    async def _commit(self, conn: BrokerConnection, member_id: str, generation: int) -> None:
+        sent = now()
+        part = oc.OffsetCommitRequestPartition(partition_index=0, committed_offset=sent.mono_ms // 1000)
+        topic = oc.OffsetCommitRequestTopic(name=self._topic, partitions=[part])
+        req = oc.OffsetCommitRequest(self._group_id, generation, member_id, topics=[topic])
+        res = await conn.request(oc, "OffsetCommit", req, high=COMMIT_V, timeout_s=self._timeout_s)
+        code = res.topics[0].partitions[0].error_code
+        if code != Code.NONE:
+            self._log.debug("the lease is not confirmed", error=name_of(code))
+            if code in (Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE):
+                conn.close()
+        elif self._member() == (member_id, generation):
+            self._committed(sent)

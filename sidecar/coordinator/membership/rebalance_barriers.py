@@ -1,0 +1,47 @@
+"""Partitions that stay with their owner because groups there are in the middle of a rebalance.
+
+The members of a classic group wait for one another, to join and then to sync, and with another owner that begins anew.
+Each sidecar tells with its JoinGroup which of its partitions have such groups, and the leader of the owners' group
+leaves these where they are, for a while at most. This is a preference: what is told may be out of date, or what a
+stranger says.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence, Set
+
+from sidecar.coordinator.membership.owner_map import barriers_of
+from sidecar.link.ports import Logger
+
+FRESH_S = 2.0
+"""Then what was told may be over, and the group is to join anew and tell it again."""
+
+
+class Barriers:
+    def __init__(self, wait_s: float, log: Logger) -> None:
+        self._wait_s = wait_s
+        self._log = log
+        self._told: Set[int] = frozenset()
+        self._told_s = float("-inf")
+        self._since_s: dict[int, float] = {}
+        """Partition that is to move -> since when."""
+        self._late: set[int] = set()
+        """Of these, those that were waited for in vain."""
+
+    def told(self, metadata: Iterable[bytes]) -> None:
+        """The metadata of the owners' group, of each member as it joined the generation that begins."""
+        self._told = frozenset(p for raw in metadata for p in barriers_of(raw))
+        self._told_s = time.monotonic()
+
+    def stay(self, leaders: Sequence[int], owners: Sequence[int], new: Set[int]) -> Set[int]:
+        """Return which partitions stay. `new`: those that stay in any case."""
+        at_s = time.monotonic()
+        moving = {p for p, pair in enumerate(zip(leaders, owners, strict=False)) if len(set(pair)) > 1} - new
+        self._since_s = {p: self._since_s.get(p, at_s) for p in moving}
+        told = moving & self._told if at_s - self._told_s < FRESH_S else set()
+        late = {p for p in told if at_s - self._since_s[p] >= self._wait_s}
+        for p in sorted(late - self._late):
+            self._log.info("a partition moves during a rebalance", partition=p, waited_s=self._wait_s)
+        self._late = (self._late | late) & moving
+        return told - late

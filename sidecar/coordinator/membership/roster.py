@@ -1,0 +1,274 @@
+"""Which members of the owners' group are sidecars.
+
+Any client that may READ a group at a broker can join it and say anything there. So a sidecar writes who it is into the
+state topic, under the member id that the broker gave it, before it joins. Only a client that may write that topic can
+do that, and such a client decides everything anyway. A member counts if its record stands there. What counts is the
+record, and not what the member says in the group, because a stranger can speak in another member's name.
+
+The record is a setting of brokers that no broker has (`1/MEMBER/sidecar.member` for node 1), which needs no fence and
+which every version passes over. It goes into any partition that takes it. It removes those of the node's former
+members. A sidecar that leaves in order writes into its record when it left.
+
+A sidecar of a version before this one writes no such record. It counts by its word while its node has none and owns a
+partition, or has claimed one within a day, as each owner does every hour (`state.fence_interval_ms`). So a fleet can
+be upgraded one by one. Once a node has its record, its word alone does not count any more, until that record says that
+the sidecar has left: then an older version may come in its place within a quarter of an hour, and stays by its claims.
+So a fleet can be rolled back one by one. The word of a node whose sidecar was killed never counts (docs/security.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from sidecar.coordinator.clock import wall_ms
+from sidecar.coordinator.membership.owner_map import Assignment, OwnPatterns, Said
+from sidecar.coordinator.statelog.fenced_writer import WriteLost
+from sidecar.coordinator.statelog.tail import StateLog
+from sidecar.core.vocabulary.cache import BoundedCache
+from sidecar.kafka.net import ConnectionLost
+from sidecar.link.ports import Logger
+from sidecar.state.codec import Encoded
+from sidecar.state.keys import ROSTER
+from sidecar.state.schema import StateError
+
+READ_S = 1.0
+"""So long a member without a record is waited for: its record may be on its way to this sidecar's tail."""
+CLAIMED_LATELY_MS = 86_400_000
+LEFT_LATELY_MS = 900_000
+"""So long after a sidecar has left in order, one of an older version may come in its place."""
+STAYS = 1 << 62
+"""When a sidecar left that has not."""
+ENROL_S, ENROL_TRIES = 1.0, 3
+"""So long a partition may take for the record, and so many are tried before the group is asked anew."""
+REPORT_S = 60.0
+"""The same is reported so often."""
+Append = Callable[[int, list[Encoded]], Awaitable[None]]
+"""Appends records to a partition without a fence, and returns when the tail has read them. Raises WriteLost."""
+REMEDY = (
+    "a client uses the sidecars' own group: see that nobody else may Read it (sidecar doctor); a sidecar of a version "
+    "before this one must be running when the others are upgraded"
+)
+
+NOT_READ = "none: it counts when the leader of the group has read its record; if it stays so, see its /readyz"
+
+
+class Members(Protocol):
+    """What owners_group.py asks of it."""
+
+    async def enrol(self, member_id: str, said: Said, present: Callable[[], Awaitable[set[str]]]) -> None:
+        """Returns when the record is written. `present()`: the members of the group, if that needs to be known. Raises
+        ConnectionLost, and what `present` raises."""
+
+    async def sidecars(self, members: Mapping[str, bytes]) -> dict[str, Said]:
+        """Those of the members that are sidecars, by what the state topic says of them."""
+
+    async def left(self, member_id: str, said: Said) -> None:
+        """Returns when the record says that this member has left, or when it cannot be written soon."""
+
+    async def tell(self, member_id: str, said: Said, why: str) -> None:
+        """Returns when the record of this member says this, or when it cannot be written soon."""
+
+    def enrolled(self, member_id: str) -> bool: ...
+
+    async def surely_none(self, member_id: str, metadata: bytes) -> bool:
+        """Whether this member is no sidecar, and this sidecar has read everything that could say that it is."""
+
+    def due(self, what: str) -> bool:
+        """Whether what a stranger does may be logged again."""
+
+
+class Roster:
+    """`all_read()`: whether the tail knows all that was written before."""
+
+    def __init__(self, state: StateLog, append: Append, all_read: Callable[[], Awaitable[bool]], log: Logger) -> None:
+        self.came_late: Callable[[], None] = lambda: None
+        """Told that the record of a member has come that did not count without it."""
+        self._state = state
+        self._append = append
+        self._all_read = all_read
+        self._log = log
+        self._news = asyncio.Event()
+        self._strangers: set[str] = set()
+        """Members that were waited for in vain."""
+        self._first = 0
+        """How many partitions have not taken a record."""
+        self._reported_s: dict[str, float] = {}
+        self._claimed = BoundedCache(make=state.codec.claimed_when)
+
+    def record_read(self) -> None:
+        """By the tail."""
+        self._news.set()
+        if self._strangers & self._records().keys():
+            self._strangers -= self._records().keys()
+            self.came_late()
+
+    async def enrol(self, member_id: str, said: Said, present: Callable[[], Awaitable[set[str]]]) -> None:
+        former = {m for m, s in self._records().items() if s.node_id == said.node_id}
+        gone = former - await present() - {member_id} if former - {member_id} else set()
+        problem = ""
+        for _ in range(ENROL_TRIES):
+            p = (said.node_id + self._first) % len(self._state.partitions)
+            try:
+                await self._append(p, [self._record(p, _name(said.node_id, member_id), said)])
+                await self._remove({_name(said.node_id, m) for m in gone})
+                return
+            except WriteLost as exc:
+                problem, self._first = str(exc), self._first + 1
+        if self.due("enrol"):
+            self._log.warning(
+                "the others cannot be told who this sidecar is; it owns nothing until then", problem=problem
+            )
+        raise ConnectionLost(f"this sidecar could not tell the others who it is: {problem}")
+
+    async def _remove(self, names: set[str]) -> None:
+        """Raises WriteLost."""
+        for p, part in enumerate(self._state.partitions):
+            if there := sorted(names & part.configs.get("", {}).keys()):
+                await self._append(p, [self._record(p, name, None) for name in there])
+
+    async def left(self, member_id: str, said: Said) -> None:
+        await self.tell(member_id, replace(said, left_ms=wall_ms()), "left")
+
+    async def tell(self, member_id: str, said: Said, why: str) -> None:
+        name = _name(said.node_id, member_id)
+        for p, part in enumerate(self._state.partitions):
+            if name in part.configs.get("", {}):
+                try:
+                    await self._append(p, [self._record(p, name, said, why)])
+                except WriteLost as exc:
+                    self._log.warning("the others cannot be told of this sidecar", what=why, problem=str(exc))
+
+    def gave_up(self, member_id: str, generation: int) -> bool:
+        """Whether this member has said that it answers for nothing that the map of that generation gives to others."""
+        records = self._records()
+        said = records.get(member_id)
+        return (said is not None and said.gave_up >= generation) or any(member_id in s.former for s in records.values())
+
+    def _record(self, partition: int, name: str, said: Said | None, why: str = "joined") -> Encoded:
+        """The next record of this name; None removes it."""
+        codec, there = self._state.codec, self._state.partitions[partition].configs.get("", {}).get(name)
+        value = None if said is None else json.dumps(said.told(), separators=(",", ":"))
+        return codec.config("", name, value, wall_ms(), codec.next_revision(there), why)
+
+    def enrolled(self, member_id: str) -> bool:
+        said = self._records().get(member_id)
+        return said is not None and not said.left_ms
+
+    async def sidecars(self, members: Mapping[str, bytes]) -> dict[str, Said]:
+        self._strangers &= members.keys()
+        found = self._counted(members)
+        if members.keys() - found.keys() - self._strangers:
+            found = await self._waited_for(members)
+            self._strangers |= members.keys() - found.keys()
+        if self._strangers and self.due("stranger"):
+            await self._report(min(self._strangers))
+            found = self._counted(members)
+        return found
+
+    async def _report(self, member_id: str) -> None:
+        """Nobody is called a stranger while his record may stand in what has not been read."""
+        try:
+            async with asyncio.timeout(READ_S):
+                known = await self._all_read()
+        except TimeoutError:
+            known = False
+        if not known:
+            self._log.warning("a member of the owners' group is not known yet", member_id=member_id, remedy=NOT_READ)
+        elif member_id in self._strangers:
+            self._log.error("a member of the owners' group is no sidecar", member_id=member_id, remedy=REMEDY)
+
+    def due(self, what: str) -> bool:
+        due = time.monotonic() >= self._reported_s.get(what, 0.0)
+        if due:
+            self._reported_s[what] = time.monotonic() + REPORT_S
+        return due
+
+    async def surely_none(self, member_id: str, metadata: bytes) -> bool:
+        members = {member_id: metadata}
+        if await self._waited_for(members) or not await self._all_read():
+            return False
+        return not self._counted(members)
+
+    async def _waited_for(self, members: Mapping[str, bytes]) -> dict[str, Said]:
+        try:
+            async with asyncio.timeout(READ_S):
+                while members.keys() - (found := self._counted(members)).keys() - self._strangers:
+                    self._news.clear()
+                    await self._news.wait()
+                return found
+        except TimeoutError:
+            return self._counted(members)
+
+    def _counted(self, members: Mapping[str, bytes]) -> dict[str, Said]:
+        """Those that count by what has been read so far."""
+        records = self._records()
+        found = {m: said for m in members if (said := records.get(m)) is not None and not said.left_ms}
+        older = self._nodes_of_older_versions(records.values()) if members.keys() - found.keys() else set()
+        for member_id in members.keys() - found.keys() if older else ():
+            try:
+                said = Said.decode(members[member_id])
+            except ValueError:
+                continue
+            if said.node_id in older:
+                found[member_id] = said
+        return found
+
+    def _nodes_of_older_versions(self, records: Collection[Said]) -> set[int]:
+        """Nodes whose sidecars count by their word."""
+        left: dict[int, int] = {}
+        for said in records:
+            left[said.node_id] = max(left.get(said.node_id, 0), said.left_ms or STAYS)
+        now_ms = wall_ms()
+        found = {node for node, left_ms in left.items() if now_ms - LEFT_LATELY_MS < left_ms < STAYS}
+        return found | {node for node, when_ms in self._claims(now_ms) if when_ms > left.get(node, 0)}
+
+    def _claims(self, now_ms: int) -> Iterator[tuple[int, int]]:
+        """Node and time of each claim that still holds, or that is not older than a day."""
+        for part in self._state.partitions:
+            for i, value in enumerate(reversed(part.claims.values())):
+                try:
+                    node, when_ms = self._claimed[value]
+                except StateError:
+                    continue
+                if i > 0 and when_ms < now_ms - CLAIMED_LATELY_MS:  # the last one says who owns it now
+                    break
+                yield node, when_ms
+
+    def _records(self) -> dict[str, Said]:
+        """Member id -> what is written of it."""
+        found: dict[str, Said] = {}
+        for part in self._state.partitions:
+            for name, raw in part.configs.get("", {}).items():
+                if name.endswith(ROSTER):
+                    try:
+                        said = Said.decode(self._state.codec.config_value(raw)[0].encode())
+                        found[name.removeprefix(f"{said.node_id}/").removesuffix(ROSTER)] = said
+                    except (StateError, ValueError) as exc:
+                        self._log.error("a sidecar's record cannot be read", name=name, error=repr(exc))
+        return found
+
+
+def _name(node_id: int, member_id: str) -> str:
+    return f"{node_id}/{member_id}{ROSTER}"
+
+
+def assignment_of(sidecars: Mapping[str, Said], owners: Callable[[set[int]], Sequence[int]], log: Logger) -> bytes:
+    """The map for these sidecars. `owners(nodes)`: which of these nodes owns each partition."""
+    alive: dict[int, tuple[str, str, int]] = {}
+    started: dict[int, int] = {}
+    for member_id, said in sorted(sidecars.items()):
+        node = said.node_id
+        if node in alive:
+            log.warning("two sidecars with one node id; the one that was started last counts", node_id=node)
+            if said.started_ms < started[node]:
+                continue
+        alive[node], started[node] = (member_id, said.host, said.port), said.started_ms
+    by_node = {node: sidecars[member_id] for node, (member_id, _, _) in alive.items()}
+    patterns: dict[int, OwnPatterns] = {node: said.patterns for node, said in by_node.items() if said.patterns}
+    ports = {node: said.peer_port for node, said in by_node.items()}
+    return Assignment(0, tuple(owners(set(alive))), alive, patterns, ports).encode()

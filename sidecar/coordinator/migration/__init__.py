@@ -1,0 +1,1 @@
+"""Which groups are managed, and how they move between the brokers and the sidecars."""

@@ -1,0 +1,92 @@
+"""A group without members whose offsets are all gone is forgotten, as Kafka does (docs/reference/behaviour.md, 1.34).
+
+The offsets are the broker's, and so is their retention: it lets those of a group expire that has had no members for
+`offsets.retention.minutes`. What is left then are the group's records in the state topic. Without this they would stay
+for ever, and each console consumer leaves a group of its own.
+
+Only records go, never an offset: should one be committed between the question and the removal, it stays at the broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+
+from sidecar.core.runtime.events import Answer, DeleteGroup, Event
+from sidecar.core.runtime.service import Service
+from sidecar.core.vocabulary.errors import Code
+from sidecar.kafka import native
+from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.lanes import Lane
+from sidecar.link.ports import Figures, Logger
+from sidecar.wire.primitives import WireError
+
+AT_ONCE = 100
+"""Groups in one question."""
+ANSWER_S = 30.0
+WHY = "it has no members, and no offsets any more"
+
+
+@dataclass(frozen=True)
+class AbandonedPorts:
+    """`check_s()`: the time between two rounds, 0: none; `leader_of(partition)`: node id, -1 while unknown;
+    `seat_given_up(group)`: no placeholder is left at the broker; `ask(event)`: the core."""
+
+    check_s: Callable[[], float]
+    leader_of: Callable[[int], int]
+    seat_given_up: Callable[[str], bool]
+    ask: Callable[[Event], Awaitable[Answer]]
+
+
+class Abandoned:
+    def __init__(
+        self, service: Service, cluster: Cluster, ports: AbandonedPorts, figures: Figures, log: Logger
+    ) -> None:
+        self._service = service
+        self._cluster = cluster
+        self._ports = ports
+        self._figures = figures
+        self._log = log
+
+    async def rounds(self) -> None:
+        """For ever. A change of the interval counts from the next second on."""
+        loop = asyncio.get_running_loop()
+        last_s = loop.time()
+        while True:
+            await asyncio.sleep(1.0)
+            check_s = self._ports.check_s()
+            if check_s and loop.time() - last_s >= check_s:
+                await self.look()
+                last_s = loop.time()
+
+    async def look(self) -> None:
+        """One round over the groups whose owner is here."""
+        for partition, groups in list(self._empty()):
+            for start in range(0, len(groups), AT_ONCE):
+                try:
+                    await self._forget(partition, groups[start : start + AT_ONCE])
+                except (ConnectionLost, TimeoutError, WireError) as exc:
+                    # The next round asks again.
+                    problem = str(exc) or "timed out"
+                    self._log.info("empty groups are not looked at", partition=partition, problem=problem)
+
+    def _empty(self) -> Iterator[tuple[int, list[str]]]:
+        for owner in self._service.owners:
+            if owner.shard is not None:
+                found = [g.group_id for g in owner.shard.groups.values() if not g.member_count()]
+                if found:
+                    yield owner.partition, found
+
+    async def _forget(self, partition: int, groups: list[str]) -> None:
+        node_id = self._ports.leader_of(partition)
+        if node_id < 0:
+            raise ConnectionLost("no leader of the offsets is known")
+        free = [g for g in groups if self._ports.seat_given_up(g)]
+        if not free:
+            return
+        conn = await self._cluster.lane(node_id, Lane.LEFT_OVER)
+        for group_id in await native.without_offsets(conn, free, ANSWER_S):
+            # A group that has a member again, or has moved to another owner, is refused.
+            if (await self._ports.ask(DeleteGroup(group_id, WHY))).code == Code.NONE:
+                self._figures("groups_forgotten").inc()

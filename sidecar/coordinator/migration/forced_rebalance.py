@@ -1,0 +1,91 @@
+"""Rebalances that the administrator asks for, by the setting `sidecar.rebalance` (docs/decisions.md 47).
+
+The setting is an order: it stands in the state topic from the moment at which the command was answered, and the owner
+of the group removes it when the rebalance has begun, that is, when the group's record with its reason is committed. So
+an order that nobody has carried out yet is seen by every sidecar, and the next owner carries it out. If an owner dies
+between the record and the removal, the next one finds the order in the group's last record, and only removes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from sidecar.coordinator.migration.managed_groups import Rules
+from sidecar.core.runtime.events import Answer, Event, Rebalance
+from sidecar.core.vocabulary import group_config as cf
+from sidecar.core.vocabulary.errors import Code
+from sidecar.kafka.cluster import ConnectionLost
+from sidecar.link.ports import Logger, Tasks
+
+PAUSE_S = 0.5
+
+
+class Forced:
+    """`mine(group)`: it is served here; `ask(event)`: of the core, answered when all is committed; `store(group,
+    values, why)` writes settings."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        mine: Callable[[str], bool],
+        ask: Callable[[Event], Awaitable[Answer]],
+        store: Callable[[str, dict[str, str | None], str], Awaitable[None]],
+        log: Logger,
+        tasks: Tasks,
+    ) -> None:
+        self._rules = rules
+        self._mine = mine
+        self._ask = ask
+        self._store = store
+        self._log = log
+        self._tasks = tasks
+        self._orders: dict[str, str] = {}
+        """Group -> its last order, as the group's record will give the reason."""
+        self._at_work: set[str] = set()
+
+    def begin(self) -> None:
+        """The state topic has been read to its end."""
+        self._orders = {g: self._rules.order(g) for g in self._rules.groups_with(cf.REBALANCE)}
+
+    def stored(self, group_id: str) -> None:
+        """The setting stands there anew, or is gone from there."""
+        order = self._rules.order(group_id)
+        if order:
+            self._orders[group_id] = order
+        elif group_id not in self._at_work:
+            self._orders.pop(group_id, None)
+        self.tick()
+
+    def tick(self) -> None:
+        """Every 50 ms or so: also a new owner finds what is still to be done."""
+        for group_id in self._orders.keys() - self._at_work:
+            if self._mine(group_id):
+                self._at_work.add(group_id)
+                self._tasks.spawn(self._carry_out(group_id), "rebalance")
+
+    async def _carry_out(self, group_id: str) -> None:
+        try:
+            while self._mine(group_id) and (order := self._orders.get(group_id)) is not None:
+                if not await self._once(group_id, order):
+                    await asyncio.sleep(PAUSE_S)
+        finally:
+            self._at_work.discard(group_id)
+
+    async def _once(self, group_id: str, order: str) -> bool:
+        """Whether this order needs nothing more."""
+        if self._rules.last_reason(group_id) != order:
+            self._log.info("rebalance asked for", group_id=group_id, why=order)
+            answer = await self._ask(Rebalance(group_id, order))
+            if answer.code not in (Code.NONE, Code.GROUP_ID_NOT_FOUND):
+                return False
+        if self._orders.get(group_id) != order:
+            return True  # another order came meanwhile; it is not to be removed with this one
+        try:
+            await self._store(group_id, {cf.REBALANCE: None}, "the rebalance has begun")
+        except ConnectionLost as exc:
+            self._log.debug("an order stays", group_id=group_id, problem=str(exc))
+            return False
+        if self._orders.get(group_id) == order:
+            del self._orders[group_id]
+        return True

@@ -1,0 +1,281 @@
+"""Which groups the sidecars coordinate: patterns and what was said of single groups, as the state topic has it. So all
+sidecars follow one value; where nothing is stored, each sidecar's own settings count.
+
+**A group is the sidecars' as long as it has records in the state topic**, whatever the patterns say since: so a group
+that goes back to the broker is the broker's for every front when its last record is gone, and not before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sidecar.coordinator.statelog.tail import GROUP_KINDS, StateLog
+from sidecar.core.vocabulary import group_config as cf
+from sidecar.core.vocabulary.group_patterns import Patterns, doubts, fault, split
+from sidecar.core.vocabulary.placement import partition_for
+from sidecar.link.messages import GroupRules
+from sidecar.link.ports import Logger
+from sidecar.state.codec import StateCodec
+from sidecar.state.keys import StateKey
+from sidecar.state.schema import StateError
+
+AS_MEANT = "sidecar groups patterns --include PATTERN stores a pattern as it is written, with its brackets"
+RECOUNT_S = (1.0, 5.0)
+"""A record of a group that is managed no more may have been under way when that was said."""
+
+
+@dataclass(frozen=True)
+class OwnRules:
+    """The sidecar's own settings. `never`: groups of the sidecars' own."""
+
+    matches: Callable[[str], bool]
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    never: frozenset[str] = frozenset()
+
+
+def order_of(body: Mapping[str, Any] | None) -> str:
+    """What tells this setting from any other one of its name: the value, who changed it, and when. Empty for none."""
+    if body is None:
+        return ""
+    return f"{body['value']} ({body['why']}, {body['time_ms'].isoformat(timespec='milliseconds')})"
+
+
+class Rules:
+    def __init__(self, own: OwnRules, codec: StateCodec, state: StateLog, log: Logger) -> None:
+        self.ready = False
+        """All that is stored has been read."""
+        self.dirty = False
+        """Fronts have not been told of the last change."""
+        self.overrides: dict[str, str] = {}
+        """Group id -> true, false or later: what was ordered, or what the owner has found about that."""
+        self.later: set[str] = set()
+        """Those of which later was said."""
+        self.kept: set[str] = set()
+        """Groups that have records here, though they are not wanted here."""
+        self._own = own
+        self._codec = codec
+        self._state = state
+        self._log = log
+        self._stored: Patterns | None = None
+        self._patterns_s = 0.0
+        self._since_s: dict[str, float] = {}
+        self._recounts: list[float] = []
+        self._peers: dict[int, dict[str, list[str]]] = {}
+
+    # ---- questions ----------------------------------------------------------------------------------------
+    def wanted(self, group_id: str) -> bool:
+        """Whether the sidecars are to coordinate this group."""
+        said = self.overrides.get(group_id)
+        if said is not None:
+            return said == "true" and group_id not in self._own.never
+        return self.matches(group_id)
+
+    def matches(self, group_id: str) -> bool:
+        """What the patterns say."""
+        return (self._own.matches if self._stored is None else self._stored)(group_id)
+
+    def managed(self, group_id: str) -> bool:
+        """Whether the sidecars coordinate it now."""
+        return self.wanted(group_id) or self._has_records(group_id)
+
+    def whereabouts(self, group_id: str) -> str:
+        """Where the group is, as far as this sidecar knows."""
+        here = self._has_records(group_id)
+        if self.wanted(group_id):
+            return "sidecar" if here else "comes"
+        return "leaves" if here else "broker"
+
+    def in_force_s(self, group_id: str) -> float:
+        """For how long what is said of this group has counted here."""
+        return time.monotonic() - max(self._patterns_s, self._since_s.get(group_id, 0.0))
+
+    def message(self) -> GroupRules:
+        moved = {g: said == "true" for g, said in self.overrides.items()}
+        moved.update(dict.fromkeys(self.kept, True))
+        moved.update(dict.fromkeys(self._own.never & moved.keys(), False))
+        if self._stored is None:
+            return GroupRules(moved=moved)
+        moved.update(dict.fromkeys(self._own.never, False))
+        return GroupRules(self._stored.include, self._stored.exclude, moved)
+
+    def unwanted_in(self, partition: int) -> list[str]:
+        """Groups of this partition that were ordered to their broker."""
+        said = self._state.partitions[partition].configs
+        return [g for g in said if g in self.overrides and not self.wanted(g)]
+
+    # ---- changes ------------------------------------------------------------------------------------------
+    def begin(self) -> None:
+        """The state topic has been read to its end."""
+        if not self.ready:
+            self.ready = True
+            self._patterns_s, self._since_s = 0.0, {}
+            self._say_patterns((self._own.include, self._own.exclude))
+            self._say_who_differs()
+            self._recount()
+
+    def stored(self, group_id: str, name: str) -> bool:
+        """This setting stands in the topic, or is gone from there. Returns whether that changes what is wanted."""
+        if group_id and name in (cf.MANAGED, cf.VERDICT):
+            return self._override(group_id)
+        if not group_id and name in [f"/{n}" for n in cf.BROKER_MOVES]:
+            return self._patterns()
+        return False
+
+    def _override(self, group_id: str) -> bool:
+        before = self.overrides.get(group_id)
+        now = self._verdict(group_id) or self.value(group_id, cf.MANAGED)
+        if now == before:
+            return False
+        if now is None:
+            del self.overrides[group_id]
+        else:
+            self.overrides[group_id] = now
+        (self.later.add if now == cf.LATER else self.later.discard)(group_id)
+        self._since_s[group_id] = time.monotonic()
+        self.dirty = True
+        if self.ready:
+            self._count(group_id)
+            self._recounts = [time.monotonic() + s for s in RECOUNT_S]
+            self._log.info("group moves", group_id=group_id, managed=now or "as the patterns say")
+        return True
+
+    def _patterns(self) -> bool:
+        include, exclude = (self.value("", f"/{n}") for n in cf.BROKER_MOVES)
+        broken = fault(include or "") or fault(exclude or "")
+        if broken:
+            self._log.error("stored patterns are void", problem=broken)
+            return False
+        before = self._own if self._stored is None else self._stored
+        self._stored = None
+        if include is not None or exclude is not None:
+            own = self._own
+            these = own.include if include is None else split(include)
+            those = own.exclude if exclude is None else split(exclude)
+            self._stored = Patterns(these, those, own.never)
+        self._patterns_s = time.monotonic()
+        self.dirty = True
+        if self.ready:  # what was stored once and counts no more is not worth a word
+            self._say_patterns((before.include, before.exclude))
+            self._say_who_differs()
+            self._recount()
+            self._recounts = [time.monotonic() + s for s in RECOUNT_S]
+        return True
+
+    def _say_patterns(self, former: tuple[tuple[str, ...], tuple[str, ...]]) -> None:
+        """What an operator must know of those that count now."""
+        if self._stored is None:
+            return
+        these, those = self._stored.include, self._stored.exclude
+        if (these, those) != (self._own.include, self._own.exclude):
+            self._log.warning("stored patterns count, not the sidecar's own", include=these, exclude=those)
+        for doubt in (*doubts(these, former[0]), *doubts(those, former[1])):
+            self._log.warning("stored pattern is doubtful", problem=doubt, remedy=AS_MEANT)
+
+    def value(self, group_id: str, name: str) -> str | None:
+        raw = self._raw(group_id, name)
+        try:
+            return None if raw is None else self._codec.config_value(raw)[0]
+        except StateError as exc:
+            self._log.error("setting skipped", group_id=group_id, name=name, error=str(exc))
+            return None
+
+    def _verdict(self, group_id: str) -> str:
+        """What the owner has found about the order that stands; "" if nothing."""
+        word, _, order = (self.value(group_id, cf.VERDICT) or "").partition(": ")
+        return word if order == self.order(group_id, cf.MANAGED) else ""
+
+    def verdict(self, group_id: str, word: str) -> str:
+        """As it is stored: about the order that stands now."""
+        return f"{word}: {self.order(group_id, cf.MANAGED)}"
+
+    def why(self, group_id: str) -> str:
+        """Why the group is where it is; "" if nothing was said of it."""
+        body = self._body(group_id, cf.VERDICT if self._verdict(group_id) else cf.MANAGED)
+        return "" if body is None else str(body["why"])
+
+    def order(self, group_id: str, name: str = cf.REBALANCE) -> str:
+        """What was asked for, by whom and when, which tells it from any other order; empty if nothing was."""
+        return order_of(self._body(group_id, name))
+
+    def _body(self, group_id: str, name: str) -> dict[str, Any] | None:
+        """As it stands in the topic; None if it is not there, or cannot be read."""
+        raw = self._raw(group_id, name)
+        try:
+            return None if raw is None else self._codec.schemas.decode(raw)
+        except StateError:
+            return None
+
+    def groups_with(self, name: str) -> list[str]:
+        """Groups of which this is said."""
+        return [g for part in self._state.partitions for g, said in part.configs.items() if g and name in said]
+
+    def last_reason(self, group_id: str) -> str:
+        """Why the group's record was written last."""
+        for key, value in self._records(group_id).items():
+            if key.kind in GROUP_KINDS:
+                try:
+                    record = self._codec.decode(key, value)[0]
+                except StateError:
+                    continue
+                return str(getattr(record, "why", ""))
+        return ""
+
+    def _raw(self, group_id: str, name: str) -> bytes | None:
+        partition = partition_for(group_id, len(self._state.partitions)) if group_id else 0
+        return self._state.partitions[partition].configs.get(group_id, {}).get(name)
+
+    # ---- the other sidecars' own settings ---------------------------------------------------------------------
+    def told(self) -> dict[str, list[str]]:
+        """This sidecar's own patterns, as the others are told."""
+        return {"include": sorted(self._own.include), "exclude": sorted(self._own.exclude)}
+
+    def peers(self, patterns: Mapping[int, dict[str, list[str]]]) -> None:
+        """What the others' own settings say, by node id."""
+        if patterns != self._peers:
+            self._peers = dict(patterns)
+            self._say_who_differs()
+
+    def differing(self) -> list[int]:
+        """Sidecars that coordinate other groups than this one does: their own patterns count where none are stored."""
+        told = self.told()
+        counts = [n for n, key in zip(told, cf.BROKER_MOVES, strict=True) if self.value("", f"/{key}") is None]
+        return sorted(node for node, said in self._peers.items() if any(said[n] != told[n] for n in counts))
+
+    def _say_who_differs(self) -> None:
+        found = self.differing() if self.ready else []
+        if found:
+            theirs = {node: self._peers[node] for node in found}
+            remedy = "make them alike, or store them once for all: sidecar.groups.include and .exclude"
+            self._log.error("sidecars have different patterns", own=self.told(), theirs=theirs, remedy=remedy)
+
+    # ---- groups that are still here -------------------------------------------------------------------------
+    def _recount(self) -> None:
+        kept = {g for part in self._state.partitions for g in part.groups if not self.wanted(g)}
+        if kept != self.kept:
+            self.kept = kept
+            self.dirty = True
+
+    def _count(self, group_id: str) -> None:
+        if self._has_records(group_id) and not self.wanted(group_id):
+            self.kept.add(group_id)
+        else:
+            self.kept.discard(group_id)
+
+    def _has_records(self, group_id: str) -> bool:
+        return bool(self._records(group_id))
+
+    def _records(self, group_id: str) -> Mapping[StateKey, bytes]:
+        return self._state.partitions[partition_for(group_id, len(self._state.partitions))].groups.get(group_id, {})
+
+    def tick(self) -> None:
+        """Every 50 ms or so: groups whose last record is gone are the broker's."""
+        if self.kept and (gone := [g for g in self.kept if not self._has_records(g)]):
+            self.kept.difference_update(gone)
+            self.dirty = True
+        if self._recounts and time.monotonic() >= self._recounts[0]:
+            self._recounts.pop(0)
+            self._recount()

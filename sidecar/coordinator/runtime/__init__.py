@@ -1,0 +1,1 @@
+"""Drives core/runtime/service.py: takeovers, background work, what fronts ask, settings and topics."""

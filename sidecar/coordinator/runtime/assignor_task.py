@@ -1,0 +1,37 @@
+"""What a background thread does for one run of an assignor: the target, and the bytes of its records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sidecar.assign.spec import Assignor
+from sidecar.coordinator.clock import now
+from sidecar.coordinator.statelog.encoder import Encoder
+from sidecar.core.consumer.assignor_run import RunInput, RunOutput, run
+from sidecar.core.consumer.target_assignment import AssignorDone
+from sidecar.state.codec import EncodedTargets
+
+Result = tuple[RunOutput, EncodedTargets | None]
+
+
+def assigning(
+    inp: RunInput, assignor: Assignor | None, encoder: Encoder | None, told: Callable[[AssignorDone], None]
+) -> tuple[Callable[[], Result], Callable[[Result | None, BaseException | None], None]]:
+    """The work, and what the event loop does at its end. `assignor` None: there is none of that name."""
+    wall_ms = now().wall_ms
+
+    def work() -> Result:
+        if assignor is None:
+            raise LookupError(f"there is no assignor {inp.assignor}")
+        out = run(inp, assignor)
+        return out, None if encoder is None else encoder.targets(inp, out, wall_ms)
+
+    def done(result: Result | None, error: BaseException | None) -> None:
+        event = AssignorDone(inp.group_id, inp, None, repr(error))
+        if result is not None:
+            event = AssignorDone(inp.group_id, inp, result[0])
+            if encoder is not None and result[1] is not None:
+                encoder.prepared(inp, result[1])
+        told(event)
+
+    return work, done

@@ -1,0 +1,51 @@
+"""What a new owner appends first: its claim on the partition."""
+
+from __future__ import annotations
+
+from sidecar.coordinator.clock import now
+from sidecar.coordinator.membership.owner_map import Assignment
+from sidecar.coordinator.runtime.settings import CoordinatorSettings
+from sidecar.core.runtime.owner import ASSIGNED, MOVED
+from sidecar.state.codec import OWNER_CLAIM, Encoded, Stamp, StateCodec
+from sidecar.state.fold import PartitionFold
+from sidecar.state.keys import encode_key
+from sidecar.state.schema import StateError
+
+
+def claim_of(
+    codec: StateCodec,
+    there: PartitionFold,
+    settings: CoordinatorSettings,
+    assignment: Assignment,
+    owner_epoch: int,
+    why: str,
+) -> list[Encoded]:
+    """What is appended first: schemas that the partition lacks, tombstones of claims too old to be kept, the claim.
+    `why`: of the takeover. Whoever has just joined the owners' group was not there to see who had the partition before;
+    the last claim in the log tells it."""
+    known = sorted(codec.schemas.texts)
+    schemas = [r for r, fp in zip(codec.schema_records(), known, strict=True) if fp not in there.schemas]
+    old = list(there.claims)[: max(0, len(there.claims) - settings.claims_kept)]
+    host, port = settings.address
+    member_id = assignment.members.get(settings.node_id, ("", "", 0))[0]
+    stamp = Stamp(owner_epoch, now().wall_ms)
+    if why == ASSIGNED:
+        why = _since_the_last_claim(codec, there, settings.node_id, assignment)
+    who = (settings.node_id, f"{host}:{port}", member_id, assignment.generation)
+    claim = codec.claim(stamp, *who, why, settings.cluster_id)
+    return [*schemas, *(Encoded(encode_key(OWNER_CLAIM, "", epoch), None) for epoch in old), claim]
+
+
+def _since_the_last_claim(codec: StateCodec, there: PartitionFold, node_id: int, assignment: Assignment) -> str:
+    """What has become of the process that claimed the partition last; a member id belongs to one process."""
+    last = next(reversed(there.claims.values()), None)
+    if last is None:
+        return ASSIGNED
+    try:
+        before, member_id = codec.claimed_by(last)
+    except StateError:
+        return ASSIGNED  # damaged: nobody can tell, and the audit lists it
+    is_now = assignment.members.get(before, ("", "", 0))[0]
+    if is_now != member_id:
+        return f"sidecar {before} has joined anew" if is_now else f"sidecar {before} is gone"
+    return ASSIGNED if before == node_id else f"{MOVED} {before}"

@@ -1,0 +1,344 @@
+"""Drives core/runtime/service.py: takes messages from fronts, carries out commands, tells the core what came of them.
+
+It decides nothing about groups or ownership. The numbered duties at the top of core/runtime/owner.py are fulfilled here
+and below: fencing and appending by takeovers.py, following the log by tail.py, background work by background.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from sidecar.assign.spec import Assignor
+from sidecar.coordinator.clock import now
+from sidecar.coordinator.membership.owner_map import Assignment
+from sidecar.coordinator.migration.group_configs import Configs
+from sidecar.coordinator.migration.managed_groups import Rules
+from sidecar.coordinator.migration.moves import COORDINATORS_OWN, MovePorts, Moves
+from sidecar.coordinator.placeholder.placeholders import PlaceholderPorts, Placeholders
+from sidecar.coordinator.runtime.assignor_task import assigning
+from sidecar.coordinator.runtime.background import Background
+from sidecar.coordinator.runtime.fronts import Fronts, front_of
+from sidecar.coordinator.runtime.group_loader import Loader
+from sidecar.coordinator.runtime.metrics import count, observe, show
+from sidecar.coordinator.runtime.partition_lease import Proofs
+from sidecar.coordinator.runtime.regex_task import Visible
+from sidecar.coordinator.runtime.settings import CoordinatorSettings
+from sidecar.coordinator.runtime.takeovers import TakeoverPorts, Takeovers
+from sidecar.coordinator.runtime.topic_refresh import Fresh
+from sidecar.coordinator.statelog.fenced_writer import WriteLost
+from sidecar.coordinator.statelog.tail import StateLog
+from sidecar.coordinator.statelog.unfenced_append import append_unfenced
+from sidecar.core.consumer.regexes import ResolveRegex
+from sidecar.core.consumer.target_assignment import RunAssignor
+from sidecar.core.kinds import REGISTRY
+from sidecar.core.runtime.commands import Occupied, TookOver, Void, Work
+from sidecar.core.runtime.effects import Count, Log, Observe, Reply
+from sidecar.core.runtime.events import Event
+from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchCheck
+from sidecar.core.runtime.service import Service
+from sidecar.core.runtime.topic_lookup import LookFirst
+from sidecar.core.runtime.turn import Now, Ports
+from sidecar.core.vocabulary.errors import Code
+from sidecar.core.vocabulary.topics import Topic
+from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.produce import Appender
+from sidecar.link.messages import (
+    SETTINGS_EVENTS,
+    AccessAnswer,
+    BrokerSilence,
+    CommitEnded,
+    Lease,
+    OpenOffsets,
+    Request,
+    SettingsPassed,
+    ToCoordinator,
+    TopicsPassed,
+    Touch,
+    View,
+)
+from sidecar.link.ports import Figures, FrontEnd, Logger, Tasks
+from sidecar.state.codec import Encoded, StateCodec
+
+TICK_S = 0.05
+
+
+class Coordinator:
+    def __init__(
+        self,
+        settings: CoordinatorSettings,
+        cluster: Cluster,
+        codec: StateCodec,
+        state: StateLog,
+        configs: Configs,
+        rules: Rules,
+        assignors: Mapping[str, Assignor],
+        background: Background,
+        figures: Figures,
+        log: Logger,
+        tasks: Tasks,
+    ) -> None:
+        self.settings, self.cluster, self.assignors = settings, cluster, assignors
+        self.appender = Appender(cluster, settings.write_timeout_s)
+        self.assignment, self.view = Assignment(), View()
+        self.broker_silence: Callable[[int], None] = lambda quiet_ms: None
+        self._codec, self._state = codec, state
+        self._configs, self._background, self._figures = configs, background, figures
+        self._log, self._tasks = log, tasks
+        limits = (settings.batch_bytes, settings.lease_ms, settings.anew, settings.limits)
+        self.fresh = Fresh(settings.look_s, figures)
+        ports = Ports(assignors, configs.groups, lambda: configs.authorizer, *limits, self.fresh.moved)
+        self.service = Service(settings.node_id, len(state.partitions), REGISTRY, ports, state, settings.service)
+        self.takeovers = Takeovers(
+            settings, cluster, self.appender, codec, state, self.service.owners, self._takeover_ports(), tasks
+        )
+        self.fronts = Fronts()
+        self._checks: dict[int, CommitCheck | FetchCheck] = {}
+        """What the core was asked of offsets, by token: its answer may have to wait for a placeholder."""
+        self.placeholders = Placeholders(settings.placeholders, cluster, self._placeholder_ports(), figures, log, tasks)
+        self.moves = Moves(settings.moves, rules, self.service, cluster, self._move_ports(), figures, log, tasks)
+        self.fronts.connected[COORDINATORS_OWN] = self.moves
+        self._visible = Visible(background, configs, self.fresh, self.fronts.ask_access, self._done, figures, log)
+        self._draining = False
+        self._loader = Loader(self.service, settings.load_slice_s, self._drain, tasks)
+        self._perform: dict[type, Callable[[Any], None]] = {
+            Reply: self._reply,
+            Log: lambda line: getattr(log, line.level)(line.event, **line.fields),
+            Count: partial(count, figures),
+            Observe: partial(observe, figures),
+            Void: self.fronts.broadcast,
+            **self.takeovers.commands(),
+            Work: self._work,
+            TookOver: self._took_over,
+            Occupied: lambda c: self.placeholders.occupied(c.group_id, c.members),
+        }
+        show(figures, self.service, lambda: self.moves.waiting)
+        tasks.spawn(self._tick(), "tick")
+        tasks.spawn(Proofs(self.service, self.takeovers.tenures, settings.lease_ms).rounds(), "proofs")
+
+    def _placeholder_ports(self) -> PlaceholderPorts:
+        return PlaceholderPorts(
+            leased=lambda partition: self.service.leased(partition, now()),
+            leader_of=self.leader_of,
+            partition_of=self.service.partition_of,
+            managed=self._configs.managed,
+            strangers=lambda group_id: self.moves.strangers(group_id),
+            prove=self.takeovers.prove,
+            again=self._check_again,
+            answer=lambda token, answer: self._reply(Reply(token, answer)),
+        )
+
+    def _takeover_ports(self) -> TakeoverPorts:
+        def stopped(partition: int) -> None:
+            self.placeholders.stopped(partition)
+            self.moves.stopped(partition)
+
+        return TakeoverPorts(
+            assignment=lambda: self.assignment,
+            drain=self._drain,
+            stopped=stopped,
+            append_took=self._figures("append_seconds").observe,
+        )
+
+    def _move_ports(self) -> MovePorts:
+        async def store(group_id: str, values: dict[str, str | None], why: str) -> None:
+            try:
+                await self._configs.put(group_id, values, why, self.append_unfenced)
+            except WriteLost as exc:
+                raise ConnectionLost(str(exc)) from exc
+
+        return MovePorts(
+            leader_of=self.leader_of,
+            answer=lambda token, answer: self._reply(Reply(token, answer)),
+            drain=self._drain,
+            store=store,
+            seat_given_up=self.placeholders.given_up,
+            vacate=lambda group_id: self.placeholders.occupied(group_id, members=False),
+            tell=lambda: self.fronts.broadcast(self.moves.rules.message()),
+        )
+
+    def leader_of(self, partition: int) -> int:
+        """Node id of the broker that keeps the offsets of this partition's groups; -1 while unknown."""
+        return self.view.leaders[partition] if partition < len(self.view.leaders) else -1
+
+    # ---- fronts -------------------------------------------------------------------------------------------
+    def connect(self, front: FrontEnd) -> None:
+        self.fronts.add(front)
+        front.from_coordinator(Lease(*self.service.lease_until))
+        if self.moves.rules.ready:
+            front.from_coordinator(self.moves.rules.message())
+        front.from_coordinator(self.view)
+
+    def disconnect(self, front: FrontEnd) -> None:
+        """What this front asked is answered into the void; what it was asked, it will not say any more."""
+        number = self.fronts.remove(front)
+        self._visible.front_gone(lambda token: front_of(token) == number)
+        self.placeholders.front_gone(number)
+
+    def from_front(self, front: FrontEnd, message: ToCoordinator) -> None:
+        try:
+            if type(message) is Request:
+                token = self.fronts.token(front, message.token)
+                event = message.event
+                if type(event) in SETTINGS_EVENTS:
+                    self._tasks.spawn(self._configure(token, event), "settings request")
+                elif type(event) is OpenOffsets:
+                    self.placeholders.open(token, event)
+                else:
+                    if type(event) is CommitCheck or type(event) is FetchCheck:
+                        self._checks[token] = event
+                        event.asked_ms = now().mono_ms
+                    self.moves.request(token, event)
+            elif isinstance(message, Touch):
+                self.service.touch(message.group_id, message.member_id, now())
+            elif isinstance(message, AccessAnswer):
+                self._visible.told(self.fronts.token(front, message.token), message.hidden)
+            elif isinstance(message, CommitEnded):
+                self.placeholders.ended(message.ticket, message.sure)
+            elif isinstance(message, BrokerSilence):
+                self.broker_silence(message.quiet_ms)
+            elif isinstance(message, SettingsPassed):
+                self._configs.poll()
+            elif isinstance(message, TopicsPassed):
+                self.fresh.passed()
+            self._drain()
+        except Exception as exc:
+            # A front's connection would only be closed by it, and the core be left with commands undone.
+            self._tasks.broken("coordinator", exc)
+            raise
+
+    def _reply(self, reply: Reply) -> None:
+        check = self._checks.pop(reply.token, None) if self._checks else None
+        if check is not None and isinstance(reply.answer, CheckReply) and reply.answer.code == Code.NONE:
+            answer = self.placeholders.checked(reply.token, check, reply.answer, front_of(reply.token))
+            if answer is None:
+                return
+            reply.answer = answer
+        self.fronts.answer(reply)
+
+    def _check_again(self, token: int, event: CommitCheck | FetchCheck) -> None:
+        self._checks[token] = event
+        self.moves.request(token, event)
+        self._drain()
+
+    def show(self, view: View) -> None:
+        if view != self.view:
+            before, self.view = self.view.leaders, view
+            self.fronts.broadcast(view)
+            if view.leaders != before:
+                self.placeholders.leaders_moved(before, view.leaders)
+
+    async def _configure(self, token: int, event: Event) -> None:
+        self._reply(Reply(token, await self._configs.handle(event, self.append_unfenced)))
+
+    # ---- commands -----------------------------------------------------------------------------------------
+    def _drain(self) -> None:
+        """Carry out what is due. A command may lead back here: then the outer call goes on with what was added."""
+        if self._draining:
+            return
+        self._draining = True
+        out, perform = self.service.out, self._perform
+        try:
+            i = 0
+            while i < len(out):
+                command = out[i]
+                i += 1
+                perform[type(command)](command)
+            out.clear()
+        finally:
+            self._draining = False
+
+    def _took_over(self, c: TookOver) -> None:
+        self._figures("takeover_seconds").observe(c.ms / 1000)
+        self.takeovers.took_over(c.partition)
+        self.moves.took_over(c.partition)
+        self._loader.begin(c.partition)
+
+    # ---- serving ------------------------------------------------------------------------------------------
+    def _work(self, c: Work) -> None:
+        if isinstance(c.item, RunAssignor):
+            self._run_assignor(c, c.item)
+        elif isinstance(c.item, ResolveRegex):
+            self._visible.resolve(c, c.item, lambda: self.service.owners[c.partition].image)
+        elif isinstance(c.item, LookFirst):
+            self.fresh.look_first(c.item, partial(self._done, c.partition, c.attempt))
+        else:
+            raise TypeError(f"no background work is called {type(c.item).__name__}")
+
+    def _done(self, partition: int, attempt: int, event: Event) -> None:
+        self.service.owners[partition].done(attempt, event, now())
+        self._drain()
+
+    def _run_assignor(self, c: Work, ask: RunAssignor) -> None:
+        encoder, assignor = self.takeovers.tenures[c.partition].encoder, self.assignors.get(ask.input.assignor)
+        work, done = assigning(ask.input, assignor, encoder, lambda event: self._done(c.partition, c.attempt, event))
+        self._background.submit(f"assignor {ask.input.assignor}", work, done, self._configs.assignor_timeout_s)
+
+    async def append_unfenced(self, partition: int, records: list[Encoded]) -> None:
+        """Settings: records that any sidecar may write. Returns when the tail has passed them; raises WriteLost."""
+        s = self.settings
+        await append_unfenced(self.cluster, self.appender, self._state, s.topic, partition, records, s.write_timeout_s)
+
+    # ---- what the owners' group says ------------------------------------------------------------------------
+    def owners_assigned(self, a: Assignment) -> None:
+        self.assignment = a
+        self.moves.rules.peers(a.patterns)
+        self.service.assigned(a.owners, a.generation, a.members, now())
+        self._drain()
+
+    def owners_lost(self, why: str) -> None:
+        self.fronts.broadcast(Lease(0))
+        self.service.lost(why)
+        self._drain()
+
+    def leased(self) -> bool:
+        return self.service.all_leased(now())
+
+    def lease_proved(self, until: Now) -> None:
+        self.service.lease(until.mono_ms, until.wall_ms)
+        self.fronts.broadcast(Lease(*self.service.lease_until))
+
+    # ---- time, topics, settings -----------------------------------------------------------------------------
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(self.service.rest_s(now(), TICK_S))
+            for key in self._background.write_off():
+                self._log.error("a background run hangs; another thread takes its place", run=key)
+            self.service.wake(now())
+            self.placeholders.tick()
+            self.moves.tick()
+            self._drain()
+
+    def pin_state_topic(self, topic_id: bytes) -> None:
+        """Records go into this one, and not into another of its name."""
+        self.appender.pinned[self.settings.topic] = topic_id
+
+    def topics(self, topics: tuple[Topic, ...]) -> None:
+        self.service.topics(topics, now())
+        self._drain()
+
+    def config_changed(self) -> None:
+        self.service.config_changed(now(), self._configs.fences_kept_ms)
+        self._drain()
+
+    def setting_stored(self, group_id: str, name: str) -> None:  # in the state topic; "" stands for brokers
+        self._configs.changed(group_id)
+        self.config_changed()
+        self.moves.stored(group_id, name)
+
+    def state_read(self) -> None:  # to its end, for the first time
+        self.moves.begin()
+
+    # ---- ending -------------------------------------------------------------------------------------------
+    async def stop(self) -> None:
+        """Let the writers finish what they have, then send every client on."""
+        self.service.stopping = True
+        await self.takeovers.finish(within_s=1.0)
+        self.service.release_all("stopping")
+        self._drain()
+
+    async def give_up_placeholders(self) -> None:
+        """There is no other sidecar: leave the groups as the brokers' own."""
+        await self.placeholders.free({p: list(part.groups) for p, part in enumerate(self._state.partitions)})

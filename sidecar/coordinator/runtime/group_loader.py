@@ -1,0 +1,62 @@
+"""Loads the groups of the partitions that were taken over, in slices, so that the event loop stays free."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from sidecar.coordinator.clock import now
+from sidecar.core.runtime.service import Service
+from sidecar.link.ports import Tasks
+
+PAUSE_S = 0.05
+"""Where ownership is not proved, nothing is loaded and nobody answered."""
+
+
+class Loader:
+    """One for all partitions: so there is one slice in a turn of the loop, however many were taken over at once."""
+
+    def __init__(self, service: Service, slice_s: float, drain: Callable[[], None], tasks: Tasks) -> None:
+        """`drain` carries out the commands of the core."""
+        self._service = service
+        self._slice_s = slice_s
+        self._drain = drain
+        self._tasks = tasks
+        self._left: dict[int, None] = {}
+        """Partitions with groups that are not loaded yet."""
+        self._runs = False
+
+    def begin(self, partition: int) -> None:
+        self._left[partition] = None
+        if not self._runs:
+            self._runs = True
+            self._tasks.spawn(self._run(), "load")
+
+    async def _run(self) -> None:
+        while self._left:
+            await asyncio.sleep(0 if self._slice() else PAUSE_S)
+        self._runs = False
+
+    def _slice(self) -> bool:
+        """False: none of them may be loaded now."""
+        until = time.monotonic() + self._slice_s
+        at = now()
+        leased = dict.fromkeys(p for p in self._left if self._service.leased(p, at))
+        may = bool(leased)
+        while leased and time.monotonic() < until:
+            p = self._next(leased)
+            if not self._service.owners[p].load_next(now()):
+                del leased[p], self._left[p]
+        self._drain()
+        return may
+
+    def _next(self, among: dict[int, None]) -> int:
+        """A partition whose groups somebody waits for, if there is one. They take turns."""
+        p = next((p for p in among if self._service.owners[p].loading.behind), None)
+        if p is None:
+            return next(iter(among))
+        for order in (among, self._left):
+            del order[p]
+            order[p] = None
+        return p

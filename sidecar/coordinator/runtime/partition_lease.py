@@ -1,0 +1,58 @@
+"""Partitions prove their owner while the brokers' coordinator of the owners' group gives no answer.
+
+When its broker dies, another one takes its place after `broker.session.timeout.ms` (9 s), and a lease outlasts that. It
+may take longer: all replicas of that partition of `__consumer_offsets` may be gone. The groups whose own partitions can
+be written go on: what is committed under the fence proves as much as the lease does (core/runtime/service.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from sidecar.coordinator.clock import lease_end, now
+from sidecar.coordinator.statelog.term import Tenure
+from sidecar.core.runtime.service import Service
+from sidecar.core.runtime.turn import Now
+
+LOW = 0.2
+"""A partition proves its owner when less than this part of a lease is left. While brokers answer there is always more:
+`ownership.session_timeout_ms`."""
+ROUNDS = 30
+"""So many times in a lease it is looked at."""
+
+
+class Proofs:
+    def __init__(self, service: Service, tenures: Mapping[int, Tenure], lease_ms: int) -> None:
+        self._service = service
+        self._tenures = tenures
+        self._lease_ms = lease_ms
+        self._under_way: set[int] = set()
+        """Tenures of which a proof is being written, by identity: a partition's next tenure writes its own."""
+
+    async def rounds(self) -> None:
+        while True:
+            await asyncio.sleep(self._lease_ms / 1000 / ROUNDS)
+            self.look()
+
+    def look(self) -> None:
+        """Write a proof for every partition served here that will soon have none."""
+        at = now()
+        low_ms = at.mono_ms + int(self._lease_ms * LOW)
+        if self._service.lease_until_ms > low_ms:
+            return
+        for p in self._service.serving():
+            tenure = self._tenures.get(p)
+            if tenure is None or id(tenure) in self._under_way:
+                continue
+            if self._service.owners[p].proved_until.mono_ms <= low_ms:
+                self._write(p, tenure, lease_end(at, self._lease_ms))
+        self._under_way &= {id(tenure) for tenure in self._tenures.values()}
+
+    def _write(self, p: int, tenure: Tenure, until: Now) -> None:
+        def committed() -> None:
+            self._under_way.discard(id(tenure))
+            self._service.owners[p].proved(tenure.attempt, until)
+
+        self._under_way.add(id(tenure))
+        tenure.prove(committed)

@@ -1,0 +1,120 @@
+"""Regular expressions are matched in the background; then, where the broker has an authorizer, what they matched is
+shown to it on the connection of who asked."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from sidecar.coordinator.migration.group_configs import Configs
+from sidecar.coordinator.runtime.background import REGEX, Background
+from sidecar.coordinator.runtime.topic_refresh import ALL, Fresh
+from sidecar.core.consumer.regexes import RegexResolved, ResolveRegex
+from sidecar.core.runtime.commands import Work
+from sidecar.core.runtime.events import NO_TOKEN, Event
+from sidecar.core.vocabulary.topic_regex import resolve
+from sidecar.core.vocabulary.topics import TopicImage
+from sidecar.link.ports import Figures, Logger
+
+LOOK_S = 0.5
+"""A new expression waits no longer until all topics have been read. If that takes longer, those are matched that were
+there before, and the others when they are known."""
+RESTS = 9
+"""So many times as long as a run may take, its group has no other one if it was cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Matched:
+    """What regular expressions matched, until a front has said what of it may be seen."""
+
+    partition: int
+    attempt: int
+    group_id: str
+    token: int
+    topics: Mapping[str, tuple[str, ...]]
+    names_version: int
+
+
+class Visible:
+    """`ask(token, topics)`: ask the front of this request, and say whether it is there; `done(partition, attempt,
+    event)`: the work has ended."""
+
+    def __init__(
+        self,
+        background: Background,
+        configs: Configs,
+        fresh: Fresh,
+        ask: Callable[[int, frozenset[str]], bool],
+        done: Callable[[int, int, Event], None],
+        figures: Figures,
+        log: Logger,
+    ) -> None:
+        self._background = background
+        self._configs = configs
+        self._fresh = fresh
+        self._ask = ask
+        self._done = done
+        self._log = log
+        self._cut = figures("regex_cut")
+        self._rests: dict[str, float] = {}
+        """Until when groups rest whose last run was cut: no group has more than a tenth of the thread."""
+        self._matched: dict[int, _Matched] = {}
+
+    def resolve(self, c: Work, ask: ResolveRegex, image: Callable[[], TopicImage]) -> None:
+        """`image()`: the topics as they are known when the work begins."""
+        rest_s = self._rests.pop(ask.group_id, 0.0) - time.monotonic()
+        if rest_s > 0:
+            asyncio.get_running_loop().call_later(rest_s, self._submit, c, ask, image)
+        elif ask.anew:
+            self._fresh.look(ALL, partial(self._submit, c, ask, image), LOOK_S)
+        else:
+            self._submit(c, ask, image)
+
+    def _submit(self, c: Work, ask: ResolveRegex, now: Callable[[], TopicImage]) -> None:
+        limit_s, image = self._configs.regex_time_s, now()
+
+        def work() -> dict[str, tuple[str, ...]]:
+            return resolve(ask.regexes, image.by_name, limit_s, time.thread_time)
+
+        def done(found: dict[str, tuple[str, ...]] | None, error: BaseException | None) -> None:
+            if found is None:
+                self._log.error("regular expressions were not resolved", group_id=ask.group_id, error=repr(error))
+                found = {}
+            elif len(found) < len(ask.regexes):
+                self._cut.inc()
+                self._log.info("regular expressions take too long", group_id=ask.group_id)
+                self._rests[ask.group_id] = time.monotonic() + RESTS * limit_s
+            matched = _Matched(c.partition, c.attempt, ask.group_id, ask.token, found, image.names_version)
+            topics = frozenset(t for ts in found.values() for t in ts)
+            if not self._configs.authorizer or not topics:
+                self._resolved(matched, frozenset())
+                return
+            if ask.token != NO_TOKEN:
+                self._matched[ask.token] = matched
+            if ask.token == NO_TOKEN or not self._ask(ask.token, topics):
+                self._matched.pop(ask.token, None)
+                self._resolved(matched, None)
+
+        self._background.submit(REGEX, work, done)
+
+    def told(self, token: int, hidden: frozenset[str] | None) -> None:
+        """By the front: what may not be seen, or None if nobody can say."""
+        matched = self._matched.pop(token, None)
+        if matched is not None:
+            self._resolved(matched, hidden)
+
+    def front_gone(self, its: Callable[[int], bool]) -> None:
+        for token in [t for t in self._matched if its(t)]:
+            self.told(token, None)
+
+    def _resolved(self, m: _Matched, hidden: frozenset[str] | None) -> None:
+        """`hidden` None: nobody could be asked, so nothing counts; the next heartbeat asks again."""
+        if hidden is None:
+            event = RegexResolved(m.group_id, {}, m.names_version, m.token)
+        else:
+            seen = {r: tuple(t for t in ts if t not in hidden) for r, ts in m.topics.items()}
+            event = RegexResolved(m.group_id, seen, m.names_version)
+        self._done(m.partition, m.attempt, event)

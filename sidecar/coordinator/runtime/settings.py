@@ -1,0 +1,35 @@
+"""What a coordinator is told at its start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sidecar.coordinator.migration.moves import MoveSettings
+from sidecar.coordinator.placeholder.placeholders import PlaceholderSettings
+from sidecar.coordinator.statelog.fenced_writer import BATCH_BYTES
+from sidecar.core.runtime.member_limits import MemberLimits
+from sidecar.core.runtime.quarantine import Anew
+from sidecar.core.runtime.service import ServiceSettings
+from sidecar.kafka.cluster import Address
+
+
+@dataclass(frozen=True)
+class CoordinatorSettings:
+    topic: str
+    node_id: int
+    address: Address
+    write_timeout_s: float
+    claims_kept: int
+    service: ServiceSettings
+    placeholders: PlaceholderSettings = PlaceholderSettings()
+    moves: MoveSettings = MoveSettings()
+    lease_ms: int = 15_000
+    """How long a committed write proves who the owner is."""
+    batch_bytes: int = BATCH_BYTES
+    load_slice_s: float = 0.005
+    anew: Anew = Anew()
+    limits: MemberLimits = MemberLimits()
+    look_s: float = 0.1
+    """Least time between two looks at topics (topic_refresh.py)."""
+    cluster_id: str | None = None
+    """Of the broker beside this sidecar, if it tells."""

@@ -1,0 +1,1 @@
+"""Reading and writing the state topic: the tail, fenced appends, the read index."""

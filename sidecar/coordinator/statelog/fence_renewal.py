@@ -1,0 +1,85 @@
+"""A new fence for a partition that is being served: brokers forget fences. The state in memory stays.
+
+Writes wait meanwhile. The new claim must follow our own former one directly: then nobody has owned the partition in
+between, and what is in memory is what the log says. Else it is dropped, as after any loss of ownership.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sidecar.coordinator.clock import now
+from sidecar.coordinator.statelog.encoder import Encoder
+from sidecar.coordinator.statelog.fenced_writer import Fenced, FencedWriter, WriteLost
+from sidecar.coordinator.statelog.tail import StateLog
+from sidecar.coordinator.statelog.term import RENEWAL_SERIAL, Tenure
+from sidecar.core.runtime.commands import Append, Renew
+from sidecar.core.runtime.owner import Owner
+from sidecar.state.codec import Encoded, StateCodec
+
+IDLE_S = 0.005
+READ_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class RenewalPorts:
+    """`current()`: the tenure still lasts; `writer()`: another one for the partition; `claim(writer)`: what it appends
+    first; `go_on(appends)`: these have waited; `failed(why)`: the tenure is over."""
+
+    current: Callable[[], bool]
+    writer: Callable[[], FencedWriter]
+    claim: Callable[[FencedWriter], Sequence[Encoded]]
+    go_on: Callable[[list[Append]], None]
+    failed: Callable[[WriteLost], None]
+
+
+async def renew(
+    c: Renew, tenure: Tenure, owner: Owner, codec: StateCodec, state: StateLog, ports: RenewalPorts
+) -> None:
+    partition = c.partition
+    tenure.renewing = True
+    while tenure.writer.busy:
+        await asyncio.sleep(IDLE_S)
+    if not ports.current():
+        return
+    fresh = tenure.fresh = ports.writer()
+    try:
+        await fresh.init()
+    except WriteLost as exc:
+        if ports.current():
+            tenure.fresh = None
+            owner.not_renewed(c.attempt, str(exc), now())
+            ports.go_on(tenure.resume())
+        return
+    if not ports.current():
+        return
+    tenure.claimed_again = asyncio.get_running_loop().create_future()
+    fresh.append(ports.claim(fresh), RENEWAL_SERIAL)
+    offset = await tenure.claimed_again
+    if not ports.current():
+        return
+    try:
+        if offset < 0:
+            raise WriteLost("the broker does not say where the claim is")
+        async with asyncio.timeout(READ_S):
+            await state.wait_past(partition, offset)
+        _check(partition, tenure, fresh, state)
+    except TimeoutError:
+        ports.failed(WriteLost(f"the own claim has not been read back for {READ_S:g} s"))
+    except WriteLost as exc:
+        ports.failed(exc)
+    else:
+        if ports.current():
+            tenure.writer, tenure.fresh = fresh, None
+            tenure.encoder = Encoder(codec, fresh.owner_epoch, state.revisions[partition])
+            owner.renewed(c.attempt, fresh.owner_epoch, now())
+            ports.go_on(tenure.resume())
+
+
+def _check(partition: int, tenure: Tenure, fresh: FencedWriter, state: StateLog) -> None:
+    owners = state.partitions[partition].owners
+    if (owners.before, owners.claimed) != (tenure.writer.owner_epoch, fresh.owner_epoch):
+        where = f"{fresh.topic}-{partition}"
+        raise Fenced(f"{where}: claimed by owner epochs {owners.before} and {owners.claimed} meanwhile")

@@ -1,0 +1,132 @@
+"""Has the tail read all that was written before this moment? (What Raft calls a read index.)
+
+A sidecar that stood still, or whose connections are cut, goes on knowing what it knew. Where that decides who may be a
+group's coordinator, the partition's leader is asked how far its log goes, and the tail must have come so far. Without
+a leader the replicas know it as well: what was acknowledged is on as many of them as `min.insync.replicas` says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+
+from sidecar.coordinator.statelog.tail import StateLog
+from sidecar.coordinator.statelog.topic_watch import MIN_ISR, read_configs
+from sidecar.core.vocabulary.errors import Code, name_of
+from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.lanes import Lane
+from sidecar.link.ports import Tasks
+from sidecar.wire.generated import list_offsets as lo
+from sidecar.wire.primitives import WireError
+
+"""The connection to each broker over which leaders are asked."""
+VERSION = 7
+"""The last version of ListOffsets that says nothing of tiers."""
+LATEST = -1
+ANY_REPLICA, LEADER_ONLY = -2, -1
+"""The replica id in ListOffsets: with the first one every replica answers, with the end of its log; with the second one
+the leader alone, with its high watermark."""
+ANSWER_S, PAUSE_S = 1.0, 0.05
+TROUBLE = (ConnectionLost, TimeoutError, WireError)
+
+
+class Written:
+    """`topic`: the state topic; `state`: what the tail has read of it; `within_s`: how long is waited."""
+
+    def __init__(self, cluster: Cluster, topic: str, state: StateLog, within_s: float, tasks: Tasks) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._state = state
+        self._within_s = within_s
+        self._tasks = tasks
+        self._leaders: tuple[int, ...] = ()
+        self._asking: set[int] = set()
+        self._waiting: dict[int, list[asyncio.Future[int]]] = {}
+        """By partition: who came since its leader was last asked."""
+
+    async def is_read(self, partitions: Collection[int]) -> bool:
+        """Whether the tail knows, within the time, everything that these partitions had when this was called."""
+        try:
+            async with asyncio.timeout(self._within_s):
+                ends = await asyncio.gather(*(self._end(p) for p in partitions))
+                for p, end in zip(partitions, ends, strict=True):
+                    await self._state.wait_past(p, end - 1)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _end(self, partition: int) -> int:
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(partition, []).append(future)
+        if partition not in self._asking:
+            self._asking.add(partition)
+            self._tasks.spawn(self._ask(partition), f"end-{partition}")
+        return await future
+
+    async def _ask(self, partition: int) -> None:
+        """One request for all who wait; who comes while it is under way waits for the next one, because this one may
+        have been answered before."""
+        try:
+            while waiting := [f for f in self._waiting.pop(partition, ()) if not f.done()]:
+                try:
+                    end = await self._found(partition)
+                except TROUBLE:
+                    self._waiting[partition] = waiting + self._waiting.get(partition, [])
+                    await asyncio.sleep(PAUSE_S)
+                    continue
+                for future in waiting:
+                    if not future.done():
+                        future.set_result(end)
+        finally:
+            self._asking.discard(partition)
+
+    async def _found(self, partition: int) -> int:
+        """Whatever is acknowledged is before this offset. Raises ConnectionLost, TimeoutError, WireError."""
+        try:
+            if partition >= len(self._leaders):
+                self._leaders = (await self._cluster.refresh([self._topic])).leaders.get(self._topic, ())
+            leader = self._leaders[partition] if partition < len(self._leaders) else -1
+            if leader < 0:
+                raise ConnectionLost(f"{self._topic}-{partition} has no leader")
+            return await self._asked(leader, partition, LEADER_ONLY)
+        except TROUBLE:
+            self._leaders = ()
+            return await self._of_replicas(partition)
+
+    async def _of_replicas(self, partition: int) -> int:
+        """As `_found`, without the leader. Raises ConnectionLost, TimeoutError, WireError."""
+        nodes, configs = await asyncio.gather(
+            self._cluster.replicas(self._topic), read_configs(self._cluster, self._topic)
+        )
+        replicas = nodes[partition] if partition < len(nodes) else ()
+        told = await asyncio.gather(*(self._end_at(node, partition) for node in replicas))
+        ends = [end for end in told if end is not None]
+        before = acknowledged_before(ends, len(replicas), int(configs.get(MIN_ISR, "1")))
+        if before is None:
+            raise ConnectionLost(f"{self._topic}-{partition}: too few of its replicas answer")
+        return before
+
+    async def _end_at(self, node: int, partition: int) -> int | None:
+        try:
+            return await self._asked(node, partition, ANY_REPLICA)
+        except TROUBLE:
+            return None
+
+    async def _asked(self, node: int, partition: int, replica_id: int) -> int:
+        """Raises ConnectionLost, TimeoutError, WireError."""
+        wanted = [lo.ListOffsetsPartition(partition, timestamp=LATEST)]
+        req = lo.ListOffsetsRequest(replica_id=replica_id, topics=[lo.ListOffsetsTopic(self._topic, wanted)])
+        async with asyncio.timeout(ANSWER_S):
+            conn = await self._cluster.lane(node, Lane.LOG_ENDS)
+            res = await conn.request(lo, "ListOffsets", req, high=VERSION)
+        told = res.topics[0].partitions[0]
+        if told.error_code != Code.NONE:
+            raise ConnectionLost(f"{self._topic}-{partition}: {name_of(told.error_code)}")
+        return int(told.offset)
+
+
+def acknowledged_before(ends: Collection[int], replicas: int, min_isr: int) -> int | None:
+    """The offset before which every acknowledged record is, by the log ends that some of the replicas have told. Each
+    such record is on `min_isr` of them. None: too few have told."""
+    others = min(min_isr, replicas) - (replicas - len(ends))
+    return sorted(ends, reverse=True)[others - 1] if others > 0 else None

@@ -1,0 +1,267 @@
+"""What must be there before a sidecar can coordinate: its broker, `__consumer_offsets`, the state topic."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from sidecar.coordinator.statelog.fenced_writer import BATCH_BYTES
+from sidecar.coordinator.statelog.startup_errors import StartError
+from sidecar.coordinator.statelog.topic_lookup import State, ask_for
+from sidecar.core.vocabulary.errors import Code, name_of
+from sidecar.kafka.cluster import Address, Cluster, ClusterView, ConnectionLost, MetadataReader
+from sidecar.kafka.credentials import Login
+from sidecar.kafka.denials import TOPIC
+from sidecar.kafka.net import BrokerConnection, NotAuthenticated
+from sidecar.kafka.security import OPEN
+from sidecar.link.ports import Logger
+from sidecar.wire.generated import metadata as md
+from sidecar.wire.primitives import ZERO_UUID, WireError
+
+OFFSETS = "__consumer_offsets"
+RETRY_S = 0.1
+SAY_AGAIN_S = 5.0
+NO_IDS = (
+    "topics have no ids, without which no group can be coordinated: "
+    "brokers need Kafka 2.8 or later, and inter.broker.protocol.version 2.8 or later"
+)
+NO_LEADERS = "it has partitions without a leader, or this principal may not DESCRIBE it"
+
+
+Tell = Callable[[str], None]
+"""Told what is being waited for."""
+
+
+def nobody(problem: str) -> None:
+    """Nobody is told."""
+
+
+@dataclass(frozen=True)
+class StartSettings:
+    """`broker`: its listener for clients; `same_listener`: the sidecar's own clients use it, too; `wait_s` 0: wait for
+    ever; `replicas` 0: three, or as many as there are brokers."""
+
+    node_id: int
+    broker: Address
+    same_listener: bool
+    client_id: str
+    wait_s: float
+    owners_group: str
+    topic: str
+    replicas: int
+    min_compaction_lag_ms: int
+    max_message_bytes: int = 2 * BATCH_BYTES
+    security: Login = OPEN
+    """Of the broker's listener for clients."""
+
+
+class Control:
+    """Metadata as clients see it, over the broker's own listener for them."""
+
+    def __init__(self, settings: StartSettings, cluster: Cluster) -> None:
+        self.view = ClusterView()
+        self.address: Address = ("", 0)
+        """Of the own broker, as it was told last: of one that is down nothing is told."""
+        self._settings = settings
+        self._cluster = cluster
+        self._reader = MetadataReader({})
+        self._conn: BrokerConnection | None = None
+
+    async def look(self, timeout_s: float = 10.0) -> ClusterView:
+        """Raises ConnectionLost, TimeoutError, WireError."""
+        s = self._settings
+        if self._conn is None or self._conn.closed:
+            most = self._cluster.response_bytes
+            self._conn = await BrokerConnection.open(*s.broker, s.client_id, response_bytes=most, security=s.security)
+        self.view = await self._reader.read(self._conn, self._cluster if s.same_listener else None, timeout_s)
+        self.address = self.view.brokers.get(s.node_id, self.address)
+        return self.view
+
+    async def ask(self, topics: list[md.MetadataRequestTopic], low: int = 0) -> md.MetadataResponse:
+        """Metadata of these, as `look` sees it. Raises ConnectionLost, TimeoutError, WireError."""
+        if self._conn is None:
+            raise ConnectionLost("no connection yet")
+        req = md.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        res: md.MetadataResponse = await self._conn.request(md, "Metadata", req, low=low)
+        return res
+
+    def denied(self, topic: str, code: int) -> None:
+        self._settings.security.outcome("Metadata", TOPIC, topic, code)
+
+    def close(self) -> None:
+        if self._conn is not None:
+            self._conn.close()
+
+
+class _Again:
+    """Says the same at most every SAY_AGAIN_S."""
+
+    def __init__(self, say: Callable[[str], None], first: bool) -> None:
+        self._say = say
+        self._said = 0.0 if first else time.monotonic()
+
+    def __call__(self, problem: str) -> None:
+        if time.monotonic() - self._said > SAY_AGAIN_S:
+            self._said = time.monotonic()
+            self._say(problem)
+
+
+def _unfit(view: ClusterView) -> str:
+    """What this cluster lacks; "": nothing. A cluster without any topic shows it with its first one."""
+    return NO_IDS if any(t.id == ZERO_UUID for t in view.topics) else ""
+
+
+async def find_broker(s: StartSettings, control: Control, log: Logger, waits: Tell = nobody) -> None:
+    """Until the broker answers and is the one we are told it is. One that refuses this sidecar's credentials is there:
+    clients, who have their own, go on meanwhile. Raises StartError."""
+    until = time.monotonic() + s.wait_s if s.wait_s else float("inf")
+    broker = f"{s.broker[0]}:{s.broker[1]}"
+    tell = _Again(lambda problem: log.warning("waiting for the broker", broker=broker, problem=problem), first=True)
+    while True:
+        try:
+            view = await control.look()
+            problem = _unfit(view)
+            if s.node_id not in view.brokers:
+                problem = f"node id {s.node_id} is not among the brokers {sorted(view.brokers)}"
+            if not problem:
+                return
+        except NotAuthenticated as exc:
+            problem, until = str(exc), float("inf")
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            problem = str(exc) or "timed out"
+        waits(f"waiting for the broker: {problem}")
+        if time.monotonic() > until:
+            raise StartError(
+                f"no use of broker {broker} for {s.wait_s:g} s: {problem}. "
+                "Check --broker and --node-id, or raise broker_wait_ms."
+            )
+        tell(problem)
+        await asyncio.sleep(RETRY_S)
+
+
+async def one_cluster(s: StartSettings, control: Control, cluster: Cluster, log: Logger, waits: Tell = nobody) -> None:
+    """Until `bootstrap` answers. Raises StartError if it is another cluster than `broker`. Node ids are the same in
+    many clusters: this sidecar would be a second coordinator of the groups here, alone in an owners' group there."""
+    again = _Again(lambda problem: log.warning("waiting for bootstrap", problem=problem), first=True)
+    while not s.same_listener:
+        try:
+            there = (await cluster.refresh([])).cluster_id
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            problem = str(exc) or "timed out"
+            waits(f"waiting for bootstrap: {problem}")
+            again(problem)
+            await asyncio.sleep(RETRY_S)
+            continue
+        here = control.view.cluster_id
+        if here and there and here != there:
+            at = ", ".join(f"{host}:{port}" for host, port in cluster.bootstrap)
+            raise StartError(
+                f"broker {s.broker[0]}:{s.broker[1]} is of cluster {here}, and bootstrap {at} of cluster {there}. "
+                "Both must lead to one cluster: check --broker and --bootstrap."
+            )
+        return
+
+
+async def offsets_leaders(
+    s: StartSettings, control: Control, cluster: Cluster, log: Logger, waits: Tell = nobody
+) -> tuple[int, ...]:
+    """The leaders of `__consumer_offsets`: its partition count is ours. Asking for a coordinator makes the topic."""
+    again = _Again(lambda problem: log.warning(f"waiting for {OFFSETS}", problem=problem), first=False)
+
+    def tell(problem: str) -> None:
+        waits(f"waiting for {OFFSETS}: {problem}")
+        again(problem)
+
+    while not (leaders := control.view.leaders.get(OFFSETS, ())) or -1 in leaders or _unfit(control.view):
+        try:
+            await cluster.coordinator(s.owners_group, 0)
+        except ConnectionLost as exc:
+            tell(str(exc))
+        else:
+            tell(_unfit(control.view) or NO_LEADERS)
+        await asyncio.sleep(RETRY_S)
+        await _look_again(control, tell)
+    return leaders
+
+
+async def _look_again(control: Control, tell: Callable[[str], None]) -> None:
+    try:
+        await control.look()
+    except (ConnectionLost, TimeoutError, WireError) as exc:
+        tell(str(exc) or "timed out")
+
+
+async def state_topic(
+    s: StartSettings, control: Control, cluster: Cluster, partitions: int, log: Logger, waits: Tell = nobody
+) -> None:
+    """Make it if it is not there. A topic that is not in the listing may be one that this principal may not describe:
+    the brokers are asked for it by its name. Raises StartError if it does not fit."""
+    again = _Again(lambda problem: log.warning("waiting for the state topic", problem=problem), first=True)
+
+    def tell(problem: str) -> None:
+        waits(f"waiting for the state topic: {problem}")
+        again(problem)
+
+    while (have := control.view.leaders.get(s.topic)) is None:
+        found = await ask_for(cluster, s.topic)
+        if found.state is State.MISSING:
+            await _create(s, len(control.view.brokers), cluster, partitions, log, tell)
+        elif found.state is State.THERE and len(found.leaders) > 0:
+            have = found.leaders
+            break
+        else:
+            tell(found.problem)
+            await asyncio.sleep(0.5)
+        await asyncio.sleep(0.03)
+        await _look_again(control, tell)
+    if len(have) != partitions:  # one of them may still be without a leader: writers and tail wait for that
+        raise StartError(
+            f"{s.topic} has {len(have)} partitions, {OFFSETS} has {partitions}: they must be equal. "
+            "Name another topic by state.topic, or delete this one while no sidecar runs."
+        )
+
+
+async def _create(s: StartSettings, brokers: int, cluster: Cluster, partitions: int, log: Logger, tell: Tell) -> None:
+    replicas = s.replicas or min(3, brokers)
+    configs = topic_configs(replicas, s.min_compaction_lag_ms, s.max_message_bytes)
+    try:
+        code = await create_state_topic(cluster, s.topic, partitions, replicas, configs)
+        problem = name_of(code)
+    except (ConnectionLost, TimeoutError, WireError) as exc:
+        code, problem = int(Code.UNKNOWN_SERVER_ERROR), str(exc) or "timed out"
+    if code == Code.NONE:
+        log.info("created the state topic", topic=s.topic, partitions=partitions, replicas=replicas)
+    elif code != Code.TOPIC_ALREADY_EXISTS:
+        tell(f"{s.topic} cannot be created: {problem}")
+        await asyncio.sleep(0.5)
+
+
+def topic_configs(replicas: int, min_compaction_lag_ms: int, max_message_bytes: int) -> dict[str, str]:
+    """What a state topic is made with, here and by `sidecar state load --create`."""
+    return {
+        "cleanup.policy": "compact",
+        "min.compaction.lag.ms": str(min_compaction_lag_ms),
+        "min.insync.replicas": str(min(2, replicas)),
+        "max.message.bytes": str(max_message_bytes),
+        "unclean.leader.election.enable": "false",
+    }
+
+
+async def create_state_topic(
+    cluster: Cluster, topic: str, partitions: int, replicas: int, configs: Mapping[str, str]
+) -> int:
+    """Return the error code. Raises ConnectionLost, TimeoutError, WireError."""
+    nodes = await _beside_offsets(cluster, partitions, replicas)
+    code = await cluster.create_topic(topic, partitions, replicas, configs, nodes)
+    if code == Code.INVALID_REPLICA_ASSIGNMENT:  # one of those brokers is gone for good
+        code = await cluster.create_topic(topic, partitions, replicas, configs)
+    return code
+
+
+async def _beside_offsets(cluster: Cluster, partitions: int, replicas: int) -> list[tuple[int, ...]]:
+    """Where the replicas of `__consumer_offsets` are, if there are as many. An owner is beside the leader of the
+    offsets of its groups: so its records go to that broker, too, and when that dies, both have the same new leader."""
+    nodes = await cluster.replicas(OFFSETS)
+    return nodes if len(nodes) == partitions and all(len(n) == replicas for n in nodes) else []

@@ -1,0 +1,429 @@
+"""Every sidecar tails every partition of `__group_state` and keeps the last value of each key, as bytes.
+
+So a takeover has nothing to fetch: it waits until the tail has passed its own claim. A thread of librdkafka reads,
+the event loop applies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from sidecar.coordinator.statelog.catch_up import Ahead, Want, some
+from sidecar.core.classic.records import GroupRecord as Generation
+from sidecar.core.classic.records import Kind as ClassicKind
+from sidecar.core.consumer.records import Kind as ConsumerKind
+from sidecar.core.consumer.records import TargetMetadataRecord
+from sidecar.core.runtime.records import Key, Record
+from sidecar.core.vocabulary.errors import InvariantError
+from sidecar.core.vocabulary.placement import partition_for
+from sidecar.link.ports import Figures, Logger
+from sidecar.state.codec import CONFIG, OWNER_CLAIM, SCHEMA, Encoded, StateCodec
+from sidecar.state.fold import PartitionFold
+from sidecar.state.keys import StateKey, decode_key
+from sidecar.state.schema import StateError
+
+AHEAD = 2
+"""Slices that the thread hands over before the loop has taken them: else a sidecar that starts would apply them for as
+long as the topic is large, and do nothing in between."""
+LOOKED_AT = 64
+"""Keys."""
+NOTE_ENDS_S = 0.5
+LATE_S, FAR = 0.1, 10_000
+"""Who has waited for so long is helped (catch_up.py), but not over so many records."""
+DENIED = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+Item = tuple[int, int, StateKey | None, bytes | None, int]
+"""Partition, offset, key, value, and of a tombstone the owner epoch, else -1. Partition -1: nothing to apply; offset
+END: there is nothing more for now, and the last one is where that is."""
+END = -2
+NOTHING: Mapping[StateKey, bytes] = {}
+GROUP_KINDS = (ClassicKind.GROUP, ConsumerKind.GROUP)
+ASSIGNMENT_KINDS = (ClassicKind.GROUP, ConsumerKind.TARGET_METADATA)
+
+
+class Watcher(Protocol):
+    """Who is told of each value that takes the place of another one."""
+
+    kinds: Collection[str]
+    """Of the keys that it is told of."""
+
+    def note(self, key: StateKey, before: bytes | None, value: bytes | None) -> None:
+        """This value counts now in the place of that one."""
+
+
+class StateLog:
+    """What the tail has read so far: core/runtime/owner.py's view of the state topic. It also keeps the revision of
+    each key that was decoded, for the records that the owner will write."""
+
+    def __init__(self, partitions: int, codec: StateCodec, log: Logger, figures: Figures) -> None:
+        self.partitions = [PartitionFold() for _ in range(partitions)]
+        self.revisions: list[dict[Key, int]] = [{} for _ in range(partitions)]
+        self.ahead: list[dict[int, tuple[StateKey | None, bytes | None]]] = [{} for _ in range(partitions)]
+        """Records that were applied before the tail came to them, by offset."""
+        self.late: Callable[[int, int], None] = lambda partition, offset: None
+        """Told that somebody waits for the record at this offset."""
+        self.watcher: Watcher | None = None
+        self.ends = [0] * partitions
+        """By partition: where the tail last came to an end. Behind the last record there may be a transaction's marker,
+        which is no record and has an offset."""
+        self.codec = codec
+        self._log = log
+        self.told_ends: list[int] = []
+        """By partition, as far as the brokers have told the tail."""
+        figures("void_records").set_function(lambda: sum(p.owners.void for p in self.partitions))
+        figures("tail_lag").set_function(self.behind)
+        self._waiters: list[list[tuple[int, asyncio.Future[None]]]] = [[] for _ in range(partitions)]
+
+    def groups(self, partition: int) -> Collection[str]:
+        return self.partitions[partition].groups
+
+    def size(self, partition: int, group_id: str) -> int:
+        return len(self.partitions[partition].groups.get(group_id, ()))
+
+    def records(self, partition: int, group_id: str) -> Iterator[Record | None]:
+        """In the order of a rebuild; None: only looked around so far. Raises InvariantError at a record that cannot be
+        decoded: without it, the others say something else."""
+        revisions = self.revisions[partition]
+        order_of = self.codec.registry.order
+        found: dict[int, list[tuple[StateKey, bytes]]] = {}
+        for i, item in enumerate(self.partitions[partition].groups.get(group_id, {}).items(), 1):
+            found.setdefault(order_of(item[0].kind), []).append(item)
+            if i % LOOKED_AT == 0:
+                yield None
+        for key, value in (item for order in sorted(found) for item in found[order]):
+            try:
+                record, revision = self.codec.decode(key, value)
+            except StateError as exc:
+                raise InvariantError(f"{key}: {exc}") from exc
+            revisions[(key.kind, key.group_id, key.sub_id)] = revision
+            yield record
+
+    def changed_ms(self, partition: int, group_id: str) -> int | None:
+        """Unix time at which the record of the group itself was written last: with it, its last rebalance began or went
+        on. None: there is no such record, or it cannot be read."""
+        for key, value in self.partitions[partition].groups.get(group_id, NOTHING).items():
+            if key.kind in GROUP_KINDS:
+                try:
+                    return int(self.codec.schemas.decode(value)["time_ms"].timestamp() * 1000)
+                except StateError:
+                    return None
+        return None
+
+    def last_assignment(self, group_id: str) -> int:
+        """Generation or epoch of the group's last assignment; -1 if there is none, or it cannot be read."""
+        there = self.partitions[partition_for(group_id, len(self.partitions))]
+        for key, value in there.groups.get(group_id, NOTHING).items():
+            if key.kind in ASSIGNMENT_KINDS:
+                try:
+                    record, _ = self.codec.decode(key, value)
+                except StateError:
+                    continue
+                if isinstance(record, Generation):
+                    return record.assigned_generation
+                if isinstance(record, TargetMetadataRecord):
+                    return record.assignment_epoch
+        return -1
+
+    async def wait_past(self, partition: int, offset: int) -> None:
+        """Until the record at `offset` has been applied, or the tail has found that there is none."""
+        if self._read(partition) > offset:
+            return
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        self._waiters[partition].append((offset, future))
+        late = loop.call_later(LATE_S, lambda: self.late(partition, offset))
+        try:
+            await future
+        finally:
+            late.cancel()
+
+    def _read(self, partition: int) -> int:
+        """Up to this offset the tail has seen everything."""
+        return max(self.partitions[partition].position, self.ends[partition])
+
+    def behind(self) -> int:
+        """Offsets that the tail has not come to yet."""
+        return sum(max(0, end - self._read(p)) for p, end in enumerate(self.told_ends))
+
+    def apply(
+        self, partition: int, offset: int, key: StateKey | None, value: bytes | None, owner_epoch: int = -1
+    ) -> None:
+        fold = self.partitions[partition]
+        if key is None:
+            fold.position = offset + 1
+        else:
+            if key.kind == SCHEMA and value is not None:
+                self._learn(partition, offset, value)
+            if self.watcher is not None and key.kind in self.watcher.kinds:
+                before = fold.groups.get(key.group_id, NOTHING).get(key)
+                fold.apply(offset, key, value, owner_epoch)
+                if before is not value and fold.groups.get(key.group_id, NOTHING).get(key) is value:
+                    self.watcher.note(key, before, value)
+            else:
+                fold.apply(offset, key, value, owner_epoch)
+
+    def _learn(self, partition: int, offset: int, value: bytes) -> None:
+        """Whoever has written a schema that cannot be read: only values that name it cannot be read either."""
+        try:
+            self.codec.schemas.learn(value.decode())
+        except (StateError, UnicodeDecodeError) as exc:
+            self._log.error("a schema in the state topic cannot be read", at=f"{partition}@{offset}", error=str(exc))
+
+    def wrote(self, partition: int, offset: int, records: Sequence[Encoded]) -> None:
+        """This sidecar has written these, the first of them at `offset`. If that is right behind what the tail has
+        read, then nobody else has written in between, and nothing is left to be read; the tail comes to them later."""
+        if offset != self.partitions[partition].position:
+            return
+        for at, record in enumerate(records, offset):
+            key = decode_key(record.key)
+            self.ahead[partition][at] = (key, record.value)
+            self.apply(partition, at, key, record.value)
+        self.wake(partition)
+
+    def wake(self, partition: int) -> None:
+        """Release those whose offset was reached."""
+        waiting = self._waiters[partition]
+        if waiting:
+            position = self._read(partition)
+            self._waiters[partition] = [(o, f) for o, f in waiting if position <= o]
+            for offset, future in waiting:
+                if position > offset and not future.done():
+                    future.set_result(None)
+
+
+class Listener(Protocol):
+    """Who is told what the thread finds."""
+
+    def setting_stored(self, group_id: str, name: str) -> None:
+        """A setting of this group, or with "" of brokers, stands in the topic, or has gone from there."""
+
+    def claim_read(self, partition: int) -> None:
+        """Somebody has claimed this partition, maybe this sidecar itself."""
+
+    def tail_read(self, partition: int) -> None:
+        """The end of this partition has been reached."""
+
+    def tail_went_back(self, partition: int) -> None:
+        """A record came that should have come before: the log has lost what this sidecar has read."""
+
+    def tail_trouble(self, text: str) -> None: ...
+
+    def tail_broke(self, exc: BaseException) -> None:
+        """The thread has ended by an exception: a bug."""
+
+
+class Tail:
+    """The thread. It starts at once and reads from the beginning."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        client_id: str,
+        log: StateLog,
+        listener: Listener,
+        security: Mapping[str, Any] | None = None,
+        group: str = "",
+        denied: Callable[[int, str], None] = lambda code, text: None,
+    ) -> None:
+        """`security`: properties of librdkafka; `group`: one that this principal may READ. It is never joined, but
+        librdkafka asks for its coordinator, again and again where it is refused. `denied`: told, on the loop, the code
+        and text of each refusal."""
+        self.topic = topic
+        self._log = log
+        self._listener = listener
+        self._denied = denied
+        self._newly: dict[str, Any] | None = None
+        """Properties of credentials that the next consumer takes."""
+        self._loop = asyncio.get_running_loop()
+        self._stop = threading.Event()
+        self._room = threading.Semaphore(AHEAD)
+        self._config: dict[str, Any] = {
+            **(security or {}),
+            "bootstrap.servers": bootstrap,
+            "client.id": client_id,
+            "group.id": group or f"{topic}-tail-is-no-group",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 250,
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 500,
+            # When a broker dies, a takeover waits until the tail has found the new leader of the partition.
+            "topic.metadata.refresh.fast.interval.ms": 50,
+            "retry.backoff.ms": 50,
+            "retry.backoff.max.ms": 100,
+            "fetch.error.backoff.ms": 50,
+            "allow.auto.create.topics": False,
+            "log_level": 2,
+        }
+        self._ahead = Ahead(
+            self._config,
+            topic,
+            taken=lambda messages: self._post(self._apply_ahead, [self._item(m) for m in messages]),
+            trouble=lambda text: self._post(listener.tail_trouble, text),
+            broke=lambda exc: self._post(listener.tail_broke, exc),
+        )
+        log.late = self._late
+        self._note_again_s = 0.0
+        self._thread = threading.Thread(target=self._guarded, name="state-tail", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._ahead.stop()
+        self._thread.join(timeout=2)
+
+    def secure(self, security: Mapping[str, Any]) -> None:
+        """Credentials were read again. The thread goes on with another consumer where this one had read to."""
+        before = {name: self._config.get(name) for name in security}
+        if any(before[name] != value and not callable(value) for name, value in security.items()):
+            self._newly = dict(security)
+            self._ahead.secure(security)
+
+    def _late(self, partition: int, offset: int) -> None:
+        position = self._log.partitions[partition].position
+        if position <= offset < position + FAR:
+            self._ahead.read(Want(partition, position, offset))
+
+    # ---- the thread ---------------------------------------------------------------------------------------
+    def _guarded(self) -> None:
+        try:
+            self._run()
+        except Exception as exc:  # noqa: BLE001 - the thread's end must be seen: the coordinator ends with it
+            self._post(self._listener.tail_broke, exc)
+
+    def _run(self) -> None:
+        at = [TopicPartition(self.topic, p, OFFSET_BEGINNING) for p in range(len(self._log.partitions))]
+        consumer = self._consumer(at)
+        while not self._stop.is_set():
+            if self._newly is not None:
+                at = self._where(consumer, at)
+                consumer.close()
+                self._config, self._newly = self._config | self._newly, None
+                consumer = self._consumer(at)
+            try:
+                messages = some(consumer, 0.2)
+            except KafkaException as exc:
+                self._post(self._listener.tail_trouble, str(exc))
+                continue
+            self._note_ends(consumer)
+            if messages:
+                items = [self._item(m) for m in messages]
+                while not self._room.acquire(timeout=0.2):
+                    if self._stop.is_set():
+                        break
+                self._post(self._taken, items)
+        consumer.close()
+
+    def _consumer(self, at: list[TopicPartition]) -> Consumer:
+        consumer = Consumer(self._config)
+        consumer.assign(at)
+        return consumer
+
+    def _where(self, consumer: Consumer, at: list[TopicPartition]) -> list[TopicPartition]:
+        """Where the next consumer goes on: where nothing was read yet, where this one was to begin."""
+        read = {p.partition: p.offset for p in consumer.position(at)}
+        return [p if read[p.partition] < 0 else TopicPartition(self.topic, p.partition, read[p.partition]) for p in at]
+
+    def _note_ends(self, consumer: Consumer) -> None:
+        """From what librdkafka has kept of the brokers' last answers; nobody is asked. Only this thread may look: while
+        the consumer is being polled, the call would wait for the end of that and keep the interpreter meanwhile."""
+        if time.monotonic() < self._note_again_s:
+            return
+        self._note_again_s = time.monotonic() + NOTE_ENDS_S
+        ends = []
+        for p in range(len(self._log.partitions)):
+            try:
+                found = consumer.get_watermark_offsets(TopicPartition(self.topic, p), cached=True)
+            except KafkaException:  # librdkafka does not know the partition (any more)
+                found = None
+            ends.append(found[1] if found else 0)
+        self._log.told_ends = ends
+
+    def _post(self, fn: Callable[..., None], arg: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(fn, arg)
+        except RuntimeError:
+            self._stop.set()  # the loop is closed: the process is ending
+
+    def _item(self, m: Message) -> Item:
+        error, partition = m.error(), m.partition()
+        if error is not None:
+            if error.code() != KafkaError._PARTITION_EOF:
+                self._post(self._listener.tail_trouble, str(error))
+                if (code := error.code()) in DENIED:
+                    self._post(lambda text: self._denied(code, text), error.str())
+            elif partition is not None:
+                end = m.offset()
+                return (partition, END, None, None, -1 if end is None else end)
+            return (-1, -1, None, None, -1)
+        offset = m.offset()
+        assert partition is not None and offset is not None
+        raw = m.key()
+        try:
+            key = decode_key(raw if isinstance(raw, bytes) else b"")
+        except StateError as exc:
+            self._post(self._listener.tail_trouble, f"{self.topic}-{partition}@{offset}: {exc}")
+            return (partition, offset, None, None, -1)
+        value = m.value()
+        if isinstance(value, bytes):
+            return (partition, offset, key, value, -1)
+        return (partition, offset, key, None, _said_epoch(m))
+
+    # ---- the event loop -----------------------------------------------------------------------------------
+    def _taken(self, items: list[Item]) -> None:
+        self._room.release()
+        self._apply(items)
+
+    def _apply(self, items: list[Item]) -> None:
+        log = self._log
+        touched: set[int] = set()
+        for item in items:
+            partition, offset, key, value, end = item
+            if partition >= 0 and offset == END:
+                log.ends[partition] = end
+                touched.add(partition)
+                self._listener.tail_read(partition)
+            elif partition >= 0:
+                ahead = log.ahead[partition]
+                if offset < log.partitions[partition].position:
+                    if ahead.pop(offset, None) == (key, value):
+                        continue
+                    self._listener.tail_went_back(partition)
+                    return
+                ahead.clear()
+                touched.add(partition)
+                self._apply_one(item)
+        for partition in touched:
+            log.wake(partition)
+
+    def _apply_ahead(self, items: list[Item]) -> None:
+        """The tail comes to them later, or is there already."""
+        log = self._log
+        for item in items:
+            partition, offset, key, value, _ = item
+            if offset >= log.partitions[partition].position:
+                log.ahead[partition][offset] = (key, value)
+                self._apply_one(item)
+        for partition in {item[0] for item in items}:
+            log.wake(partition)
+
+    def _apply_one(self, item: Item) -> None:
+        partition, offset, key, value, owner_epoch = item
+        self._log.apply(partition, offset, key, value, owner_epoch)
+        if key is not None and key.kind == CONFIG:
+            self._listener.setting_stored(key.group_id, key.sub_id)
+        elif key is not None and key.kind == OWNER_CLAIM:
+            self._listener.claim_read(partition)
+
+
+def _said_epoch(m: Message) -> int:
+    """The owner epoch in the headers of a tombstone; -1 without one."""
+    value = dict(m.headers() or ()).get("owner_epoch")
+    return int(value) if isinstance(value, bytes) and value.isdigit() and len(value) <= 20 else -1

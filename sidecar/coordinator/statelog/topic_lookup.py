@@ -1,0 +1,133 @@
+"""What the brokers say of topics when they are asked for them by name and by id.
+
+The listing of all topics does not tell one that is gone from one that this principal may not describe. By name a
+broker says which; by id it says whether that very topic is still there, even to a principal that may not describe it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from sidecar.core.vocabulary.errors import Code, name_of
+from sidecar.core.vocabulary.topics import Topic
+from sidecar.kafka.cluster import Cluster, ConnectionLost, view_of
+from sidecar.wire.generated import metadata as md
+from sidecar.wire.primitives import ZERO_UUID, WireError
+
+BY_ID = 12
+"""The first version of Metadata that takes ids without names."""
+
+
+class State(Enum):
+    THERE = "there"
+    MISSING = "missing"
+    DENIED = "denied"
+    ANOTHER = "made anew"
+    UNREACHABLE = "unreachable"
+
+
+@dataclass(frozen=True)
+class Found:
+    """`leaders`: of a topic that is there, node ids by partition; `problem`: for people, empty of one that is there."""
+
+    state: State
+    problem: str = ""
+    leaders: tuple[int, ...] = ()
+
+
+async def ask_for(cluster: Cluster, topic: str, topic_id: bytes = ZERO_UUID) -> Found:
+    """`topic_id`: of the one that is meant; ZERO_UUID: any of that name."""
+    try:
+        named = await _ask(cluster, md.MetadataRequestTopic(name=topic))
+        if named.error_code == Code.TOPIC_AUTHORIZATION_FAILED and topic_id != ZERO_UUID:
+            return await _denied(cluster, topic, topic_id)
+    except (ConnectionLost, TimeoutError, WireError) as exc:
+        return Found(State.UNREACHABLE, f"no broker answers for {topic}: {str(exc) or 'timed out'}")
+    return _found(named, topic, topic_id)
+
+
+def _found(named: md.MetadataResponseTopic, topic: str, topic_id: bytes) -> Found:
+    code = named.error_code
+    if code == Code.TOPIC_AUTHORIZATION_FAILED:
+        return _may_not(topic)
+    if code == Code.UNKNOWN_TOPIC_OR_PARTITION:
+        return Found(State.MISSING, f"there is no topic {topic}")
+    if code not in (Code.NONE, Code.LEADER_NOT_AVAILABLE):
+        return Found(State.UNREACHABLE, f"no answer about {topic}: {name_of(code)}")
+    if topic_id not in (ZERO_UUID, named.topic_id) and named.topic_id != ZERO_UUID:
+        return Found(State.ANOTHER, f"{topic} was deleted and made anew")
+    view = view_of(md.MetadataResponse(topics=[named]), {})
+    return Found(State.THERE, leaders=view.leaders.get(topic, ()))
+
+
+async def _denied(cluster: Cluster, topic: str, topic_id: bytes) -> Found:
+    """Whether the topic with this id is there; a broker says so to anybody, if it takes ids at all."""
+    try:
+        by_id = await _ask(cluster, md.MetadataRequestTopic(topic_id=topic_id, name=None), low=BY_ID)
+    except WireError:
+        return _may_not(topic)
+    if by_id.error_code == Code.UNKNOWN_TOPIC_ID:
+        return Found(State.MISSING, f"{topic} is there no more, or was made anew; this principal may not describe it")
+    return _may_not(topic)
+
+
+def _may_not(topic: str) -> Found:
+    return Found(State.DENIED, f"the sidecar's user may not DESCRIBE topic {topic} (TOPIC_AUTHORIZATION_FAILED)")
+
+
+async def _ask(cluster: Cluster, topic: md.MetadataRequestTopic, low: int = 0) -> md.MetadataResponseTopic:
+    """Raises ConnectionLost, TimeoutError, WireError."""
+    req = md.MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
+    res: md.MetadataResponse = await cluster.ask_anyone(md, "Metadata", req, low=low)
+    if not res.topics:
+        raise ConnectionLost("a Metadata response without the topic that was asked for")
+    return res.topics[0]
+
+
+class Asks(Protocol):
+    """The connection that the listing comes over."""
+
+    async def ask(self, topics: list[md.MetadataRequestTopic], low: int = 0) -> md.MetadataResponse: ...
+
+    def denied(self, topic: str, code: int) -> None: ...
+
+
+async def any_there(names: Iterable[str], control: Asks) -> bool:
+    """Whether one of these topics is there, and may be described. Raises ConnectionLost, TimeoutError, WireError."""
+    wanted = [md.MetadataRequestTopic(name=n) for n in names]
+    if not wanted:
+        return False
+    return any(t.error_code in (Code.NONE, Code.LEADER_NOT_AVAILABLE) for t in (await control.ask(wanted)).topics)
+
+
+class Known:
+    """The topics of each listing, and with them those of the listing before that this principal may no longer describe:
+    a right that is taken away takes no partition from any member."""
+
+    def __init__(self, topics: Iterable[Topic]) -> None:
+        self._topics = {t.name: t for t in topics}
+
+    async def next(self, topics: tuple[Topic, ...], control: Asks) -> tuple[Topic, ...]:
+        """Raises ConnectionLost, TimeoutError, WireError."""
+        listed = {t.name: t for t in topics}
+        gone = [t for name, t in self._topics.items() if name not in listed]
+        kept = await self._denied(gone, control) if gone else []
+        self._topics = listed | {t.name: t for t in kept}
+        return (*topics, *kept)
+
+    async def _denied(self, gone: list[Topic], control: Asks) -> list[Topic]:
+        """Of these topics: those that are there, and may not be described."""
+        try:
+            res = await control.ask([md.MetadataRequestTopic(topic_id=t.id, name=None) for t in gone], low=BY_ID)
+            codes = {r.topic_id: r.error_code for r in res.topics}
+            denied = [t for t in gone if codes.get(t.id) == Code.TOPIC_AUTHORIZATION_FAILED]
+        except WireError:  # an older broker; by name it says no more than this
+            res = await control.ask([md.MetadataRequestTopic(name=t.name) for t in gone])
+            named = {r.name: r.error_code for r in res.topics}
+            denied = [t for t in gone if named.get(t.name) == Code.TOPIC_AUTHORIZATION_FAILED]
+        for t in denied:
+            control.denied(t.name, Code.TOPIC_AUTHORIZATION_FAILED)
+        return denied

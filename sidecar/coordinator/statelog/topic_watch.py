@@ -1,0 +1,143 @@
+"""Is the state topic still the one whose records are in memory, and is it set so that it keeps them?
+
+A topic that was deleted, or made anew, holds nothing of what this sidecar knows; the next owner would know nothing of
+any group. So the coordinator starts anew, as if the sidecar had just been started: members join again, and their
+offsets are the brokers' as before. A topic that this sidecar may not see any more, or that no broker answers for, has
+lost nothing: the coordinator goes on, as far as it can.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+
+from sidecar.assign.topic import Topic
+from sidecar.coordinator.statelog.startup_errors import StartAnew
+from sidecar.coordinator.statelog.topic_lookup import Found, State, ask_for
+from sidecar.core.vocabulary.errors import Code, name_of
+from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.link.ports import Logger
+from sidecar.wire.generated import describe_configs as dc
+from sidecar.wire.primitives import ZERO_UUID, WireError
+
+TOPIC = 2
+"""The resource type of DescribeConfigs."""
+POLICY, MIN_ISR, UNCLEAN = "cleanup.policy", "min.insync.replicas", "unclean.leader.election.enable"
+LOOKS = 3
+"""A topic that is missing so often in a row is gone: the list of a broker that has just started may be an old one."""
+TELL_AGAIN_S = 60.0
+REMEDIES = {
+    State.DENIED: "give the sidecar's user its rights at that topic back (`sidecar acls` prints the commands); "
+    "nothing is lost, and nothing else is to be done",
+    State.MISSING: "find out who deleted it; if it stays away, it is made anew, and members join again",
+    State.UNREACHABLE: "look at the brokers and at the network between",
+    State.ANOTHER: "find out who deleted it: members join again",
+}
+
+
+def policy_fault(topic: str, configs: Mapping[str, str]) -> str:
+    """Why records would be lost with time; empty if they are not."""
+    policy = configs.get(POLICY, "compact")
+    if policy == "compact":
+        return ""
+    return (
+        f"{topic} has {POLICY}={policy}: the brokers would delete the state of groups. "
+        f"Set it to compact (kafka-configs.sh --alter --topic {topic} --add-config {POLICY}=compact)"
+    )
+
+
+def faults(topic: str, configs: Mapping[str, str], brokers: int) -> list[str]:
+    """What is set so that acknowledged state can be lost."""
+    found = [fault] if (fault := policy_fault(topic, configs)) else []
+    if brokers > 1 and configs.get(MIN_ISR) == "1":
+        found.append(f"{topic} has {MIN_ISR}=1: what one broker alone has acknowledged is lost with it. Set it to 2")
+    if configs.get(UNCLEAN) == "true":
+        found.append(f"{topic} has {UNCLEAN}=true: a replica that lacks records may lead. Set it to false")
+    return found
+
+
+async def read_configs(cluster: Cluster, topic: str) -> dict[str, str]:
+    """Raises ConnectionLost, TimeoutError, WireError; ConnectionLost also where the brokers do not tell."""
+    asked = dc.DescribeConfigsResource(TOPIC, topic, [POLICY, MIN_ISR, UNCLEAN])
+    res = await cluster.ask_anyone(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=[asked]))
+    result = res.results[0]
+    if result.error_code != Code.NONE:
+        raise ConnectionLost(f"DescribeConfigs of {topic}: {name_of(result.error_code)}")
+    return {c.name: c.value for c in result.configs if c.value is not None}
+
+
+class StateTopic:
+    """`faults`: what was found wrong with its settings when they were last read; `problem`: why it is of no use now,
+    empty while it is there."""
+
+    def __init__(self, name: str, topics: Iterable[Topic], log: Logger) -> None:
+        self.faults: list[str] = []
+        self.problem = ""
+        self._name = name
+        self._log = log
+        self.id = self._find(topics)
+        """ZERO_UUID: it was made just now."""
+        self._missing = 0
+        self._said = False
+        self._state = State.THERE
+        self._told_s = 0.0
+
+    def _find(self, topics: Iterable[Topic]) -> bytes:
+        return next((t.id for t in topics if t.name == self._name), ZERO_UUID)
+
+    async def look(self, topics: Iterable[Topic], cluster: Cluster) -> None:
+        """After each listing of all topics. Where it is not in that, the brokers are asked for it: one that may not be
+        described is not one that is gone. Raises StartAnew."""
+        listed = self._find(topics)
+        if listed != ZERO_UUID and self.id == ZERO_UUID:
+            self.id = listed  # as it was made just before the start
+        if listed == self.id and listed != ZERO_UUID:
+            self._is(Found(State.THERE))
+        elif listed != ZERO_UUID:
+            raise self.made_anew()
+        else:
+            self._is(await ask_for(cluster, self._name, self.id))
+            if self._state is State.ANOTHER:
+                raise self.made_anew()
+            if self._missing >= LOOKS and self.id != ZERO_UUID:
+                raise self._anew("has been deleted")
+
+    def _is(self, found: Found) -> None:
+        before, self._state, self.problem = self._state, found.state, found.problem
+        self._missing = self._missing + 1 if found.state is State.MISSING else 0
+        now_s = time.monotonic()
+        if found.state is not State.THERE and (before is not found.state or now_s - self._told_s >= TELL_AGAIN_S):
+            self._told_s = now_s
+            what = {"state": found.state.value, "problem": found.problem, "remedy": REMEDIES[found.state]}
+            # A broker that has just started may not have heard of it, and that is over in a moment.
+            say = self._log.error if found.state is State.DENIED else self._log.warning
+            say("no use of the state topic", topic=self._name, **what)
+        elif found.state is State.THERE and before is not State.THERE:
+            self._log.info("the state topic is there again", topic=self._name, before=before.value)
+
+    def made_anew(self) -> StartAnew:
+        return self._anew("was deleted and made anew")
+
+    def went_back(self, partition: int) -> StartAnew:
+        return self._anew(f"has lost records of partition {partition}")
+
+    def _anew(self, what: str) -> StartAnew:
+        text = f"{self._name} {what}: what this sidecar knows of groups is in no log any more"
+        if not self._said:  # each writer finds out for itself
+            self._said = True
+            self._log.error("the state topic is another one; starting anew, members will join again", problem=text)
+        return StartAnew(text)
+
+    async def check(self, cluster: Cluster, brokers: int) -> None:
+        """Read its settings, and tell what is new."""
+        try:
+            found = faults(self._name, await read_configs(cluster, self._name), brokers)
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            self._log.debug("settings of the state topic not read", problem=str(exc) or "timed out")
+            return
+        for fault in found:
+            if fault not in self.faults:
+                self._log.error("the state topic is not set to keep its records", problem=fault)
+        if self.faults and not found:
+            self._log.info("the state topic is set to keep its records", topic=self._name)
+        self.faults = found

@@ -1,0 +1,48 @@
+"""Records of the state topic that are not the state of a group: any sidecar may write them (docs/decisions.md 22)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from sidecar.coordinator.clock import now
+from sidecar.coordinator.statelog.fenced_writer import WriteLost
+from sidecar.coordinator.statelog.tail import StateLog
+from sidecar.core.vocabulary.errors import Code, name_of
+from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.produce import Appender
+from sidecar.state.batch import encode_batch
+from sidecar.state.codec import Encoded
+from sidecar.wire.primitives import WireError
+
+RETRY_S = 0.05
+
+
+async def append_unfenced(
+    cluster: Cluster,
+    appender: Appender,
+    state: StateLog,
+    topic: str,
+    partition: int,
+    records: list[Encoded],
+    timeout_s: float,
+) -> None:
+    """Returns when our own tail has passed the records. Raises WriteLost."""
+    batch = encode_batch(records, now().wall_ms, -1, -1, -1)
+    until = time.monotonic() + timeout_s
+    problem = "no leader"
+    while time.monotonic() < until:
+        try:
+            view = await cluster.refresh([topic])
+            leader = view.leaders.get(topic, ())[partition]
+            if leader >= 0:
+                code, offset = await appender.append(leader, topic, partition, batch)
+                if code == Code.NONE:
+                    async with asyncio.timeout(timeout_s):
+                        await state.wait_past(partition, offset + len(records) - 1)
+                    return
+                problem = name_of(code)
+        except (ConnectionLost, TimeoutError, WireError, IndexError) as exc:
+            problem = str(exc) or "timed out"
+        await asyncio.sleep(RETRY_S)
+    raise WriteLost(f"{topic}-{partition}: {problem}")

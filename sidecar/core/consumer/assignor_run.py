@@ -1,0 +1,152 @@
+"""One run of an assignor: a snapshot of the group in, a new table out. Pure, and safe in any thread: everything in
+the snapshot is immutable or a copy (KIP-1263 'Assignment Offload')."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import compress, filterfalse
+
+from sidecar.assign.layout import ArrayAssignor, Layout, Problem, owners_of
+from sidecar.assign.spec import Assignor
+from sidecar.core.consumer.group import ConsumerGroup, Member
+from sidecar.core.consumer.records import RegexRecord
+from sidecar.core.consumer.subscriptions import Subscription
+from sidecar.core.consumer.target_table import Table, TargetAssignment
+from sidecar.core.vocabulary.topics import TopicImage
+from sidecar.native import by_member, changed, lookup
+from sidecar.native.twin import pack, read
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLayout:
+    """A layout and what it was made of; the group keeps it from run to run. `packed`: what each subscription's topics
+    are as numbers, and what its regex stood for then."""
+
+    image: TopicImage
+    names: frozenset[str]
+    layout: Layout
+    class_of: Mapping[Subscription, int]
+    packed: Mapping[Subscription, tuple[RegexRecord | None, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class RunInput:
+    """`epoch`: the group's when the run began, that of the target it makes."""
+
+    group_id: str
+    run_id: int
+    epoch: int
+    assignor: str
+    members: Mapping[str, Member]
+    subscriptions: Mapping[str, Subscription]
+    names: frozenset[str]
+    regexes: Mapping[str, RegexRecord]
+    image: TopicImage
+    target: TargetAssignment
+    known: KnownLayout | None
+
+    @property
+    def why(self) -> str:
+        return f"target of epoch {self.epoch} by {self.assignor}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutput:
+    """`changed`: members whose target is another one now, or is their first; `moved`: partitions with a new owner."""
+
+    table: Table
+    changed: tuple[str, ...]
+    moved: int
+    known: KnownLayout
+
+
+def snapshot(
+    group: ConsumerGroup, known: KnownLayout | None, image: TopicImage, assignor: str, run_id: int
+) -> RunInput:
+    """Costs a few copies of references; `copy` is quick where `dict()` is not, after a key was deleted."""
+    return RunInput(
+        group.group_id,
+        run_id,
+        group.epoch,
+        assignor,
+        group.members.copy(),
+        group.subscriptions.of.copy(),
+        group.subscribed_topics(),
+        dict(group.regexes),
+        image,
+        group.target.frozen(),
+        known,
+    )
+
+
+def run(inp: RunInput, assignor: Assignor) -> RunOutput:
+    """Whatever the assignor raises comes through."""
+    known, problem = problem_from(inp)
+    if isinstance(assignor, ArrayAssignor):
+        owner = assignor.owners(problem)
+    else:
+        owner = owners_of(problem, assignor(problem.spec()))
+    table = Table.of(known.layout, problem.members, owner)
+    flags, moved = changed(problem.owner, owner, len(problem.members))
+    for m in _first_or_shrunk(inp.target, problem):
+        flags[problem.members[m]] = 1
+    return RunOutput(table, tuple(compress(problem.members, flags)), moved, known)
+
+
+def problem_from(inp: RunInput) -> tuple[KnownLayout, Problem]:
+    # In the order of their ids: the same group gets the same target, whoever joined first, before a takeover or after.
+    members = sorted(inp.members)
+    subs = list(map(inp.subscriptions.__getitem__, members))
+    known = _layout(inp, dict.fromkeys(subs))
+    index = dict(zip(members, range(len(members)), strict=True))
+    class_of = array("i", bytes(lookup(subs, known.class_of)))
+    return known, Problem(index, inp.members, known.layout, class_of, inp.target.owners_on(known.layout, index))
+
+
+def _layout(inp: RunInput, subs: Mapping[Subscription, None]) -> KnownLayout:
+    """The known one if it still holds, else what of it still holds."""
+    known = inp.known
+    if known is None or known.image is not inp.image or known.names != inp.names:
+        by_name = inp.image.by_name
+        ordered = sorted(n for n in inp.names if n in by_name)
+        known = KnownLayout(inp.image, inp.names, Layout.of(tuple(by_name[n] for n in ordered)), {}, {})
+    place = known.layout.place
+    packed: dict[Subscription, tuple[RegexRecord | None, bytes]] = {}
+    for sub in subs:
+        regex = inp.regexes.get(sub.regex) if sub.regex else None
+        had = known.packed.get(sub)
+        if had is None or had[0] is not regex:
+            names = sub.names if regex is None else {*sub.names, *regex.topics}
+            # A set: a record of the state topic may name a topic twice, and the kernels want each once.
+            had = (regex, bytes(pack(sorted({place[n] for n in names if n in place}))))
+        packed[sub] = had
+    classes: dict[bytes, int] = {}
+    class_of = {sub: classes.setdefault(p[1], len(classes)) for sub, p in packed.items()}
+    layout = known.layout if known.layout.classes == tuple(classes) else known.layout.with_classes(tuple(classes))
+    return KnownLayout(known.image, known.names, layout, class_of, packed)
+
+
+def _first_or_shrunk(old: TargetAssignment, problem: Problem) -> set[str]:
+    """Members without a target so far, and those part of whose last one exists no more: written in any case."""
+    table = old.table
+    if table is None or old.own:
+        found = {m for m in problem.members if m not in old}
+    else:
+        found = set(filterfalse(table.index.__contains__, problem.members))
+    if table is not None and not old.own and table.layout.same_places(problem.layout):
+        return found
+    csr, _ = by_member(problem.owner, len(problem.members))
+    now, was = read(csr), read(table.csr) if table is not None else ()
+    for m, i in problem.members.items():
+        if m in old.own:
+            before = sum(map(len, old.of(m).values()))
+        elif table is not None and m in table.index:
+            at = table.index[m]
+            before = was[at + 1] - was[at]
+        else:
+            continue
+        if before != now[i + 1] - now[i]:
+            found.add(m)
+    return found

@@ -1,0 +1,200 @@
+"""A classic group becomes a consumer group when its first member of the consumer protocol joins (KIP-848 'Upgrade').
+
+Source: Kafka's GroupMetadataManager.convertToConsumerGroup and ConsumerGroup.fromClassicGroup. The members stay, each
+with what it was assigned last, at an epoch that is the group's generation. One that has not heard of that assignment
+still has what it had before: what it claims, and nobody is assigned, is its own until it has given it up.
+
+Kafka refuses a group whose assignments carry user data, because a custom assignor's would be lost. The assignors that
+clients bring (`BUILT_IN`) keep nothing there but hints of their own: librdkafka's sticky ones hand each member's
+subscription data back, so that Kafka does not upgrade their groups. Here such a group upgrades.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+from sidecar.core.classic.embedded import assigned_with_data, subscription
+from sidecar.core.classic.group import ClassicGroup, Member
+from sidecar.core.classic.records import State
+from sidecar.core.classic.registration import CLASSIC
+from sidecar.core.classic.soft_state import ClassicSoft
+from sidecar.core.consumer.config import config_of
+from sidecar.core.consumer.events import ConsumerHeartbeat
+from sidecar.core.consumer.group import INITIAL_EPOCH, ConsumerGroup
+from sidecar.core.consumer.heartbeat import heartbeat
+from sidecar.core.consumer.members import arm_session
+from sidecar.core.consumer.records import (
+    ClassicTraits,
+    CurrentRecord,
+    GroupRecord,
+    MemberRecord,
+    MemberState,
+    StaticMemberRecord,
+    TargetMemberRecord,
+    TargetMetadataRecord,
+)
+from sidecar.core.consumer.step import check
+from sidecar.core.consumer.validation import check_request, unknown_member
+from sidecar.core.migration.validation import check_upgrade, no_upgrade
+from sidecar.core.runtime.records import Partitions, Record
+from sidecar.core.runtime.topic_lookup import look_first
+from sidecar.core.runtime.turn import Turn
+from sidecar.core.vocabulary.errors import InvariantError
+from sidecar.core.vocabulary.topics import TopicImage
+
+BUILT_IN = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
+UNKNOWN_HASH = 0
+WHY = "upgraded from the classic protocol"
+
+
+def consumer_joins(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
+    """ConsumerGroupHeartbeat to a classic group."""
+    group: ClassicGroup = turn.groups[hb.group_id]
+    config = config_of(turn, hb.group_id)
+    check_request(hb, config)
+    if hb.member_epoch != 0:
+        raise unknown_member(hb.member_id, hb.group_id)
+    names = (*(hb.topic_names or ()), *(group.subscribed_topics() or ()))
+    if look_first(turn, hb, token, names, config.join_wait_ms):
+        return
+    turn.looked = True
+    if not group.members:  # the last one may have left while its first rebalance was under way
+        check(ConsumerGroup(hb.group_id), hb, config)
+        drop(turn, group, "an empty classic group becomes a consumer group")
+    else:
+        check_upgrade(turn, group)
+        soft: ClassicSoft = turn.soft_of(hb.group_id)
+        heard = group.members.keys() - soft.unsynced if group.state is State.STABLE else frozenset[str]()
+        records = as_consumer_group(group, turn.image, heard)
+        check(_preview(hb.group_id, records), hb, config)
+        drop(turn, group, WHY)
+        for record in records:
+            turn.write(record)
+        made: ConsumerGroup = turn.groups[hb.group_id]
+        for member in made.members.values():
+            arm_session(turn, hb.group_id, member)
+        turn.fx.log(WHY, group_id=hb.group_id, members=len(made.members), epoch=made.epoch)
+    turn.fx.count("migrations", "consumer")
+    heartbeat(turn, hb, token)
+
+
+def drop(turn: Turn, group: ClassicGroup, why: str) -> None:
+    CLASSIC.released(turn, group)
+    for tombstone in group.tombstones(why):
+        turn.write(tombstone)
+
+
+def _preview(group_id: str, records: Sequence[Record]) -> ConsumerGroup:
+    """The group as it would be. Raises GROUP_ID_NOT_FOUND if it contradicts itself."""
+    group = ConsumerGroup(group_id)
+    try:
+        for record in records:
+            group.replay(record)
+    except InvariantError as exc:
+        raise no_upgrade(group_id, "two members are assigned the same partition") from exc
+    return group
+
+
+def as_consumer_group(group: ClassicGroup, image: TopicImage, heard: Set[str]) -> list[Record]:
+    """The records of the consumer group that this one becomes. `heard`: members that know their last assignment. Raises
+    GROUP_ID_NOT_FOUND."""
+    everybody = len(group.members)
+    known = group.protocol is not None and group.supported[group.protocol] == everybody
+    protocol = group.protocol if known and group.protocol is not None else group.select_protocol()
+    given = {m: _given(group, m, protocol, image) for m in group.members}
+    _claim(group, protocol, image, heard, given)
+    records: list[Record] = []
+    for member in group.members.values():
+        records += _member(group, member, protocol, image, given[member.member_id])
+    preview = _preview(group.group_id, records)
+    epoch = epoch_of(group)
+    records.append(TargetMetadataRecord(group.group_id, epoch, 0, "", WHY))
+    metadata_hash = preview.hash_over(image) if _all_assigned(preview, image) else UNKNOWN_HASH
+    records.append(GroupRecord(group.group_id, epoch, metadata_hash, WHY))
+    return records
+
+
+def _all_assigned(group: ConsumerGroup, image: TopicImage) -> bool:
+    """If not, topics have grown since the leader assigned, or it has not assigned in this generation. Then there must
+    be a new target, even if the member that joins asks for none, as a static one that comes back does not. (In Kafka
+    the partitions stay unassigned until something else changes.)"""
+    topics = (image.by_name[name] for name in group.subscribed_topics() if name in image.by_name)
+    return all(p in group.owners.get(t.id, ()) for t in topics for p in range(t.partitions))
+
+
+def epoch_of(group: ClassicGroup) -> int:
+    """Before the first generation it is the epoch of the empty assignment: no member may be told of epoch 0."""
+    return max(group.generation, INITIAL_EPOCH)
+
+
+def _claim(
+    group: ClassicGroup, protocol: str, image: TopicImage, heard: Set[str], given: dict[str, Partitions]
+) -> None:
+    """Adds what members claim and nobody is given; of two that claim it, the one that has had it later (KIP-792)."""
+    taken = {(t, p) for parts in given.values() for t, ps in parts.items() for p in ps}
+    said = [(m.member_id, subscription(m.metadata(protocol))) for m in group.members.values()]
+    claims = [(member_id, s) for member_id, s in said if s is not None and s.owned and member_id not in heard]
+    for member_id, s in sorted(claims, key=lambda claim: -claim[1].generation):
+        held = {t: set(ps) for t, ps in given[member_id].items()}
+        for name, partitions in s.owned.items():
+            topic = image.by_name.get(name)
+            if topic is None:
+                continue
+            new = {p for p in partitions if 0 <= p < topic.partitions and (topic.id, p) not in taken}
+            if new:
+                held.setdefault(topic.id, set()).update(new)
+                taken.update((topic.id, p) for p in new)
+        given[member_id] = {t: tuple(sorted(ps)) for t, ps in held.items()}
+
+
+def _member(group: ClassicGroup, m: Member, protocol: str, image: TopicImage, given: Partitions) -> list[Record]:
+    said = subscription(m.metadata(protocol))
+    if said is None:
+        raise no_upgrade(group.group_id, "the embedded consumer protocol is malformed")
+    group_id, epoch = group.group_id, epoch_of(group)
+    traits = ClassicTraits(m.session_timeout_ms, m.protocols)
+    names = tuple(sorted(set(said.topics)))
+    records: list[Record] = [
+        MemberRecord(
+            group_id,
+            m.member_id,
+            m.instance_id,
+            said.rack_id or None,
+            m.client_id,
+            m.client_host,
+            m.rebalance_timeout_ms,
+            names,
+            "",
+            None,
+            WHY,
+            traits,
+        ),
+        TargetMemberRecord(group_id, m.member_id, given, image.names, WHY),
+        CurrentRecord(
+            group_id,
+            m.member_id,
+            epoch,
+            epoch,
+            MemberState.STABLE,
+            {t: dict.fromkeys(ps, epoch) for t, ps in given.items()},
+            {},
+            image.names,
+            WHY,
+        ),
+    ]
+    if m.instance_id is not None:
+        records.append(StaticMemberRecord(group_id, m.instance_id, m.member_id, WHY))
+    return records
+
+
+def _given(group: ClassicGroup, member_id: str, protocol: str, image: TopicImage) -> Partitions:
+    """What the member was assigned last, as far as the topics are there."""
+    found = assigned_with_data(group.assignments.get(member_id, b""))
+    if found is None:
+        raise no_upgrade(group.group_id, "the embedded consumer protocol is malformed")
+    owned, user_data = found
+    if user_data and protocol not in BUILT_IN:
+        why = "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default"
+        raise no_upgrade(group.group_id, f"{why} assignor before re-attempting the upgrade")
+    topics = ((image.by_name.get(name), ps) for name, ps in owned.items() if ps)
+    return {t.id: tuple(sorted(set(ps))) for t, ps in topics if t is not None}

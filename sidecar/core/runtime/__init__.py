@@ -1,0 +1,1 @@
+"""What serves every kind of group: partitions, shards, turns, timers, records."""

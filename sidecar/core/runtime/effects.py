@@ -1,0 +1,93 @@
+"""What an event leads to. A handler changes nothing outside the shard: it appends effects, and whoever drives the
+shard carries them out (design.md, 'Addresses, not returns').
+
+An answer is an effect addressed to a token, not a return value: another member's event or a timer may release it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from msgspec import Struct
+
+from sidecar.core.runtime.events import Answer
+from sidecar.core.runtime.records import Record
+
+TOUCH_MS = 100
+"""A front says at most every so often that it has answered a member under a grant; a session lasts that much longer."""
+
+
+class Grant(Struct, gc=False):
+    """The front may give this very answer to the same request bytes of this member until `until_ms` (monotonic), as
+    long as the group does not change. The end is the session's deadline at the time of the grant, so that no member
+    is removed for silence while its grant lasts. `revision` is that of the group when the answer was made."""
+
+    group_id: str
+    member_id: str
+    revision: int
+    until_ms: int
+
+
+class Reply(Struct, tag=True, gc=False):
+    """The answer to the request with this token."""
+
+    token: int
+    answer: Answer
+    grant: Grant | None = None
+
+
+class Background(Protocol):
+    """Work for a background thread. Its end comes back as an event of the same group."""
+
+    @property
+    def group_id(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A line in the log. Logging is an effect, so that tests can see it."""
+
+    event: str
+    fields: Mapping[str, object] = field(default_factory=dict)
+    level: str = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A metric goes up. `metric` is a name in process/metrics.py, `labels` are its label values."""
+
+    metric: str
+    labels: tuple[str, ...] = ()
+    by: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Observe:
+    """A time that one of the metrics has the distribution of."""
+
+    metric: str
+    ms: int
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Effects:
+    """In the order in which they are carried out: records first, then background work, voided grants, answers."""
+
+    records: list[Record] = field(default_factory=list)
+    background: list[Background] = field(default_factory=list)
+    voided: list[str] = field(default_factory=list)
+    """Groups whose grants end now."""
+    replies: list[Reply] = field(default_factory=list)
+    notes: list[Log | Count | Observe] = field(default_factory=list)
+
+    def log(self, event: str, level: str = "info", **fields: object) -> None:
+        self.notes.append(Log(event, fields, level))
+
+    def count(self, metric: str, *labels: str, by: int = 1) -> None:
+        self.notes.append(Count(metric, labels, by))
+
+    def observe(self, metric: str, ms: int, *labels: str) -> None:
+        self.notes.append(Observe(metric, ms, labels))

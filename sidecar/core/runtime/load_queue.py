@@ -1,0 +1,80 @@
+"""Which groups of a partition that was taken over are still to be loaded, which of them next, and who waits for them.
+
+Groups that somebody asks for come first, the smaller one before the larger one: the members of a small group need not
+wait for a group of thousands. A request for a group that is not there yet waits, and those that come after it wait
+behind it until it has been answered, so that the order of one group's requests stays.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator
+from heapq import heappop, heappush
+
+from sidecar.core.runtime.group_loader import Build
+from sidecar.core.runtime.pending_requests import Held
+
+
+class Loading:
+    def __init__(self, groups: Collection[str] = ()) -> None:
+        self.left: dict[str, None] = dict.fromkeys(groups)
+        """Groups that are not loaded yet."""
+        self.behind: dict[str, deque[Held]] = {}
+        """Groups that somebody has asked for, with the requests that wait, in their order."""
+        self.builds: dict[str, Build] = {}
+        """Those that are begun."""
+        self._wanted: list[tuple[int, int, str]] = []
+        self._count = 0
+
+    def comes_later(self, group_id: str) -> bool:
+        """Whether a request for this group has to wait."""
+        return group_id in self.left or group_id in self.behind
+
+    def hold(self, held: Held, records: int) -> None:
+        """`records`: how many the group has."""
+        group_id = held.event.group_id
+        there = self.behind.get(group_id)
+        if there is None:
+            there = self.behind[group_id] = deque()
+            self.want(group_id, records)
+        there.append(held)
+
+    def want(self, group_id: str, records: int) -> None:
+        """Somebody has asked for it."""
+        self._count += 1
+        heappush(self._wanted, (records, self._count, group_id))
+
+    def next(self) -> str | None:
+        """The group that is to be loaded, or whose requests are to be answered, now. None: all is done."""
+        while self._wanted:
+            group_id = self._wanted[0][2]
+            if self.comes_later(group_id):
+                return group_id
+            heappop(self._wanted)
+        return next(iter(self.left), None)
+
+    def loaded(self, group_id: str) -> None:
+        """Or it turned out that it cannot be."""
+        self.left.pop(group_id, None)
+        self.builds.pop(group_id, None)
+
+    def take(self, group_id: str, count: int) -> list[Held]:
+        """The next of those who wait for this group. Once nobody waits, requests need not be held any more."""
+        there = self.behind.get(group_id, deque())
+        taken = [there.popleft() for _ in range(min(count, len(there)))]
+        if not there:
+            self.behind.pop(group_id, None)
+        return taken
+
+    def late(self, now_ms: int) -> Iterator[Held]:
+        """Those whose time is over are taken out."""
+        for group_id in list(self.behind):
+            there = self.behind[group_id]
+            while there and there[0].until_ms <= now_ms:
+                yield there.popleft()
+            if not there:
+                del self.behind[group_id]
+
+    def everybody(self) -> list[Held]:
+        """All who wait, in no order between groups."""
+        return [held for there in self.behind.values() for held in there]

@@ -1,0 +1,123 @@
+"""How much members may hold: of one group and of all. What counts is what a sidecar keeps in memory of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sidecar.core.vocabulary.cache import bytes_of
+from sidecar.core.vocabulary.errors import TEXT, Code, CoordinatorError
+
+GROUP_BYTES, MEMBER_BYTES, PROTOCOL_BYTES, NAME_BYTES = 1_500, 1_000, 200, 120
+"""About what each takes beside its text: an empty protocol has 24 times the bytes that it had on the wire."""
+COPIES = 2
+"""Text of a member is kept as the state topic has it, which each sidecar does, and as its owner uses it."""
+CLIENT_ID_MAX = 100
+"""Characters of a client id that go into a member id. Kafka takes all of them."""
+Protocols = Sequence[tuple[str, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberLimits:
+    """`pending`, `pending_of_one`: member ids of one partition that were given out and have not come back (KIP-394), of
+    all and over one connection; `protocols`: of one member; `group_bytes`, `all_bytes`: of the members of one group
+    and of all groups; `held()`: what all have."""
+
+    pending: int = 2_500
+    pending_of_one: int = 100
+    protocols: int = 100
+    group_bytes: int = 32 << 20
+    all_bytes: int = 256 << 20
+    held: Callable[[], int] = lambda: 0
+
+
+@dataclass(slots=True)
+class Pending:
+    """Member ids that were given out: (group, member id), by the number of the connection, the oldest first. Some are
+    not pending any more."""
+
+    _all: dict[tuple[str, str], int] = field(default_factory=dict)
+    _of: dict[int, dict[tuple[str, str], None]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, key: tuple[str, str], connection: int, limits: MemberLimits) -> list[tuple[str, str]]:
+        """Returns those that give way: the oldest of this connection, and the oldest of all."""
+        self._all[key] = connection
+        own = self._of.setdefault(connection, {})
+        own[key] = None
+        gone = [next(iter(own))] if len(own) > limits.pending_of_one else []
+        for each in gone:
+            self.drop(each)
+        while len(self._all) > limits.pending:
+            gone.append(next(iter(self._all)))
+            self.drop(gone[-1])
+        return gone
+
+    def drop(self, key: tuple[str, str]) -> None:
+        connection = self._all.pop(key, None)
+        if connection is not None:
+            own = self._of[connection]
+            del own[key]
+            if not own:
+                del self._of[connection]
+
+
+def check_room(limits: MemberLimits, has: int, more: int) -> None:
+    """`has`: the group. Nobody is refused who needs no more than before. That all groups have too much is not the fault
+    of this one: its member comes again."""
+    if more <= 0:
+        return
+    if has + more > limits.group_bytes:
+        raise CoordinatorError(
+            Code.GROUP_MAX_SIZE_REACHED, f"The group has reached its maximum of {limits.group_bytes} bytes."
+        )
+    if limits.held() + more > limits.all_bytes:
+        raise CoordinatorError(Code.COORDINATOR_LOAD_IN_PROGRESS, TEXT[Code.COORDINATOR_LOAD_IN_PROGRESS])
+
+
+def bytes_of_assignment(assignment: bytes) -> int:
+    return COPIES * len(assignment)
+
+
+def check_assignments(limits: MemberLimits, has: int, now: Mapping[str, bytes], given: Mapping[str, bytes]) -> None:
+    """`now`, `given`: of each member. A leader hears of a group that is too large what Kafka says of a record that is:
+    UNKNOWN_SERVER_ERROR."""
+    more = sum(map(bytes_of_assignment, given.values()))
+    more -= sum(bytes_of_assignment(now.get(member_id, b"")) for member_id in given)
+    try:
+        check_room(limits, has, more)
+    except CoordinatorError as full:
+        code = Code.UNKNOWN_SERVER_ERROR if full.code == Code.GROUP_MAX_SIZE_REACHED else full.code
+        raise CoordinatorError(code, full.message) from None
+
+
+def check_protocols(limits: MemberLimits, protocols: Protocols) -> None:
+    if len(protocols) > limits.protocols:
+        raise CoordinatorError(
+            Code.INCONSISTENT_GROUP_PROTOCOL, f"A member names at most {limits.protocols} protocols."
+        )
+
+
+def bytes_of_member(member_id: str, *texts: str | None) -> int:
+    """The id is in the key of each record of the member, too."""
+    return MEMBER_BYTES + COPIES * (2 * bytes_of(member_id) + sum(bytes_of(t) for t in texts if t))
+
+
+def bytes_of_protocols(protocols: Protocols) -> int:
+    return sum(PROTOCOL_BYTES + COPIES * (bytes_of(name) + len(metadata)) for name, metadata in protocols)
+
+
+def bytes_of_record(names: Iterable[str], regex: str | None) -> int:
+    """What the record of each member that subscribes to this takes."""
+    return sum(map(bytes_of, names)) + (bytes_of(regex) if regex else 0)
+
+
+def bytes_of_names(names: Sequence[str], record_bytes: int) -> int:
+    """What a subscription takes as its group uses it, once for all members that have it."""
+    return NAME_BYTES * len(names) + record_bytes
+
+
+def new_member_id(client_id: str, new_id: str) -> str:
+    return f"{client_id[:CLIENT_ID_MAX]}-{new_id}"

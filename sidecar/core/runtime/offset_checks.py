@@ -1,0 +1,92 @@
+"""Offsets: may this member commit or fetch? Each kind of group answers for its own; here is what is asked, and the
+answer where there is no group. The offsets themselves stay in the broker's __consumer_offsets.
+
+Rows 1.31 to 1.33 and 2.26 of docs/reference/behaviour.md (Kafka's OffsetMetadataManager).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from msgspec import Struct
+
+from sidecar.core.runtime.events import Answer, Event
+from sidecar.core.runtime.turn import Turn
+from sidecar.core.vocabulary.errors import Code
+
+Place = tuple[str, bytes, int]
+"""Topic name or "", topic id or zeros, partition."""
+
+
+TXN_OF_CONSUMERS = 6
+"""The first version of TxnOffsetCommit with the error codes of KIP-848 (KIP-1319)."""
+
+
+class Seat(Struct, frozen=True, gc=False):
+    """The member that the coordinator holds in the broker's group of the same name
+    (coordinator/placeholder/placeholders.py)."""
+
+    member_id: str
+    generation: int
+    instance_id: str
+
+
+class CheckReply(Answer):
+    """`partitions` lists those refused with `partition_code`, when only some are. `seat`: in whose name the commit goes
+    on to the broker; None while the group has no members. `ticket`: by which the front reports the end of the commit,
+    0 if it need not. Whoever drives the core fills in both."""
+
+    partition_code: int = 0
+    partitions: frozenset[Place] = frozenset()
+    seat: Seat | None = None
+    ticket: int = 0
+
+
+class CommitCheck(Event):
+    """May this member commit? (OffsetCommit, TxnOffsetCommit; KIP-848 'Offset commit', KIP-1251). `member_epoch`: the
+    generation of a classic member. `again`: the broker does not know the member `sent_as` in whose name the commit
+    went on, so it is checked a second time."""
+
+    answer: ClassVar[type[Answer]] = CheckReply
+
+    member_id: str
+    member_epoch: int
+    instance_id: str | None
+    version: int
+    transactional: bool
+    partitions: tuple[Place, ...]
+    again: bool = False
+    sent_as: Seat | None = None
+    connection: int = 0
+    """Which of the front's connections it came over: that keeps the order of a member's commits."""
+    asked_ms: int = 0
+    """When it came to the coordinator (monotonic), who fills it in."""
+
+
+class FetchCheck(Event):
+    """May this member fetch offsets? (OffsetFetch v9 and newer)."""
+
+    answer: ClassVar[type[Answer]] = CheckReply
+
+    member_id: str | None
+    member_epoch: int
+    asked_ms: int = 0
+    """As of a commit."""
+
+
+def commit_to_nobody(turn: Turn, c: CommitCheck, token: int) -> None:
+    """There is no such group: a consumer that needs no membership may commit all the same."""
+    if c.member_epoch < 0:
+        code = Code.NONE
+    elif c.transactional and c.version >= TXN_OF_CONSUMERS:
+        code = Code.GROUP_ID_NOT_FOUND
+    elif c.version >= 9 and not c.transactional:
+        code = Code.UNKNOWN_MEMBER_ID
+    else:
+        code = Code.ILLEGAL_GENERATION
+    turn.reply(token, CheckReply(code))
+
+
+def fetch_of_nobody(turn: Turn, f: FetchCheck, token: int) -> None:
+    """There is no such group: nothing is known of it, and all offsets that the broker has may be read."""
+    turn.reply(token, CheckReply())

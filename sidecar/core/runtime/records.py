@@ -1,0 +1,75 @@
+"""What every record of the coordinator has in common. The kinds themselves stand beside the kind of group that writes
+them (consumer/records.py); registry.py has the registry.
+
+A record is identified by (kind, group_id, sub_id); `why` says in a few words what made it be written. Only `replay`
+of a record changes hard state, live and on a rebuild alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+from sidecar.assign.spec import Partitions as Partitions
+
+Epochs = Mapping[bytes, Mapping[int, int]]
+"""Topic id -> partition -> epoch at which it was assigned (KIP-1251)."""
+Key = tuple[str, str, str]
+"""Kind, group id, sub id."""
+
+
+class Record(Protocol):
+    @property
+    def kind(self) -> str: ...
+    @property
+    def group_id(self) -> str: ...
+    @property
+    def sub_id(self) -> str: ...
+    @property
+    def why(self) -> str: ...
+
+
+class Value(Record, Protocol):
+    """A record that stands in the topic as one value. `body` gives the fields of its Avro schema, but for the head
+    that all values share; `of` is its inverse."""
+
+    def body(self) -> dict[str, Any]: ...
+    @classmethod
+    def of(cls, group_id: str, sub_id: str, body: Mapping[str, Any]) -> Self: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """Removes the record of that key."""
+
+    kind: str
+    group_id: str
+    sub_id: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordKind:
+    """A row of the registry. `name` stands in the key of the record, for ever; `schema` is the newest file in
+    state/schemas, without its ending; a tombstone of a `root` removes the whole group."""
+
+    name: str
+    cls: type[Value]
+    schema: str
+    root: bool = False
+
+
+def key_of(r: Record) -> Key:
+    return (str(r.kind), r.group_id, r.sub_id)
+
+
+def single(records: Iterable[Record]) -> Iterator[Record]:
+    """The records as they stand in the topic. A record with `parts` is one change of the state that stands there as
+    several values, all of which readers see or none."""
+    for r in records:
+        parts = getattr(r, "parts", None)
+        if parts is None:
+            yield r
+        else:
+            yield from parts()

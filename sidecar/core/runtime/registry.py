@@ -1,0 +1,134 @@
+"""What the shard asks of a group, whatever its kind, and the registry of kinds.
+
+A kind of group is one folder beside this file and one row in kinds.py: its class (hard state, changed by replay
+alone), its soft state, the events it answers, its timers, its records. Neither shard, state nor audit names a kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from sidecar.core.runtime.events import Event, StandingReply
+from sidecar.core.runtime.records import Record, RecordKind, Tombstone
+from sidecar.core.runtime.turn import Soft, Turn
+
+
+class Group(Protocol):
+    """The hard state of one group."""
+
+    @property
+    def group_id(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def protocol_type(self) -> str:
+        """As ListGroups shows it."""
+
+    @property
+    def held_bytes(self) -> int:
+        """About what its members take in memory (member_limits.py)."""
+
+    def state_name(self) -> str:
+        """The state by its name in the protocol."""
+
+    def member_count(self) -> int: ...
+
+    def member_ids(self) -> Collection[str]: ...
+
+    def standing(self) -> StandingReply:
+        """Who would lose what if its offsets went?"""
+
+    def replay(self, record: Record) -> None:
+        """Apply one record. Must accept what compaction leaves: parts of members, tombstones of the unknown."""
+
+    def tombstones(self, why: str) -> Sequence[Tombstone]:
+        """Every key of an empty group, the root last."""
+
+
+Handler = Callable[[Turn, Any, int], None]
+"""(turn, event, token)."""
+TimerHandler = Callable[[Turn, Any, tuple[str, ...], int], None]
+"""(turn, group, timer key, tag). The key is (timer name, group id, ...)."""
+
+
+@dataclass(frozen=True)
+class GroupKind:
+    name: str
+    make: Callable[[str], Group]
+    soft: Callable[[], Soft]
+    config: Callable[[], Any]
+    """Makes the settings that a group of this kind has by default."""
+    records: tuple[RecordKind, ...]
+    """In the order in which a rebuild replays them."""
+    events: Mapping[type[Event], Handler]
+    """What it answers for its own groups. Several kinds may answer the same event; the first of them also answers for
+    a group that is not there."""
+    timers: Mapping[str, TimerHandler]
+    loaded: Callable[[Turn, Any], None]
+    """Arms the timers of a group that was rebuilt, but for those of its members."""
+    touched: Callable[[Turn, Any, str], None]
+    """A member was heard whose answer the front knows: (turn, group, member id)."""
+    topics_changed: Callable[[Turn, Any, frozenset[str]], None]
+    member_loaded: Callable[[Turn, Any, str], None] = field(default=lambda turn, group, member_id: None)
+    """Arms the timers of one member of a group that was rebuilt: (turn, group, member id)."""
+    removing: frozenset[str] = frozenset()
+    """Those of the timers that remove a member because it was not heard."""
+    in_barrier: Callable[[Any], bool] = field(default=lambda group: False)
+    """Whether members of this group wait for one another, which begins anew with another owner."""
+    released: Callable[[Turn, Any], None] = field(default=lambda turn, group: None)
+    """The group is about to be deleted: answer whoever still waits."""
+
+
+@dataclass(frozen=True)
+class RecordRow:
+    kind: GroupKind
+    record: RecordKind
+    order: int
+
+
+class Registry:
+    """The kinds of groups and, derived from them, of records, events and timers.
+
+    `crossings`: what becomes of an event that meets a group of a kind which does not know it. Without one it is
+    handled as if there were no such group.
+    """
+
+    def __init__(
+        self, kinds: Sequence[GroupKind], crossings: Mapping[str, Mapping[type[Event], Handler]] | None = None
+    ) -> None:
+        self.kinds = {k.name: k for k in kinds}
+        self.records: dict[str, RecordRow] = {}
+        self.events: dict[type[Event], dict[str, Handler]] = {}
+        """Event -> name of a kind -> handler; under NOBODY, the handler where there is no group."""
+        self.timers: dict[str, TimerHandler] = {}
+        self.removing = frozenset(name for kind in kinds for name in kind.removing)
+        for kind in kinds:
+            rows = {r.name: RecordRow(kind, r, i) for i, r in enumerate(kind.records)}
+            parts: list[tuple[dict[Any, Any], Mapping[Any, Any]]] = [(self.records, rows), (self.timers, kind.timers)]
+            for known, added in parts:
+                if twice := known.keys() & added.keys():
+                    raise ValueError(f"{twice} of kind {kind.name} is taken already")
+                known.update(added)
+            for event, handler in kind.events.items():
+                self.events.setdefault(event, {NOBODY: handler})[kind.name] = handler
+        for name, events in (crossings or {}).items():
+            for event, handler in events.items():
+                if name in self.events[event]:
+                    raise ValueError(f"kind {name} answers {event.__name__} itself")
+                self.events[event][name] = handler
+
+    def order(self, kind: str) -> int:
+        """The place of these records in a rebuild; what nobody knows comes first, and fails."""
+        row = self.records.get(kind)
+        return -1 if row is None else row.order
+
+    def in_order(self, records: Iterable[Record]) -> list[Record]:
+        return sorted(records, key=lambda r: self.order(r.kind))
+
+
+NOBODY = ""
+"""In the place of a kind's name: there is no such group."""

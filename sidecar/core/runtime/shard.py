@@ -1,0 +1,246 @@
+"""One partition of `__group_state`: its groups, their timers, the one way in and the one way back (`replay`).
+
+It dispatches only and names no kind of group. A handler returns nothing: it writes records and answers tokens
+through its turn. The records change the state through `replay`, live and on a rebuild alike; owner.py appends them
+and holds the answers back until they are committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from sidecar.core.runtime.effects import Effects
+from sidecar.core.runtime.events import Answer, DeleteGroup, Event, Listed, Standing, StandingReply
+from sidecar.core.runtime.member_limits import GROUP_BYTES
+from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck, commit_to_nobody, fetch_of_nobody
+from sidecar.core.runtime.quarantine import check_closed
+from sidecar.core.runtime.records import Record, Tombstone
+from sidecar.core.runtime.registry import NOBODY, Group, GroupKind, Handler, Registry
+from sidecar.core.runtime.timers import Timers
+from sidecar.core.runtime.topic_lookup import TopicsSeen
+from sidecar.core.runtime.turn import Now, Ports, Soft, Turn
+from sidecar.core.vocabulary.errors import Code, CoordinatorError, InvariantError
+from sidecar.core.vocabulary.topics import TopicImage
+
+TOO_LARGE = "The request holds more than the {} bytes that a record of the group's state may have."
+"""Kafka's own answer where its log refuses a record for its size is UNKNOWN_SERVER_ERROR, too (docs/reference/
+behaviour.md, 6.10)."""
+
+
+class Shard:
+    """Groups whose id hashes to one partition."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        ports: Ports,
+        image: TopicImage | None = None,
+        doubt_until_ms: int = 0,
+        closed_until_ms: int = 0,
+        waits_ms: Callable[[str, int], int] = lambda group_id, now_ms: 0,
+    ) -> None:
+        """`doubt_until_ms`: until then a former owner may still answer members (Turn.arm_removal); `closed_until_ms`:
+        until then nobody joins (quarantine.py); `waits_ms(group_id, now_ms)`: for how long answers to members of this
+        group have waited for its records."""
+        self._waits_ms = waits_ms
+        self._closed_until_ms = closed_until_ms
+        self.registry = registry
+        self.groups: dict[str, Group] = {}
+        self.soft: dict[str, Soft] = {}
+        self.held_bytes = 0
+        """Of all groups."""
+        self.timers = Timers()
+        self._handlers: dict[type[Event], dict[str, Handler]] = {
+            **{event: dict(by_kind) for event, by_kind in registry.events.items()},
+            Standing: {NOBODY: _standing},
+            DeleteGroup: {NOBODY: partial(_delete, self._kind_of)},
+        }
+        for event, handler in ((CommitCheck, commit_to_nobody), (FetchCheck, fetch_of_nobody)):
+            self._handlers.setdefault(event, {})[NOBODY] = handler
+        self._turn = Turn(
+            ports,
+            self.timers,
+            self.groups,
+            self.replay,
+            self.changed,
+            self.soft.__getitem__,
+            image or TopicImage(),
+            Now(0, 0),
+            Effects(),
+            doubt_until_ms=doubt_until_ms,
+        )
+
+    # ---- in ---------------------------------------------------------------------------------------------
+    def handle(self, event: Event, token: int, now: Now) -> Effects:
+        """One request, or the end of background work. A handler that refuses must do so before its first write."""
+        turn = self._turn
+        fx = turn.begin(now)
+        turn.looked = type(event) is TopicsSeen
+        if isinstance(event, TopicsSeen):
+            token, event = event.token, event.request
+        try:
+            if event.largest_bytes() > turn.ports.record_bytes:
+                raise CoordinatorError(Code.UNKNOWN_SERVER_ERROR, TOO_LARGE.format(turn.ports.record_bytes))
+            by_kind = self._handlers[type(event)]
+            group = self.groups.get(event.group_id)
+            if now.mono_ms < self._closed_until_ms:
+                check_closed(event)
+            handler = by_kind[NOBODY] if group is None else by_kind.get(group.kind) or by_kind[NOBODY]
+            handler(turn, event, token)
+        except CoordinatorError as exc:
+            if fx.records:
+                raise InvariantError(f"{type(event).__name__} was refused after it wrote: {exc.message}") from exc
+            turn.reply(token, event.refused(exc.code, exc.message))
+        return fx
+
+    def wake(self, now: Now) -> Effects:
+        """Run every timer that is due. While no member of a group can be answered, none of them is removed for its
+        silence; it gets the time back that was lost so far."""
+        turn = self._turn
+        fx = turn.begin(now)
+        for key, tag in self.timers.expired(now.mono_ms):
+            group = self.groups.get(key[1])
+            if key[0] in self.registry.removing and (waited_ms := self._waits_ms(key[1], now.mono_ms)):
+                self.timers.set(key, now.mono_ms + waited_ms, tag)
+            elif group is not None:
+                self.registry.timers[key[0]](turn, group, key, tag)
+        return fx
+
+    def doubt_ends(self, until_ms: int, now: Now) -> None:
+        """The leases of former owners end then, earlier than was known before now."""
+        if until_ms < self._turn.doubt_until_ms:
+            self._turn.doubt_until_ms = until_ms
+            self.timers.release(until_ms, now.mono_ms)
+
+    @property
+    def doubt_until_ms(self) -> int:
+        return self._turn.doubt_until_ms
+
+    def touch(self, group_id: str, member_id: str, now: Now) -> None:
+        """A heartbeat that the front answered under a grant: only the session moves."""
+        group = self.groups.get(group_id)
+        if group is not None:
+            self._turn.now = now
+            self._kind_of(group).touched(self._turn, group, member_id)
+
+    def topics_changed(self, image: TopicImage, changed: frozenset[str], now: Now) -> Effects:
+        turn = self._turn
+        fx = turn.begin(now)
+        turn.image = image
+        for group in self.groups.values():
+            self._kind_of(group).topics_changed(turn, group, changed)
+        return fx
+
+    def config_changed(self, now: Now) -> Effects:
+        """Answers that were granted carry settings that may be others now."""
+        fx = self._turn.begin(now)
+        for group_id in self.groups:
+            self.changed(group_id)
+        return fx
+
+    # ---- queries ------------------------------------------------------------------------------------------
+    @property
+    def image(self) -> TopicImage:
+        return self._turn.image
+
+    def listed(self) -> Sequence[Listed]:
+        return [Listed(g.group_id, g.protocol_type, g.state_name(), g.kind) for g in self.groups.values()]
+
+    def has_members(self, group_id: str) -> bool:
+        group = self.groups.get(group_id)
+        return group is not None and group.member_count() > 0
+
+    def in_barrier(self) -> bool:
+        """Members of a group wait for one another, which begins anew with another owner."""
+        return any(self._kind_of(group).in_barrier(group) for group in self.groups.values())
+
+    def _kind_of(self, group: Group) -> GroupKind:
+        return self.registry.kinds[group.kind]
+
+    # ---- state ----------------------------------------------------------------------------------------------
+    def replay(self, record: Record) -> None:
+        """The only place where hard state changes, and the only one that puts a group into the shard."""
+        row = self.registry.records.get(record.kind)
+        if row is None:
+            raise InvariantError(f"group {record.group_id}: no kind of record is called {record.kind}")
+        group_id = record.group_id
+        self.changed(group_id)
+        group = self.groups.get(group_id)
+        if isinstance(record, Tombstone):
+            if row.record.root:
+                self.unload(group_id)
+                return
+            if group is None:
+                return
+        elif group is None:
+            group = row.kind.make(group_id)
+            self.install(group)
+        if group.kind != row.kind.name:
+            raise InvariantError(f"group {group_id} is a {group.kind} group and has a record {record.kind}")
+        before = group.held_bytes
+        group.replay(record)
+        self.held_bytes += group.held_bytes - before
+
+    def changed(self, group_id: str) -> None:
+        soft = self.soft.get(group_id)
+        if soft is not None:
+            soft.revision += 1
+            if soft.granted:
+                soft.granted = False
+                self._turn.fx.voided.append(group_id)
+
+    # ---- loading, by group_loader.py -------------------------------------------------------------------------------
+    def replay_apart(self, record: Record, group: Group | None) -> Group:
+        """The last value of a key, on a group that nobody sees yet; None: this is its first record."""
+        row = self.registry.records.get(record.kind)
+        if row is None:
+            raise InvariantError(f"group {record.group_id}: no kind of record is called {record.kind}")
+        if group is None:
+            group = row.kind.make(record.group_id)
+        if group.kind != row.kind.name:
+            raise InvariantError(f"group {record.group_id} is a {group.kind} group and has a record {record.kind}")
+        group.replay(record)
+        return group
+
+    def install(self, group: Group) -> None:
+        self.groups[group.group_id] = group
+        self.held_bytes += GROUP_BYTES + group.held_bytes
+        self.soft[group.group_id] = self._kind_of(group).soft()
+
+    def arm(self, group: Group, members: Iterable[str], now: Now) -> None:
+        """Their sessions start anew, with full time."""
+        self._turn.begin(now)
+        arm = self._kind_of(group).member_loaded
+        for member_id in members:
+            arm(self._turn, group, member_id)
+
+    def loaded(self, group: Group, now: Now) -> None:
+        """The timers of the group itself."""
+        self._turn.begin(now)
+        self._kind_of(group).loaded(self._turn, group)
+
+    def unload(self, group_id: str) -> None:
+        """It is gone, or could not be built."""
+        gone = self.groups.pop(group_id, None)
+        if gone is not None:
+            self.held_bytes -= GROUP_BYTES + gone.held_bytes
+        self.soft.pop(group_id, None)
+
+
+def _standing(turn: Turn, event: Standing, token: int) -> None:
+    group = turn.groups.get(event.group_id)
+    turn.reply(token, StandingReply() if group is None else group.standing())
+
+
+def _delete(kind_of: Callable[[Group], GroupKind], turn: Turn, event: DeleteGroup, token: int) -> None:
+    group = turn.groups.get(event.group_id)
+    if group is None:
+        raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Group {event.group_id} not found.")
+    if group.standing().members:
+        raise CoordinatorError(Code.NON_EMPTY_GROUP, f"Group {event.group_id} is not empty.")
+    kind_of(group).released(turn, group)
+    for tombstone in group.tombstones(event.why):
+        turn.write(tombstone)
+    turn.fx.log("group deleted", group_id=event.group_id, why=event.why)
+    turn.reply(token, Answer())

@@ -1,0 +1,58 @@
+"""A topic made a moment ago: what a request names and the list of topics lacks is looked up before it is handled.
+
+The list is read every `metadata_refresh_ms`. Kafka's own coordinator has it a few milliseconds after a topic was made,
+and a member that joins right then must not get less here. So its request waits for a fresh look, `join_wait_ms` at
+most, and is handled as if it had come then: the group has the epochs that it would have at Kafka. A topic that is not
+there is looked up when a member names it for the first time, and not with each heartbeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sidecar.core.runtime.events import Event
+from sidecar.core.runtime.turn import Turn
+
+NAMES_MAX = 100
+"""If more topics are missing, all are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookFirst:
+    """Background work: look at the topics of these `names`; None: at all of them; (): only let a look end that is due
+    already. `request`, if there is one, comes back as `TopicsSeen` after `wait_ms` at most."""
+
+    group_id: str
+    names: tuple[str, ...] | None
+    request: Event | None
+    token: int
+    wait_ms: int
+
+
+class TopicsSeen(Event):
+    """The topics were looked at, or that took too long: handle the request that waits for it."""
+
+    inner: ClassVar[bool] = True
+
+    request: Event
+    token: int
+
+
+def look_first(turn: Turn, event: Event, token: int, names: Iterable[str], wait_ms: int) -> bool:
+    """Whether the request waits for a look at the topics that it names. It is called before the first write."""
+    named = () if turn.looked else tuple(dict.fromkeys(names))
+    if not named:
+        return False
+    missing = tuple(n for n in named if n not in turn.image.by_name)
+    if not missing and not turn.ports.topics_moved.now:
+        return False
+    wanted = missing if len(missing) <= NAMES_MAX else None
+    turn.fx.background.append(LookFirst(event.group_id, wanted, event if wait_ms else None, token, wait_ms))
+    return wait_ms > 0
+
+
+def look_beside(turn: Turn, group_id: str) -> None:
+    """Look at all topics, while the request goes on."""
+    turn.fx.background.append(LookFirst(group_id, None, None, 0, 0))

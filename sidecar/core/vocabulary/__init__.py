@@ -1,0 +1,1 @@
+"""Errors, topics, settings and other plain values."""

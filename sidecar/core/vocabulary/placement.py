@@ -1,0 +1,53 @@
+"""Which sidecar owns which partition of `__group_state`. Pure.
+
+Partition p goes to the sidecar beside the leader of `__consumer_offsets`-p if that one is alive, so offset requests
+need no second hop; else it stays where it is; else it goes to the live one with the fewest. It stays, too, while the
+leader is new, or the sidecar beside it: when a broker comes back, all its partitions move at once, and whoever takes
+over then waits for the leaders that load (docs/decisions.md 59). A sidecar that was away for a moment may be again, and
+its groups have only just gone elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+from sidecar.core.vocabulary.cache import BoundedCache
+from sidecar.native import java_hash
+
+
+def _hashed(group_id: str) -> int:
+    """Kafka's Utils.abs(groupId.hashCode()), where abs(Integer.MIN_VALUE) is 0."""
+    h = java_hash(group_id)
+    return 0 if h == -(1 << 31) else abs(h)
+
+
+_HASHES: BoundedCache[str, int] = BoundedCache(make=_hashed)
+
+
+def partition_for(group_id: str, partitions: int) -> int:
+    """The partition of `__group_state` and of `__consumer_offsets` that a group belongs to, as Kafka has it."""
+    return _HASHES[group_id] % partitions
+
+
+def place(leaders: Sequence[int], alive: Set[int], current: Sequence[int], new: Set[int] = frozenset()) -> list[int]:
+    """Node id of the owner of each partition; -1 if nobody is alive. `current`: owners now, -1 or short if none; `new`:
+    partitions that are not to follow their leaders yet."""
+    if not alive:
+        return [-1] * len(leaders)
+    load = dict.fromkeys(sorted(alive), 0)
+    owners: list[int] = []
+    open_: list[int] = []
+    for p, leader in enumerate(leaders):
+        now = current[p] if p < len(current) else -1
+        stays = now in load and (p in new or leader not in load)
+        owner = now if stays else leader if leader in load else -1
+        owners.append(owner)
+        if owner < 0:
+            open_.append(p)
+        else:
+            load[owner] += 1
+    for p in open_:
+        owner = min(load, key=lambda n: (load[n], n))
+        owners[p] = owner
+        load[owner] += 1
+    return owners

@@ -1,0 +1,372 @@
+"""The settings in force: requests for them wait until the broker has told its own; changes go through the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from sidecar.coordinator.migration import group_configs as module
+from sidecar.coordinator.statelog import unfenced_append as unfenced
+from sidecar.core.consumer.config import CONSUMER, ConsumerConfig
+from sidecar.core.vocabulary import group_config as cf
+from sidecar.core.vocabulary.errors import Code
+from sidecar.core.vocabulary.group_config import (
+    BROKER,
+    DEFAULT,
+    DYNAMIC_BROKER,
+    DYNAMIC_DEFAULT,
+    GROUP,
+    HEARTBEAT,
+    INTERVAL,
+    SESSION,
+    STATIC,
+)
+from sidecar.link.messages import (
+    AlterSettings,
+    ConfiguredGroups,
+    DescribeSettings,
+    Request,
+    SettingChange,
+    SettingsPassed,
+    SettingValue,
+)
+from sidecar.wire.apis import Api
+from tests.inprocess import clock
+from tests.inprocess.house import Heard, House, turns, until
+from tests.inprocess.messages import join
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unfenced, "RETRY_S", 0.002)
+
+
+def run(test: Callable[[House, Heard], Coroutine[Any, Any, None]], **given: Any) -> None:
+    """A house that serves, and a front that asks it."""
+
+    async def whole() -> None:
+        async with House(**given) as house:
+            await test(house, Heard(house.coordinator))
+
+    clock.run(whole())
+
+
+def before(test: Callable[[House, Heard], Coroutine[Any, Any, None]]) -> None:
+    """A house whose broker has not told its settings yet."""
+
+    async def whole() -> None:
+        house = House()
+        await test(house, Heard(house.coordinator))
+        house.background.stop()
+
+    clock.run(whole())
+
+
+def value(found: tuple[SettingValue, ...], name: str) -> SettingValue:
+    return next(v for v in found if v.name == name)
+
+
+def config(house: House, group_id: str = "g") -> ConsumerConfig:
+    found = house.configs.groups[(CONSUMER, group_id)]
+    assert isinstance(found, ConsumerConfig)
+    return found
+
+
+def change(name: str, value: str | None, group_id: str = "g", kind: int = GROUP) -> AlterSettings:
+    return AlterSettings("", (SettingChange(kind, group_id, {name: value}),), validate_only=False, client="10.0.0.9")
+
+
+# ---- before the broker has told its settings ------------------------------------------------------------------------
+def test_a_description_waits_for_the_settings_of_the_broker() -> None:
+    """Symptom: a client saw 1000 where the broker's static setting was 2000, when it asked early."""
+
+    async def test(house: House, front: Heard) -> None:
+        front.tell(Request(1, DescribeSettings("", ("g",))))
+        await turns()
+        assert len(front.messages) == 2, "lease and view, and no answer"
+        house.brokers.settings["group.consumer.assignment.interval.ms"] = ("2000", STATIC)
+        await house.configs.refresh(house.cluster)
+        answer = await front.reply(1)
+        found = value(answer.groups["g"], INTERVAL)
+        assert (found.own, found.broker, found.source, found.default) == (None, "2000", STATIC, "1000")
+
+    before(test)
+
+
+def test_a_broker_that_does_not_answer_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KNOWN_WITHIN_S", 0.02)
+
+    async def test(house: House, front: Heard) -> None:
+        front.tell(Request(1, DescribeSettings("", ("g",))))
+        front.tell(Request(2, change(SESSION, "50000")))
+        front.tell(Request(3, ConfiguredGroups("")))
+        for token in (1, 2, 3):
+            answer = await front.reply(token)
+            assert (answer.code, answer.message) == (
+                Code.COORDINATOR_NOT_AVAILABLE,
+                "The coordinator is not available.",
+            )
+
+    before(test)
+
+
+def test_a_broker_that_keeps_its_settings_to_itself_is_not_waited_for() -> None:
+    async def test(house: House, front: Heard) -> None:
+        house.brokers.faults.fail(Api.DESCRIBE_CONFIGS, Code.CLUSTER_AUTHORIZATION_FAILED, times=2)
+        front.tell(Request(1, DescribeSettings("", ("g",))))
+        for _ in range(2):
+            assert not await house.configs.refresh(house.cluster)
+        assert value((await front.reply(1)).groups["g"], SESSION).broker == "45000"
+        told = "the broker does not tell its settings; the sidecar's own apply"
+        assert house.lines.events("warning") == [told], "and this is said once"
+        assert house.configs.authorizer, "until the broker says that it has none"
+
+    before(test)
+
+
+# ---- layers ---------------------------------------------------------------------------------------------------------
+def test_the_broker_decides_where_it_has_set_something_and_else_the_sidecar() -> None:
+    async def test(house: House, front: Heard) -> None:
+        assert config(house).session_timeout_ms == 45_000 and config(house).heartbeat_interval_ms == 6_000
+        house.brokers.settings.update(
+            {
+                "group.consumer.heartbeat.interval.ms": ("5000", DEFAULT),
+                "group.consumer.session.timeout.ms": ("50000", STATIC),
+            }
+        )
+        assert await house.configs.refresh(house.cluster)
+        assert config(house).session_timeout_ms == 50_000
+        assert config(house).heartbeat_interval_ms == 6_000, "the broker has only Kafka's default"
+        assert not await house.configs.refresh(house.cluster), "nothing is different"
+        await house.settings(group_consumer_heartbeat_interval_ms="7000")
+        assert config(house).heartbeat_interval_ms == 7_000
+        assert house.lines.fields("settings of the broker changed") == {"group.consumer.heartbeat.interval.ms": "7000"}
+
+    run(test, consumer={"heartbeat_interval_ms": 6_000})
+
+
+def test_all_levels_at_the_broker_are_told() -> None:
+    async def test(house: House, front: Heard) -> None:
+        name = "group.consumer.assignment.interval.ms"
+        house.brokers.settings[name] = ("3000", DYNAMIC_BROKER)
+        house.brokers.hidden[name] = [("2500", DYNAMIC_DEFAULT), ("2000", STATIC), ("1000", DEFAULT)]
+        assert await house.configs.refresh(house.cluster)
+        front.tell(Request(1, DescribeSettings("", ("g",))))
+        found = value((await front.reply(1)).groups["g"], INTERVAL)
+        assert (found.broker, found.source, found.default) == ("3000", DYNAMIC_BROKER, "1000")
+        assert found.hidden == (("2500", DYNAMIC_DEFAULT), ("2000", STATIC))
+
+    run(test)
+
+
+def test_settings_that_the_broker_keeps_for_a_group_count_until_the_group_has_its_own() -> None:
+    async def test(house: House, front: Heard) -> None:
+        house.brokers.group_settings["g"] = {HEARTBEAT: "6000"}
+        house.brokers.group_settings["theirs"] = {HEARTBEAT: "9000"}
+        assert await house.configs.refresh(house.cluster)
+        assert config(house).heartbeat_interval_ms == 6_000
+        front.tell(Request(1, DescribeSettings("", ("g",))))
+        answer = await front.reply(1)
+        assert answer.at_broker == {"g": {HEARTBEAT: "6000"}} and value(answer.groups["g"], HEARTBEAT).own == "6000"
+        asked = [r.resource_name for req in house.brokers.requests(Api.DESCRIBE_CONFIGS) for r in req.resources]
+        assert "theirs" not in asked, "it is not managed"
+
+    run(test)
+
+
+def test_settings_of_groups_that_the_broker_keeps_to_itself_are_said_once() -> None:
+    async def test(house: House, front: Heard) -> None:
+        house.brokers.group_settings["g"] = {HEARTBEAT: "6000"}
+        of_a_group: Callable[[Any], bool] = lambda req: req.resources[0].resource_type == GROUP  # noqa: E731
+        house.brokers.faults.fail(Api.DESCRIBE_CONFIGS, Code.GROUP_AUTHORIZATION_FAILED, 2, of_a_group)
+        for _ in range(2):
+            await house.configs.refresh(house.cluster)
+        assert config(house).heartbeat_interval_ms == 5_000
+        told = "the broker does not tell its settings of groups; they do not count"
+        assert house.lines.events("warning") == [told]
+        assert house.lines.fields(told) == {"groups": 1, "group_id": "g", "error": "GROUP_AUTHORIZATION_FAILED"}
+        await house.configs.refresh(house.cluster)
+        assert config(house).heartbeat_interval_ms == 6_000
+
+    run(test)
+
+
+def test_a_broker_without_settings_of_groups_is_fine() -> None:
+    async def test(house: House, front: Heard) -> None:
+        del house.brokers.versions[Api.LIST_CONFIG_RESOURCES]
+        house.brokers.settings["group.consumer.session.timeout.ms"] = ("50000", STATIC)
+        assert await house.configs.refresh(house.cluster)
+        assert config(house).session_timeout_ms == 50_000
+
+    run(test)
+
+
+def test_assignors_of_the_broker_are_those_that_are_here_too() -> None:
+    async def test(house: House, front: Heard) -> None:
+        prefix = "org.apache.kafka.coordinator.group.assignor."
+        await house.settings(group_consumer_assignors=f"{prefix}RangeAssignor, com.example.Own")
+        assert config(house).assignors == ("range",)
+        await house.settings(group_consumer_assignors="com.example.Own")
+        assert config(house).assignors == ("uniform", "range")
+
+    run(test)
+
+
+def test_whether_there_is_an_authorizer_is_read_again_and_again() -> None:
+    async def test(house: House, front: Heard) -> None:
+        assert not house.configs.authorizer
+        await house.settings(authorizer_class_name="Standard")
+        assert house.configs.authorizer
+        house.brokers.settings.clear()
+        assert await house.configs.refresh(house.cluster) and not house.configs.authorizer
+
+    run(test)
+
+
+# ---- changes --------------------------------------------------------------------------------------------------------
+def test_a_setting_of_a_group_is_written_to_the_log_and_counts_when_the_tail_has_it() -> None:
+    async def test(house: House, front: Heard) -> None:
+        front.tell(Request(1, change(SESSION, "50000")))
+        assert (await front.reply(1)).refused == {}
+        assert config(house).session_timeout_ms == 50_000 and config(house, "other").session_timeout_ms == 45_000
+        front.tell(Request(2, ConfiguredGroups("")))
+        assert (await front.reply(2)).groups == ("g",)
+        front.tell(Request(3, change(SESSION, None)))
+        await front.reply(3)
+        assert config(house).session_timeout_ms == 45_000 and house.configs.configured() == []
+
+    run(test)
+
+
+def test_each_change_of_a_setting_has_the_next_revision() -> None:
+    async def test(house: House, front: Heard) -> None:
+        for token, text in enumerate(("50000", "51000"), 1):
+            front.tell(Request(token, change(SESSION, text)))
+            await front.reply(token)
+        p = house.service.partition_of("g")
+        raw = house.state.partitions[p].configs["g"][SESSION]
+        assert house.codec.config_value(raw) == ("51000", 2)
+        assert house.codec.schemas.decode(raw)["why"] == "changed by 10.0.0.9"
+
+    run(test)
+
+
+def test_a_change_that_is_only_checked_is_not_written() -> None:
+    async def test(house: House, front: Heard) -> None:
+        changes = (SettingChange(GROUP, "g", {SESSION: "50000"}), SettingChange(GROUP, "h", {SESSION: "1"}))
+        front.tell(Request(1, AlterSettings("", changes, validate_only=True)))
+        words = f"{SESSION} must be in the range 45000 to 60000 inclusive."
+        assert (await front.reply(1)).refused == {"32/h": (Code.INVALID_CONFIG, words)}
+        assert config(house).session_timeout_ms == 45_000
+
+    run(test)
+
+
+def test_offload_of_the_broker_is_kept_here_as_brokers_do_not_know_it() -> None:
+    async def test(house: House, front: Heard) -> None:
+        assert config(house).assignor_offload_enable
+        front.tell(Request(1, change(cf.BROKER_OFFLOAD, "maybe", "1", BROKER)))
+        (refused,) = (await front.reply(1)).refused.values()
+        assert refused[0] == Code.INVALID_CONFIG
+        front.tell(Request(2, change(cf.BROKER_OFFLOAD, "false", "1", BROKER)))
+        assert (await front.reply(2)).refused == {}
+        assert not config(house).assignor_offload_enable
+        assert house.configs.broker_value(cf.BROKER_OFFLOAD) == ("false", DYNAMIC_BROKER)
+
+    run(test)
+
+
+def test_a_change_that_cannot_be_written_is_refused() -> None:
+    async def test(house: House, front: Heard) -> None:
+        house.brokers.faults.fail(Api.PRODUCE, Code.NOT_ENOUGH_REPLICAS, times=10_000)
+        front.tell(Request(1, change(SESSION, "50000")))
+        ((code, text),) = (await front.reply(1)).refused.values()
+        assert code == Code.REQUEST_TIMED_OUT and text is not None and "NOT_ENOUGH_REPLICAS" in text
+
+    run(test, write_timeout_s=0.03)
+
+
+def test_a_setting_that_cannot_be_read_is_left_out_and_told() -> None:
+    async def test(house: House, front: Heard) -> None:
+        p = house.service.partition_of("g")
+        house.state.partitions[p].configs["g"] = {SESSION: b"damaged", HEARTBEAT: b"damaged, too"}
+        house.configs.changed("g")
+        assert config(house).session_timeout_ms == 45_000
+        assert house.lines.events("error") == ["setting skipped", "setting skipped"]
+
+    run(test)
+
+
+def test_a_setting_of_a_newer_version_is_kept_and_not_followed() -> None:
+    async def test(house: House, front: Heard) -> None:
+        p = house.service.partition_of("g")
+        raw = house.codec.config("g", "consumer.of.tomorrow", "7", 1, 1, "").value
+        assert raw is not None
+        house.state.partitions[p].configs["g"] = {"consumer.of.tomorrow": raw}
+        house.configs.changed("g")
+        before = config(house, "other")
+        assert config(house) == before
+        front.tell(Request(1, change(SESSION, "50000")))
+        assert (await front.reply(1)).refused == {}
+        assert config(house).session_timeout_ms == 50_000
+        assert house.state.partitions[p].configs["g"]["consumer.of.tomorrow"] == raw
+
+    run(test)
+
+
+def test_a_setting_that_cannot_be_read_can_be_written_anew() -> None:
+    async def test(house: House, front: Heard) -> None:
+        p = house.service.partition_of("g")
+        house.state.partitions[p].configs["g"] = {SESSION: b"damaged"}
+        house.configs.changed("g")
+        front.tell(Request(1, change(SESSION, "50000")))
+        assert (await front.reply(1)).refused == {}
+        assert config(house).session_timeout_ms == 50_000
+
+    run(test)
+
+
+def test_settings_that_contradict_each_other_are_void() -> None:
+    async def test(house: House, front: Heard) -> None:
+        house.brokers.group_settings["g"] = {SESSION: "a while"}
+        await house.configs.refresh(house.cluster)
+        assert config(house).session_timeout_ms == 45_000
+        assert house.lines.fields("a group's settings are void")["group_id"] == "g"
+
+    run(test)
+
+
+def test_a_change_that_passed_through_a_client_makes_the_broker_be_asked() -> None:
+    async def test(house: House, front: Heard) -> None:
+        assert not house.configs.wanted.is_set()
+        front.tell(SettingsPassed())
+        assert house.configs.wanted.is_set()
+
+    run(test)
+
+
+def test_members_are_told_the_new_interval_with_the_next_answer() -> None:
+    async def test(house: House, front: Heard) -> None:
+        client = await house.client()
+        await house.topics(orders=1)
+        assert (await client.ask(join("g", "m1"), 1)).heartbeat_interval_ms == 5_000
+        front.tell(Request(1, change(HEARTBEAT, "6000")))
+        await front.reply(1)
+        await until(lambda: config(house).heartbeat_interval_ms == 6_000)
+        assert (await client.ask(join("g", "m1"), 1)).heartbeat_interval_ms == 6_000
+
+    run(test)
+
+
+def test_what_the_broker_says_in_milliseconds_is_milliseconds_here() -> None:
+    async def test(house: House, heard: Heard) -> None:
+        configs = house.configs
+        assert (configs.retention_check_ms, configs.fences_kept_ms) == (600_000, 604_800_000), "Kafka's defaults"
+        configs._broker["offsets.retention.check.interval.ms"] = ("5000", cf.STATIC)
+        configs._broker["transactional.id.expiration.ms"] = ("7000", cf.STATIC)
+        assert (configs.retention_check_ms, configs.fences_kept_ms) == (5_000, 7_000)
+        assert configs.assignor_timeout_s == house.configs._own.values["assignor_timeout_ms"] / 1000
+
+    run(test)

@@ -1,0 +1,285 @@
+"""Commits that have been let pass: in what order, and what becomes of them when the owner is another one."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from sidecar.coordinator.placeholder import placeholders as module
+from sidecar.coordinator.placeholder.inflight_commits import UnderWay
+from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchCheck, Place
+from sidecar.core.vocabulary.errors import Code
+from sidecar.link.messages import CommitEnded, Reply, Request
+from sidecar.wire.apis import Api
+from sidecar.wire.primitives import ZERO_UUID
+from tests.coordinator.seated import OURS, SLOW_S, committed, hasten, joined, names, ours, seat
+from tests.inprocess.house import Heard, House, run, turns, until
+from tests.inprocess.messages import commit, join
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    hasten(monkeypatch)
+
+
+# ---- commits of two members -----------------------------------------------------------------------------------------
+def check(member: str, epoch: int, *partitions: int) -> CommitCheck:
+    return CommitCheck("g", member, epoch, None, 9, False, tuple(("orders", ZERO_UUID, p) for p in partitions))
+
+
+async def two_members(house: House) -> Heard:
+    """Members m1 and m2 of one group with a seat. Both may commit everything: which of them owns a partition is not
+    what is tried here. Returns a front that speaks for both."""
+    client, _ = await joined(house)
+    await client.ask(join("g", "m2"), 1)
+    await house.seated()
+    shard = house.owner_of("g").shard
+    assert shard is not None
+    group: Any = shard.groups["g"]
+    for name, m in list(group.members.items()):
+        group.members[name] = replace(m, member_epoch=3)
+    return Heard(house.coordinator)
+
+
+async def passed(heard: Heard, token: int, event: Any) -> CheckReply:
+    heard.tell(Request(token, event))
+    reply = await heard.reply(token)
+    assert isinstance(reply, CheckReply) and reply.code == Code.NONE
+    return reply
+
+
+async def waits(heard: Heard, token: int, event: Any) -> None:
+    heard.tell(Request(token, event))
+    await turns()
+    assert all(m.token != token for m in heard.of(Reply))
+
+
+def test_another_member_waits_for_a_commit_that_is_under_way_to_the_same_partition() -> None:
+    async def test(house: House) -> None:
+        heard = await two_members(house)
+        first = await passed(heard, 1, check("m1", 3, 0))
+        await passed(heard, 2, check("m1", 3, 0))
+        await passed(heard, 3, check("m2", 3, 1))
+        await waits(heard, 4, check("m2", 3, 0, 1))
+        await waits(heard, 5, FetchCheck("g", "m2", 3))
+        heard.tell(CommitEnded(first.ticket, sure=True))
+        await turns()
+        assert all(r.token not in (4, 5) for r in heard.of(Reply)), "the second one of m1 is still under way"
+        heard.tell(CommitEnded((await heard.reply(2)).ticket, sure=True))
+        assert (await heard.reply(4)).seat == first.seat and (await heard.reply(5)).code == Code.NONE
+        await waits(heard, 6, check("m1", 3, 1))
+
+    run(test)
+
+
+def test_a_member_that_has_given_up_waiting_does_not_overtake_itself() -> None:
+    """Found by the simulation, seed 599: it committed again over another connection, and when both could be written,
+    the older commit came in later. What was acknowledged had gone back."""
+
+    async def test(house: House) -> None:
+        heard = await two_members(house)
+        first = await passed(heard, 1, check("m1", 3, 0))
+        later = msgspec.structs.replace(check("m1", 3, 0), connection=1)
+        await waits(heard, 2, later)
+        heard.tell(CommitEnded(first.ticket, sure=True))
+        assert (await heard.reply(2)).seat == first.seat
+
+    run(test)
+
+
+@pytest.mark.parametrize("how", ["told", "front"])
+def test_a_commit_in_doubt_is_waited_for_until_the_broker_would_refuse_it(how: str) -> None:
+    async def test(house: House) -> None:
+        heard = await two_members(house)
+        first = await passed(heard, 1, check("m1", 3, 0))
+        second = Heard(house.coordinator)
+        joins = house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
+        if how == "told":
+            heard.tell(CommitEnded(first.ticket, sure=False))
+        else:
+            heard.leave()
+        await waits(second, 2, check("m2", 3, 0))
+        await until(lambda: joins.parked)
+        joins.release()
+        reply = await second.reply(2)
+        assert first.seat is not None and reply.seat.member_id == f"{OURS}-2" != first.seat.member_id
+        assert seat(house).commit_refusal(first.seat.member_id, OURS, 1) == Code.FENCED_INSTANCE_ID
+
+    run(test)
+
+
+def test_a_commit_of_which_nobody_speaks_any_more_is_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOST_SIGHT_MS", 30)
+
+    async def test(house: House) -> None:
+        heard = await two_members(house)
+        first = await passed(heard, 1, check("m1", 3, 0))
+        assert (await passed(heard, 2, check("m2", 3, 0))).seat != first.seat
+
+    run(test)
+
+
+def test_those_who_wait_for_a_commit_do_not_wait_for_ever() -> None:
+    async def test(house: House) -> None:
+        heard = await two_members(house)
+        await passed(heard, 1, check("m1", 3, 0))
+        heard.tell(Request(2, check("m2", 3, 0)))
+        assert (await heard.reply(2)).code == Code.COORDINATOR_LOAD_IN_PROGRESS
+        heard.tell(Request(3, check("m2", 3, 0)))
+        house.assign(2)
+        assert (await heard.reply(3)).code == Code.NOT_COORDINATOR and house.coordinator.placeholders.quiet
+
+    run(test, placeholders={"wait_ms": 50})
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_a_commit_whose_connection_breaks_is_in_doubt(done: bool) -> None:
+    async def test(house: House) -> None:
+        client, epoch = await joined(house)
+        await house.seated()
+        house.brokers.faults.drop(Api.OFFSET_COMMIT, done=done)
+        client.post(commit("g", "m1", epoch, "orders", {0: 7}), 9)
+        await until(lambda: client.closed)
+        await until(lambda: seat(house).member_id == f"{OURS}-2")
+        await house.seated()
+        assert house.coordinator.placeholders.quiet
+        assert await committed(await house.client(), epoch) == Code.NONE and house.coordinator.placeholders.quiet
+
+    run(test)
+
+
+def test_a_client_that_is_gone_before_its_commit_is_sent_leaves_no_doubt() -> None:
+    async def test(house: House) -> None:
+        client, epoch = await joined(house)
+        await house.seated()
+        client.post(commit("g", "m1", epoch, "orders", {0: 7}), 9)
+        client.close()
+        await turns(200)
+        assert house.coordinator.placeholders.quiet
+
+    run(test)
+
+
+# ---- taking over ----------------------------------------------------------------------------------------------------
+async def moved_away_and_back(house: House) -> None:
+    house.assign(2)
+    await turns()
+    await house.own()
+
+
+def test_a_new_owner_takes_the_seat_over() -> None:
+    async def test(house: House) -> None:
+        client, epoch = await joined(house)
+        await house.seated()
+        await moved_away_and_back(house)
+        await until(lambda: seat(house).member_id == f"{OURS}-2")
+        assert seat(house).generation == 1, "the group at the broker does not rebalance for it"
+        assert await committed(client, epoch) == Code.NONE and names(house) == [(f"{OURS}-2", 1)]
+
+    run(test)
+
+
+def test_a_fetch_is_answered_only_when_no_former_owner_can_commit_any_more() -> None:
+    async def test(house: House) -> None:
+        await joined(house)
+        await house.seated()
+        joins = house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
+        await moved_away_and_back(house)
+        heard = Heard(house.coordinator)
+        heard.tell(Request(1, FetchCheck("g", None, -1)))
+        await until(lambda: joins.parked)
+        await turns()
+        assert heard.of(Reply) == [] and seat(house).member_id == f"{OURS}-1"
+        joins.release()
+        assert await heard.reply(1) == CheckReply() and seat(house).member_id == f"{OURS}-2"
+
+    run(test)
+
+
+def test_a_commit_that_waited_for_the_takeover_waits_no_longer_for_its_seat() -> None:
+    """Symptom: a commit was let in ten seconds after it was sent, when its member had fetched older offsets. Cause:
+    it waited five seconds for the takeover, and then five more for the seat."""
+
+    async def test(house: House) -> None:
+        _, epoch = await joined(house)
+        await house.seated()
+        joins = house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
+        fences = house.brokers.faults.hang(Api.INIT_PRODUCER_ID)
+        house.assign(2)
+        await turns()
+        house.assign(1)
+        await until(lambda: fences.parked)
+        heard = Heard(house.coordinator)
+        check = CommitCheck("g", "m1", epoch, None, 9, False, (("orders", ZERO_UUID, 0),))
+        heard.tell(Request(1, check))
+        await asyncio.sleep(0.01)
+        fences.release()
+        await until(lambda: joins.parked)
+        await turns()
+        (parked,) = house.coordinator.placeholders._groups["g"].parked
+        assert parked.until_ms == check.asked_ms + 5_000
+
+    run(test)
+
+
+def test_a_fetch_of_a_new_group_does_not_wait_for_the_seat() -> None:
+    async def test(house: House) -> None:
+        house.brokers.initial_delay_s = SLOW_S
+        await joined(house)
+        heard = Heard(house.coordinator)
+        heard.tell(Request(1, FetchCheck("g", None, -1)))
+        assert await heard.reply(1) == CheckReply()
+        assert seat(house).state in ("Empty", "PreparingRebalance")
+
+    run(test)
+
+
+def test_those_who_wait_are_sent_on_when_the_partition_moves() -> None:
+    async def test(house: House) -> None:
+        house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
+        client, epoch = await joined(house)
+        client.post(commit("g", "m1", epoch, "orders", {0: 7}), 9)
+        await turns()
+        house.assign(2)
+        res = await client.answer(commit("g", "m1", epoch, "orders", {0: 7}), 9)
+        assert res.topics[0].partitions[0].error_code == Code.NOT_COORDINATOR
+
+    run(test)
+
+
+def test_renewing_the_fence_keeps_the_seats() -> None:
+    async def test(house: House) -> None:
+        client, epoch = await joined(house)
+        await house.seated()
+        joins = house.brokers.count(Api.JOIN_GROUP)
+        epoch_of = house.state.partitions[0].owners.claimed
+        await until(lambda: house.state.partitions[0].owners.claimed > epoch_of and house.service.serving() == [0])
+        assert await committed(client, epoch) == Code.NONE
+        assert house.brokers.count(Api.JOIN_GROUP) == joins and names(house) == [(f"{OURS}-1", 1)]
+
+    run(test, service={"fence_interval_ms": 100})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "waits"),
+    [
+        (("orders", ZERO_UUID, 0), ("orders", ZERO_UUID, 0), True),
+        (("orders", ZERO_UUID, 0), ("orders", ZERO_UUID, 1), False),
+        (("orders", ZERO_UUID, 0), ("others", ZERO_UUID, 0), False),
+        (("", b"\1" * 16, 0), ("", b"\1" * 16, 0), True),
+        (("", b"\1" * 16, 0), ("", b"\2" * 16, 0), False),
+        (("orders", ZERO_UUID, 0), ("", b"\1" * 16, 0), True),
+    ],
+)
+def test_a_topic_may_be_told_by_its_name_or_by_its_id(first: Place, second: Place, waits: bool) -> None:
+    """Whether a name and an id are one topic is not known here: then the second commit waits."""
+    under_way = UnderWay()
+    ticket = under_way.begin("g", "m1", (first,), (1, 1), 0)
+    behind = under_way.before_commit("g", "m2", (second,), (1, 2))
+    assert behind == (frozenset([ticket]) if waits else frozenset())
+    under_way.end(ticket)
+    assert not under_way.before_commit("g", "m2", (second,), (1, 2)) and not under_way._of_place

@@ -1,0 +1,87 @@
+"""The last claim in the log says who owns a partition. It counts whatever the fence says: brokers forget fences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from sidecar.coordinator.runtime import coordinator as module
+from sidecar.coordinator.statelog import fence_renewal as renewal
+from sidecar.coordinator.statelog import fenced_writer as writer_module
+from sidecar.coordinator.statelog.fenced_writer import Fenced, FencedWriter
+from sidecar.coordinator.statelog.tail import StateLog
+from sidecar.coordinator.statelog.term import Tenure
+from sidecar.core.runtime import owner as owner_module
+from sidecar.core.runtime.phases import Phase
+from sidecar.core.vocabulary.errors import Code
+from sidecar.state.fold import Claims
+from tests.coordinator.runtime.test_coordinator import claims, member, other_sidecar, phase
+from tests.inprocess import clock
+from tests.inprocess.house import House, run, until
+from tests.inprocess.messages import beat
+
+SOON_S = 3.0
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TICK_S", 0.005)
+    monkeypatch.setattr(writer_module, "RETRY_S", 0.002)
+    monkeypatch.setattr(owner_module, "RETRY_MS", 5)
+    monkeypatch.setattr(owner_module, "FENCED_MS", 20)
+
+
+def test_whoever_is_not_the_last_to_claim_does_not_serve() -> None:
+    """Another sidecar claims between this one's claim and its replay."""
+
+    async def test(house: House) -> None:
+        house.hold_tail()
+        house.prove()
+        house.assign(1)
+        await until(lambda: phase(house) is Phase.REPLAYING)
+        attempt = house.service.owners[0].attempt
+        other_sidecar(house)
+        house.tail.release()
+        await until(lambda: house.service.owners[0].attempt > attempt, SOON_S)
+        await until(lambda: phase(house) is Phase.SERVING)
+        assert [c["node_id"] for c in claims(house)] == [1, 2, 1]
+
+    clock.run(whole_without_serving(test))
+
+
+async def whole_without_serving(test: Callable[[House], Coroutine[Any, Any, None]]) -> None:
+    async with House(partitions=1, serve=False) as house:
+        await test(house)
+
+
+def test_a_claim_of_another_ends_the_service_though_nothing_is_written() -> None:
+    async def test(house: House) -> None:
+        client = await house.client()
+        epoch = await member(house, client)
+        await house.seated()
+        other_sidecar(house)
+        await until(lambda: "shard dropped" in house.lines.events("error"), SOON_S)
+        assert (await client.ask(beat("g", "m1", epoch), 1)).error_code in (Code.NONE, Code.NOT_COORDINATOR)
+        await until(lambda: phase(house) is Phase.SERVING)
+        assert [c["node_id"] for c in claims(house)][-2:] == [2, 1]
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("said", "ours"),
+    [((7, 8), True), ((7, 9), False), ((9, 8), False), ((-1, 8), False)],
+    ids=["directly behind ours", "behind another", "another in between", "ours is gone"],
+)
+def test_a_renewed_fence_counts_only_directly_behind_our_own_claim(said: tuple[int, int], ours: bool) -> None:
+    """Of itself, and not only because the tail has told of the other claim."""
+    writers = [cast(FencedWriter, SimpleNamespace(owner_epoch=e, topic="state")) for e in (7, 8)]
+    state = cast(StateLog, SimpleNamespace(partitions=[SimpleNamespace(owners=Claims(said[1], said[0]))]))
+    if ours:
+        renewal._check(0, Tenure(1, writers[0]), writers[1], state)
+    else:
+        with pytest.raises(Fenced):
+            renewal._check(0, Tenure(1, writers[0]), writers[1], state)

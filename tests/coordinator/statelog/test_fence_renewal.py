@@ -1,0 +1,221 @@
+"""The fence is renewed while the partition is served: the state stays, writes wait, and a foreign claim is seen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from sidecar.coordinator.runtime import coordinator as module
+from sidecar.coordinator.statelog import fenced_writer as writer_module
+from sidecar.core.kinds import REGISTRY
+from sidecar.core.runtime import owner as owner_module
+from sidecar.core.runtime.commands import Renew
+from sidecar.core.runtime.registry import Registry
+from sidecar.core.runtime.service import Service, ServiceSettings
+from sidecar.core.runtime.turn import Computed, Now, Ports
+from sidecar.core.vocabulary.errors import Code
+from sidecar.state.batch import encode_batch
+from sidecar.state.codec import OWNER_CLAIM, Stamp, owner_epoch_of
+from sidecar.state.keys import decode_key
+from sidecar.wire.apis import Api
+from tests.inprocess import clock
+from tests.inprocess.broker import STATE
+from tests.inprocess.house import House, HouseClient, until
+from tests.inprocess.messages import beat, join
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TICK_S", 0.005)
+    monkeypatch.setattr(writer_module, "RETRY_S", 0.002)
+    monkeypatch.setattr(owner_module, "RENEW_AGAIN_MS", 20)
+    monkeypatch.setattr(owner_module, "FENCED_MS", 20)
+
+
+def run(test: Callable[[House, HouseClient, int], Coroutine[Any, Any, None]], interval_ms: int = 3_600_000) -> None:
+    """A house of one partition, with one member of group g, and its epoch."""
+
+    async def whole() -> None:
+        async with House(partitions=1, service={"fence_interval_ms": interval_ms}) as house:
+            await house.topics(orders=2)
+            client = await house.client()
+            res = await client.ask(join("g", "m"), 1)
+            assert res.error_code == Code.NONE
+            await house.seated()
+            await test(house, client, res.member_epoch)
+
+    clock.run(whole())
+
+
+def renew(house: House) -> None:
+    house.service.owners[0].renew(Now(10**9, 10**9))
+    house.coordinator._drain()
+
+
+def claims(house: House) -> list[int]:
+    keys = [decode_key(r.key) for r in house.brokers.log().records]
+    return [int(k.sub_id) for k in keys if k.kind == OWNER_CLAIM and int(k.sub_id) >= 0]
+
+
+def test_the_state_stays_and_records_carry_the_new_epoch() -> None:
+    async def test(house: House, client: HouseClient, epoch: int) -> None:
+        owner = house.service.owners[0]
+        shard, attempt = owner.shard, owner.attempt
+        renew(house)
+        await until(lambda: len(claims(house)) == 2)
+        assert (await client.ask(join("g", "n"), 1)).error_code == Code.NONE
+        assert owner.shard is shard and owner.attempt == attempt
+        last = house.brokers.log().records[-1]
+        assert last.value is not None and owner_epoch_of(last.value) == claims(house)[-1]
+        assert house.metrics.value("void_records") == 0 and house.lines.events("error") == []
+
+    run(test)
+
+
+def test_writes_wait_for_the_new_claim_and_heartbeats_do_not() -> None:
+    async def test(house: House, client: HouseClient, epoch: int) -> None:
+        hung = house.brokers.faults.hang(Api.INIT_PRODUCER_ID)
+        renew(house)
+        await until(lambda: hung.met)
+        assert (await client.ask(beat("g", "m", epoch), 1)).error_code == Code.NONE
+        joining = await house.client()
+        joining.post(join("g", "n"), 1)
+        await asyncio.sleep(0.02)
+        assert not joining.waiting
+        hung.release()
+        assert (await joining.answer(join("g", "n"), 1)).error_code == Code.NONE
+        kinds = [decode_key(r.key).kind for r in house.brokers.log().records]
+        assert kinds.index("member", kinds.index(OWNER_CLAIM) + 1) >= 0 and kinds[-1] != OWNER_CLAIM
+
+    run(test)
+
+
+@pytest.mark.parametrize("renewed", [True, False])
+def test_what_was_written_meanwhile_is_in_the_log_whatever_becomes_of_the_fence(
+    monkeypatch: pytest.MonkeyPatch, renewed: bool
+) -> None:
+    """An answer may leave with a later write: that the record is there says only the log."""
+    monkeypatch.setattr(writer_module, "INIT_S", 0.01)
+
+    async def test(house: House, client: HouseClient, epoch: int) -> None:
+        hung = house.brokers.faults.hang(Api.INIT_PRODUCER_ID)
+        renew(house)
+        await until(lambda: hung.met)
+        joining = await house.client()
+        joining.post(join("g", "n"), 1)
+        await until(lambda: house.coordinator.takeovers.tenures[0].later)
+        if not renewed:
+            house.brokers.faults.fail(Api.INIT_PRODUCER_ID, Code.INVALID_PRODUCER_EPOCH, times=10_000)
+            hung.end()
+        hung.release()
+        assert (await joining.answer(join("g", "n"), 1)).error_code == Code.NONE
+        keys = [decode_key(r.key) for r in house.brokers.log().records]
+        assert ("member", "g", "n") in [tuple(k) for k in keys]
+        if renewed:
+            last_claim = max(i for i, k in enumerate(keys) if k.kind == OWNER_CLAIM and int(k.sub_id) >= 0)
+            assert [tuple(k) for k in keys].index(("member", "g", "n")) > last_claim
+
+    run(test)
+
+
+def test_a_fence_that_cannot_be_renewed_goes_on_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "INIT_S", 0.01)
+
+    async def test(house: House, client: HouseClient, epoch: int) -> None:
+        refused = house.brokers.faults.fail(Api.INIT_PRODUCER_ID, Code.COORDINATOR_NOT_AVAILABLE, times=10_000)
+        shard = house.service.owners[0].shard
+        renew(house)
+        await until(lambda: "the fence is not renewed, trying again" in house.lines.events("warning"))
+        assert (await client.ask(join("g", "n"), 1)).error_code == Code.NONE
+        assert house.service.owners[0].shard is shard and len(claims(house)) == 1
+        refused.end()
+
+    run(test)
+
+
+def test_a_claim_of_somebody_else_in_between_ends_it() -> None:
+    async def test(house: House, client: HouseClient, epoch: int) -> None:
+        shard = house.service.owners[0].shard
+        house.tail.hold()
+        made = house.brokers.init(f"{STATE}-0")
+        claim = house.codec.claim(Stamp(made.producer_id << 16 | made.epoch, 1), 2, "b:1", "x", 1, "took over")
+        assert house.brokers.append(STATE, 0, encode_batch([claim], 1, made.producer_id, made.epoch, 0))[0] == 0
+        renew(house)
+        await until(lambda: len(claims(house)) == 3)
+        house.tail.release()
+        await until(lambda: "shard dropped" in house.lines.events("error"))
+        await until(lambda: house.service.owners[0].shard not in (None, shard))
+        assert (await client.ask(beat("g", "m", epoch), 1)).error_code == Code.NONE
+
+    run(test)
+
+
+def test_it_ends_with_the_partition() -> None:
+    async def test(house: House, client: HouseClient, epoch: int) -> None:
+        hung = house.brokers.faults.hang(Api.INIT_PRODUCER_ID)
+        renew(house)
+        await until(lambda: hung.met)
+        house.assign(2)
+        hung.release()
+        await house.own()
+        assert (await (await house.client()).ask(beat("g", "m", epoch), 1)).error_code == Code.NONE
+        assert house.lines.events("error") == []
+
+    run(test)
+
+
+def renewals(until_s: int, fences_kept_ms: int | None = None) -> list[tuple[int, int]]:
+    """(second, partition) of fifty that are served, and renewed by the hour."""
+    settings = ServiceSettings(fence_interval_ms=3_600_000, fence_spread=0.5)
+    registry: Registry = REGISTRY
+
+    class Nothing:
+        def groups(self, partition: int) -> list[str]:
+            return []
+
+        def size(self, partition: int, group_id: str) -> int:
+            return 0
+
+        def records(self, partition: int, group_id: str) -> Any:
+            return iter(())
+
+    service = Service(1, 50, registry, Ports({}, Computed(lambda kind, group_id: None)), Nothing(), settings)
+    service.lease(10**12)
+    service.assigned([1] * 50, 1, {1}, Now(0, 0))
+    for owner in service.owners:
+        owner.fenced(owner.attempt, 7, Now(0, 0))
+        owner.claimed(owner.attempt, 0, Now(0, 0))
+        owner.replayed(owner.attempt, Now(0, 0))
+    service.config_changed(Now(0, 0), fences_kept_ms)
+    service.out.clear()
+    found = []
+    for second in range(1, until_s):
+        now = Now(1_000 * second, 1_000 * second)
+        service.wake(now)
+        for c in [c for c in service.out if isinstance(c, Renew)]:
+            found.append((second, c.partition))
+            service.owners[c.partition].renewed(c.attempt, 8, now)
+        service.out.clear()
+    return found
+
+
+def test_partitions_are_renewed_one_after_the_other() -> None:
+    at: dict[int, int] = {}
+    for second, partition in renewals(3_700):
+        at.setdefault(partition, second)
+    assert len(at) == 50 and 1_800 <= min(at.values()) < max(at.values()) <= 3_601
+    times = sorted(at.values())
+    assert min(b - a for a, b in pairwise(times)) > 10
+
+
+def test_brokers_that_soon_forget_are_told_more_often() -> None:
+    """`transactional.id.expiration.ms` of a minute: a fence is never older than a quarter of that."""
+    last = dict.fromkeys(range(50), 0)
+    for second, partition in renewals(200, fences_kept_ms=60_000):
+        assert second - last[partition] <= 16
+        last[partition] = second
+    assert min(last.values()) >= 184

@@ -1,0 +1,121 @@
+"""Whether the tail has read all that was written before a question: a sidecar that cannot say so lets nobody join."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from sidecar.coordinator.statelog.read_index import acknowledged_before
+from sidecar.core.runtime.events import Answer
+from sidecar.core.vocabulary import group_config as cf
+from sidecar.core.vocabulary.errors import Code
+from sidecar.core.vocabulary.group_config import GROUP
+from sidecar.link.messages import AlterSettings, Reply, Request, SettingChange, WhoseGroup
+from sidecar.wire.apis import Api
+from tests.inprocess import clock
+from tests.inprocess.house import Heard, House, turns, until
+
+ORDER = AlterSettings("", (SettingChange(GROUP, "x", {cf.MANAGED: "true"}),), validate_only=False, client="h")
+WHOSE = WhoseGroup("", name="x")
+
+
+def run(test: Callable[[House, Heard], Coroutine[Any, Any, None]]) -> None:
+    """A house whose settings name other groups, and a front that asks it."""
+
+    async def whole() -> None:
+        async with House(managed=lambda group_id: group_id.startswith("g")) as house:
+            await test(house, Heard(house.coordinator))
+
+    clock.run(whole())
+
+
+async def ordered(house: House, front: Heard, token: int) -> None:
+    """The order is in the log. It is answered when the tail has read it."""
+    before = house.brokers.count(Api.PRODUCE)
+    front.tell(Request(token, ORDER))
+    await until(lambda: house.brokers.count(Api.PRODUCE) > before)
+    await turns()
+
+
+def answered(front: Heard) -> set[int]:
+    return {r.token for r in front.of(Reply)}
+
+
+def test_a_tail_that_is_behind_says_nothing_until_it_has_read_everything() -> None:
+    async def test(house: House, front: Heard) -> None:
+        front.tell(Request(1, WHOSE))
+        assert (await front.reply(1)).code == Code.NONE and not house.rules.managed("x")
+        house.tail.hold()
+        await ordered(house, front, 2)
+        front.tell(Request(3, WHOSE))
+        await asyncio.sleep(0.05)
+        assert 3 not in answered(front) and not house.rules.managed("x")
+        house.tail.release()
+        assert (await front.reply(3)).code == Code.NONE and house.rules.managed("x")
+
+    run(test)
+
+
+def test_it_waits_only_so_long() -> None:
+    async def test(house: House, front: Heard) -> None:
+        house.tail.hold()
+        await ordered(house, front, 1)
+        front.tell(Request(2, WHOSE))
+        assert await front.reply(2) == Answer(Code.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
+
+    run(test)
+
+
+def test_who_comes_while_a_leader_is_asked_has_it_asked_again() -> None:
+    """What is answered then may be of the time before. All who come meanwhile share one request."""
+
+    async def test(house: House, front: Heard) -> None:
+        hung = house.brokers.faults.hang(Api.LIST_OFFSETS, times=10)
+        front.tell(Request(1, WHOSE))
+        await turns()
+        asked = house.brokers.count(Api.LIST_OFFSETS)
+        for token in (2, 3, 4):
+            front.tell(Request(token, WHOSE))
+        await turns()
+        assert house.brokers.count(Api.LIST_OFFSETS) == asked > 0 and answered(front) == set()
+        hung.release()
+        assert {(await front.reply(token)).code for token in (1, 2, 3, 4)} == {Code.NONE}
+        assert house.brokers.count(Api.LIST_OFFSETS) == 2 * asked
+
+    run(test)
+
+
+def test_a_leader_that_has_moved_is_looked_for() -> None:
+    async def test(house: House, front: Heard) -> None:
+        refused = house.brokers.faults.fail(Api.LIST_OFFSETS, Code.NOT_LEADER_OR_FOLLOWER, times=8)
+        front.tell(Request(1, WHOSE))
+        assert (await front.reply(1)).code == Code.NONE and refused.met == 8
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("ends", "replicas", "min_isr", "before"),
+    [
+        ([5, 5, 5], 3, 2, 5),
+        ([9, 5, 5], 3, 2, 5),  # one has what no other one has: that is not acknowledged
+        ([9, 5], 3, 2, 9),  # the third one may have it, too
+        ([5], 3, 2, None),  # the other two may have more
+        ([7, 6, 5], 3, 3, 5),
+        ([7, 6], 3, 3, 6),
+        ([7], 3, 3, 7),
+        ([7, 5, 5], 3, 1, 7),  # one alone can acknowledge
+        ([7, 5], 3, 1, None),
+        ([4], 1, 1, 4),
+        ([], 1, 1, None),
+        ([], 0, 2, None),
+        ([5, 4, 4, 4], 4, 9, 4),  # more than there are: nothing is acknowledged at all
+    ],
+)
+def test_what_some_replicas_tell_of_acknowledged_records(
+    ends: list[int], replicas: int, min_isr: int, before: int | None
+) -> None:
+    assert acknowledged_before(ends, replicas, min_isr) == before
