@@ -17,8 +17,8 @@ right, and is not kept.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
-from typing import Any
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from sidecar.api import slices
 from sidecar.api.call import CLIENT_ID, Call, Kept, Store, Want, ask
@@ -32,7 +32,9 @@ from sidecar.wire.generated import incremental_alter_configs as ia
 from sidecar.wire.generated import list_offsets as lo
 from sidecar.wire.generated import metadata as md
 from sidecar.wire.generated import offset_delete as od
+from sidecar.wire.primitives import WireError
 
+T = TypeVar("T")
 LATEST = -1
 GROUP_SETTINGS_SINCE = 2
 """The version of DescribeCluster that came with settings of groups: Kafka 4.0."""
@@ -175,11 +177,19 @@ def _of_settings(call: Call, group_id: str) -> Generator[Want, Any, tuple[int, i
         return Code.INVALID_REQUEST, Code.INVALID_REQUEST
     shown = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(GROUP, group_id, [])]).encode(1)
     frame = yield from ask(call, Api.DESCRIBE_CONFIGS, 1, shown, flexible=False)
-    described = dc.DescribeConfigsResponse.decode(1, frame, response_body(frame, False)).results[0].error_code
+    described = _first(dc.DescribeConfigsResponse.decode(1, frame, response_body(frame, False)).results).error_code
     nothing = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(GROUP, group_id, [])], True).encode(0)
     frame = yield from ask(call, Api.INCREMENTAL_ALTER_CONFIGS, 0, nothing, flexible=False)
-    altered = ia.IncrementalAlterConfigsResponse.decode(0, frame, response_body(frame, False)).responses[0].error_code
+    res = ia.IncrementalAlterConfigsResponse.decode(0, frame, response_body(frame, False))
+    altered = _first(res.responses).error_code
     return described, altered
+
+
+def _first(answers: Sequence[T]) -> T:
+    """Raises WireError if the broker said nothing of what it was asked."""
+    if not answers:
+        raise WireError("the broker's answer lacks what it was asked")
+    return answers[0]
 
 
 def _each_operation(call: Call, group_id: str) -> Generator[Want, Any, int]:
@@ -219,7 +229,7 @@ def _of_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, dict[st
         frame = yield from ask(call, Api.LIST_OFFSETS, 1, probe, flexible=False)
         res = yield from slices.response(lo.ListOffsetsResponse, 1, frame, response_body(frame, False))
         answered = yield from slices.chosen(res.topics, lambda t: t.partitions)
-        codes = yield from slices.made(answered, lambda t: (t.name, t.partitions[0].error_code))
+        codes = yield from slices.made(answered, lambda t: (t.name, _first(t.partitions).error_code))
         said |= yield from _told(call, call.client.topics, missing, dict(codes))
     return said
 

@@ -20,6 +20,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
+import pytest
+
 from sidecar.api.call import (
     CLIENT_ID,
     FORWARD,
@@ -50,6 +52,7 @@ from sidecar.wire.generated import metadata as md
 from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import offset_delete as od
 from sidecar.wire.generated import txn_offset_commit as tc
+from sidecar.wire.primitives import WireError
 
 NODE, OTHER = 1, 2
 """The broker behind this sidecar, and another one."""
@@ -256,6 +259,12 @@ class Play:
         body = response.encode(asked if version is None else version)
         self._resume(response_frame(CORRELATION, api != Api.API_VERSIONS and flexible(api, asked), body))
         return self
+
+    def breaks(self, response: Message, match: str) -> None:
+        """The broker answers so, and the handler cannot use that."""
+        with pytest.raises(WireError, match=match):
+            self.broker(response)
+        Play.open.remove(self)
 
     def coordinator(self, answer: Answer) -> Play:
         assert isinstance(self._want, Coordinate) and self._seen, "the coordinator was not asked"

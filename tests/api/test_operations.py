@@ -58,6 +58,13 @@ def test_another_broker_is_asked_for_each(read: int, delete: int, shows: int, al
     described(play, operations)
 
 
+def test_a_broker_that_says_nothing_of_what_it_was_asked_is_a_fault_of_its_answer() -> None:
+    """Symptom: the handler broke with an IndexError. Found by fuzzing a session's broker."""
+    play = asking(dg.DescribedGroup(Code.NOT_COORDINATOR, group_id="g")).may_read("g").may_delete("g")
+    play.asks(dc.DescribeConfigsRequest([dc.DescribeConfigsResource(GROUP, "g", [])]), 1)
+    play.breaks(dc.DescribeConfigsResponse(), "lacks")
+
+
 def test_a_broker_that_knows_no_settings_of_groups_is_not_asked_of_them() -> None:
     old = Client("10.0.0.9", broker_versions={Api.DESCRIBE_CLUSTER: (0, 1)})
     play = asking(dg.DescribedGroup(Code.NOT_COORDINATOR, group_id="g"), old).may_read("g").may_delete("g")
