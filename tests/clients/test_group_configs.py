@@ -140,13 +140,9 @@ def test_a_groups_heartbeat_interval_counts_at_once_and_its_settings_are_listed(
 def test_broker_settings_changed_through_the_sidecar_or_past_it(kafka: LocalKafka) -> None:
     name = "group.consumer.assignment.interval.ms"
 
-    async def effective(conn: BrokerConnection) -> tuple[object, object]:
-        got = (await describe(conn, "managed-broker-level", INTERVAL))[INTERVAL]
-        return got[0], got[1]
-
-    async def until(conn: BrokerConnection, wanted: tuple[object, object], limit_s: float) -> None:
+    async def until(conn: BrokerConnection, wanted: tuple[object, object], limit_s: float, key: str = INTERVAL) -> None:
         end = time.monotonic() + limit_s
-        while (now := await effective(conn)) != wanted:
+        while (now := (await describe(conn, "managed-broker-level", key))[key][:2]) != wanted:
             assert time.monotonic() < end, now
 
     async def through(conn: BrokerConnection) -> None:
@@ -158,9 +154,9 @@ def test_broker_settings_changed_through_the_sidecar_or_past_it(kafka: LocalKafk
         assert await alter(conn, "1", (offload, SET, "maybe"), kind=BROKER) != (0, None)
         assert await alter(conn, "1", (offload, SET, "false"), kind=BROKER) == (0, None)
         key = "consumer.assignor.offload.enable"
-        assert (await describe(conn, "managed-broker-level", key))[key][:2] == ("false", 2)
+        await until(conn, ("false", 2), 1.0, key)
         assert await alter(conn, "1", (offload, DELETE, None), kind=BROKER) == (0, None)
-        assert (await describe(conn, "managed-broker-level", key))[key][:2] == ("true", 5)
+        await until(conn, ("true", 5), 1.0, key)
 
     async def past(conn: BrokerConnection) -> None:
         assert await alter(conn, "", (name, SET, "4000"), kind=BROKER) == (0, None)

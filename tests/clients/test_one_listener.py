@@ -425,7 +425,7 @@ def test_history_and_owner_answer_without_spark(kafka: LocalKafka, topic: str) -
     assert {o["partition"] for o in owners} == {f"{topic}-{p}" for p in range(6)}
     c.close()
     code, events = ask("history", "managed-history")
-    assert code == 0 and [e["what"] for e in events[-2:]] == ["left", "group epoch"]
+    assert code == 0 and [e["what"] for e in events[-3:]] == ["left", "group epoch", "target assignment"]
     assert {"coordinator", "joined", "group epoch", "target assignment", "owns"} <= {e["what"] for e in events}
     assert ask("owner", f"{topic}-3", "--group", "managed-history") == (1, []), "it has left"
     assert ask("owner", f"{topic}-3", "--group", "managed-history", "--at", "1h") == (1, []), "it was not there yet"

@@ -172,9 +172,12 @@ class Bench:
         leaders = {p: m.leader for p, m in topics["__consumer_offsets"].partitions.items()}
         self.partitions, self.partition = len(leaders), 7
         self.keeper = next(n for n in self.kafka.nodes if n.node_id == leaders[self.partition])
-        owners = self.kafka.owners(self.keeper)
-        assert owners is not None
-        assert owners["owners"][self.partition] == self.keeper.node_id
+
+        def at_home() -> bool:
+            owners = (self.kafka.owners(self.keeper) or {}).get("owners", [])
+            return bool(owners) and owners[self.partition] == self.keeper.node_id
+
+        wait_until("the sidecar beside its leader to own it", at_home, 60)
 
     def group(self, site: Site, whose: str, label: str) -> str:
         """A name in the chosen partition, always the same for this label."""

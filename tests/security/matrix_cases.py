@@ -260,7 +260,7 @@ async def offset_delete(q: Question) -> Any:
 
 
 # ---- operators ------------------------------------------------------------------------------------------------------
-@case("DeleteGroups", 0, 1, 2)
+@case("DeleteGroups", 0, 1, 2, 3)
 async def delete_groups(q: Question) -> Any:
     groups = [await q.with_offsets("doomed"), q.at("classic"), q.at("nothing"), q.at("offsets", OTHER)]
     return plain(await q.ask(dl, "DeleteGroups", dl.DeleteGroupsRequest(groups)))
@@ -348,7 +348,13 @@ async def consumer_group_heartbeat_leaves(q: Question) -> Any:
 
 
 # ---- transactions -------------------------------------------------------------------------------------------------
-@case("TxnOffsetCommit", 0, 2, 3, 4, 5, users="transactions")
+def txn_topic(q: Question, name: str, rows: list[tc.TxnOffsetCommitRequestPartition]) -> tc.TxnOffsetCommitRequestTopic:
+    if q.version < 6:
+        return tc.TxnOffsetCommitRequestTopic(name, partitions=rows)
+    return tc.TxnOffsetCommitRequestTopic(topic_id=q.bench.topic_ids.get(name, STRANGE_ID), partitions=rows)
+
+
+@case("TxnOffsetCommit", 0, 2, 3, 4, 5, 6, users="transactions")
 async def txn_offset_commit(q: Question) -> Any:
     found = []
     rows = [tc.TxnOffsetCommitRequestPartition(0, 7)]
@@ -358,7 +364,7 @@ async def txn_offset_commit(q: Question) -> Any:
         asked.append((q.at("classic"), 9, "nobody"))
     for group, generation, member in asked:
         for names in some:
-            topics = [tc.TxnOffsetCommitRequestTopic(t, partitions=rows) for t in names]
+            topics = [txn_topic(q, t, rows) for t in names]
             req = tc.TxnOffsetCommitRequest(TXN, group, *q.bench.producer, generation, member, None, topics)
             found.append(plain(await q.ask(tc, "TxnOffsetCommit", req)))
     return found
@@ -490,7 +496,7 @@ def to_stream(group: str, topics: list[str]) -> st.StreamsGroupHeartbeatRequest:
     return req
 
 
-@case("StreamsGroupHeartbeat", 0)
+@case("StreamsGroupHeartbeat", 0, 1)
 async def streams_group_heartbeat(q: Question) -> Any:
     found = []
     for group in (q.at("classic"), q.at("consumer"), q.at("classic", OTHER)):
@@ -500,7 +506,7 @@ async def streams_group_heartbeat(q: Question) -> Any:
     return found
 
 
-@case("StreamsGroupHeartbeat of a new group", 0)
+@case("StreamsGroupHeartbeat of a new group", 0, 1)
 async def streams_group_new(q: Question) -> Any:
     res = await q.ask(st, "StreamsGroupHeartbeat", to_stream(q.fresh("streams"), [OPEN]))
     return res.error_code, plain(res.error_message)
@@ -540,6 +546,11 @@ def share_group_describe(m: Any, group: str, version: int) -> Any:
 @to_each("StreamsGroupDescribe", 0)
 def streams_group_describe(m: Any, group: str, version: int) -> Any:
     return m.StreamsGroupDescribeRequest([group], True)
+
+
+@to_each("StreamsGroupTopologyDescriptionUpdate", 0)
+def streams_topology(m: Any, group: str, version: int) -> Any:
+    return m.StreamsGroupTopologyDescriptionUpdateRequest(group, "nobody", 1, m.TopologyDescription())
 
 
 @to_each("DescribeShareGroupOffsets", 0, 1)

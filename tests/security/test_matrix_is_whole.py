@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from sidecar.api.handlers import HANDLERS
-from sidecar.wire.apis import SERVED, Api, message_name
+from sidecar.drill.artifacts import KAFKA
+from sidecar.wire.apis import Api, message_name
+from tests.api.announced import announced
 from tests.api.test_own_names import LISTS, NAMING_GROUPS, NAMING_IDS
 from tests.security.matrix_cases import CASES
 from tests.security.passed import of_groups, that_name
@@ -11,6 +13,7 @@ from tests.security.passed import of_groups, that_name
 PASSES = "its rights are the broker's; the sidecars' own ids are refused to everybody (tests/api/test_own_names.py)"
 ABOUT_NO_GROUP = {
     Api.API_VERSIONS: "everybody may ask it",
+    Api.METADATA: "the broker answers it on the client's own connection",
     Api.SASL_AUTHENTICATE: "it gives the rights",
     Api.INIT_PRODUCER_ID: PASSES,
     Api.ADD_PARTITIONS_TO_TXN: PASSES,
@@ -31,6 +34,7 @@ LEFT_TO_THE_BROKER = {
     "ShareAcknowledge": NOT_OF_A_SHARE_GROUP,
     "ShareGroupDescribe": NOT_OF_A_SHARE_GROUP,
     "StreamsGroupDescribe": NOT_OF_A_SHARE_GROUP,
+    "StreamsGroupTopologyDescriptionUpdate": NOT_OF_A_SHARE_GROUP,
     "DescribeShareGroupOffsets": NOT_OF_A_SHARE_GROUP,
     "AlterShareGroupOffsets": NOT_OF_A_SHARE_GROUP,
     "DeleteShareGroupOffsets": NOT_OF_A_SHARE_GROUP,
@@ -48,9 +52,10 @@ def cases_of(name: str) -> set[int]:
 
 
 def test_every_handler_is_asked_in_its_oldest_and_its_newest_version() -> None:
+    """Of those that the broker of these tests serves."""
+    ranges = announced()[KAFKA]
     for api in HANDLERS.keys() - ABOUT_NO_GROUP.keys():
-        spec = SERVED[api]
-        assert {spec.low, spec.high} <= cases_of(message_name(api)), message_name(api)
+        assert set(ranges[api]) <= cases_of(message_name(api)), message_name(api)
 
 
 def test_every_api_of_kafka_that_names_a_group_is_asked() -> None:

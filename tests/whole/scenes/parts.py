@@ -55,13 +55,14 @@ def come(world: World, each: int = 1, session_ms: int = Habits.session_ms) -> No
 
 
 def goes_on(world: World, clients: Iterable[Client], for_ms: float, bound_ms: float) -> None:
-    """None of them is without a good answer for longer than the bound."""
+    """From now on none of them is without a good answer for longer than the bound."""
     universe, watched = world.universe, list(clients)
-    end_ms = universe.now_ms + for_ms
+    began_ms = universe.now_ms
+    end_ms = began_ms + for_ms
     while universe.now_ms < end_ms:
         run_ms(world, STEP_MS)
         for c in watched:
-            if universe.now_ms - c.well_ms > bound_ms:
+            if universe.now_ms - max(c.well_ms, began_ms) > bound_ms:
                 world.say(c.name, "has not been answered well for too long")
                 raise Violation(f"{c.name} of {c.habits.group_id} has not been answered well for {bound_ms:,.0f} ms")
 
