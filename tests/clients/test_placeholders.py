@@ -363,7 +363,7 @@ def test_what_a_former_owner_let_pass_is_refused_by_the_broker_when_it_comes_lat
         """
         other = await BrokerConnection.open("127.0.0.1", kafka.nodes[0].sidecar_port, "test")
         first = asyncio.ensure_future(commit(conn, m, 100, range(1, PARTITIONS)))
-        second = asyncio.ensure_future(other.request(tc, "TxnOffsetCommit", transactional(100), timeout_s=30))
+        second = asyncio.ensure_future(other.request(tc, "TxnOffsetCommit", transactional(100), high=5, timeout_s=30))
         await asyncio.to_thread(wait_until, "both commits to be held", lambda: len(line.held) == 2, 20)
         former.signal(signal.SIGSTOP)
         await asyncio.to_thread(meanwhile)

@@ -40,6 +40,7 @@ NOT_SENT = frozenset(
         "SaslAuthenticate",
         "DeleteTopics",  # the topics of the cases
         "AlterClientQuotas",
+        "DescribeLogDirs",  # the disk, which others use, too
         "LeaderAndIsr",
         "StopReplica",
         "UpdateMetadata",

@@ -7,6 +7,8 @@ What must differ between the two is replaced by a name, by these rules and no ot
 - a producer id, a time at which something began, the bytes of a disk (CHANGING);
 - the order of members, and of the topics of one, which is that of a hash table (UNORDERED);
 - the order of groups that a broker answers by their partition of __consumer_offsets (BY_PARTITION);
+- whether a transaction that is not there makes a commit INVALID_TXN_STATE or TRANSACTION_ABORTABLE, which depends on
+  what else a broker is verifying (WITHOUT_TRANSACTION);
 - whether the group without a name, which is one for all cases, could be deleted;
 - the partition of a group in __consumer_offsets;
 - a port of the cluster;
@@ -43,6 +45,7 @@ CHANGING = frozenset(
     {"producerId", "transactionStartTimeMs", "usableBytes", "totalBytes", "partitionSize", "finalizedFeaturesEpoch"}
 )
 OFFSETS_TOPIC = "__consumer_offsets"
+WITHOUT_TRANSACTION = frozenset({48, 120})
 
 
 class Side:
@@ -52,6 +55,7 @@ class Side:
         self.name, self.messages = name, messages
         self._port, self._ports, self._limit_s = port, ports, limit_s
         self._line: Line | None = None
+        self._api = ""
         self._foreign = next(ids for side, ids in PREFIXES.items() if side != name)
         self.begin("")
 
@@ -109,6 +113,7 @@ class Side:
             told = [g for g in answer[name] if api != "DeleteGroups" or g["groupId"]]
             answer = {**answer, name: sorted(told, key=lambda g: str(self._plain("", g["groupId"])))}
         self._learn("", answer)
+        self._api = api
         return self._plain("", answer)
 
     def _learn(self, name: str, value: Any) -> None:
@@ -136,6 +141,8 @@ class Side:
             return value.hex()
         if isinstance(value, uuid.UUID):
             return str(value)
+        if name == "errorCode" and value in WITHOUT_TRANSACTION and self._api == "TxnOffsetCommit":
+            return "<no transaction>"
         if name in CHANGING and value >= 0:
             return f"<{name}>"
         if name == "port" and value in self._ports:
