@@ -247,8 +247,9 @@ async def array_claims(t: Target, done: Done) -> None:
 
 
 async def array_full(t: Target, done: Done) -> None:
-    """An OffsetFetch of 1 MB, nearly all of it topics without name and partitions: nothing about it is wrong."""
-    topics = [of.OffsetFetchRequestTopic("", []) for _ in range(170_000)]
+    """An OffsetFetch with about as many topics as a request may have, without name and partitions: nothing about it is
+    wrong."""
+    topics = [of.OffsetFetchRequestTopic("", []) for _ in range(24_000)]
     frame = request_frame(9, 5, 1, "hostile", False, of.OffsetFetchRequest("bench-h", topics).encode(5))
     reader, writer = await t.connect(done)
     while t.goes_on:
