@@ -5,7 +5,6 @@ What is counted is elements of arrays, about a microsecond each. A small message
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
 from typing import Any, Protocol, TypeVar
@@ -133,13 +132,13 @@ def sorted_once(items: Iterable[Sorted]) -> Generator[Want, Any, list[Sorted]]:
 def as_asked(asked: Iterable[str], answers: list[T], name: Callable[[T], str]) -> Generator[Want, Any, list[T]]:
     """The answers in the order of the request, as a broker has those to an OffsetFetch. Some are the broker's and some
     the coordinator's, and a client may count on the order."""
-    waiting: dict[str, deque[T]] = {}
-    yield from each(answers, lambda a: waiting.setdefault(name(a), deque()).append(a))
+    waiting: dict[str, list[T]] = {}
+    yield from each(reversed(answers), lambda a: waiting.setdefault(name(a), []).append(a))
     found: list[T] = []
 
     def take(asked_for: str) -> None:
         if left := waiting.get(asked_for):
-            found.append(left.popleft())
+            found.append(left.pop())
 
     yield from each(asked, take)
     return found

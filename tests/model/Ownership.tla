@@ -15,7 +15,7 @@ CONSTANTS
 VARIABLES
     generation, assignee, joined,   \* the owners' group at the broker: generation, owner of the partition, members
     known,          \* sidecar -> what it knows of the group: "none", "old", or the "current" generation
-    phase, epoch,   \* sidecar -> phase of core/owner.py, and the producer epoch of its writer
+    phase, epoch,   \* sidecar -> phase of core/runtime/owner.py, and the producer epoch of its writer
     holder,         \* sidecar -> member that owns x, in the memory of this sidecar
     batch,          \* sidecar -> kind of the batch that waits for the broker's verdict
     verdict,        \* sidecar -> what the broker said to it
@@ -63,7 +63,7 @@ ClaimAt(e) == IF \E i \in 1..Len(log) : log[i].kind = "claim" /\ log[i].epoch = 
 Superseded(s) == /\ ClaimAt(epoch[s]) > 0
                  /\ \E i \in 1..Len(log) : log[i].kind = "claim" /\ i > ClaimAt(epoch[s])
 
-\* core/owner.py Owner._drop: the state in memory is forgotten. A batch that was sent may still reach the broker.
+\* core/runtime/owner.py Owner._drop: the state in memory is forgotten. A batch that was sent may still reach the broker.
 Drop(s, to) == /\ phase' = [phase EXCEPT ![s] = to]
                /\ holder' = [holder EXCEPT ![s] = NoOne]
                /\ epoch' = [epoch EXCEPT ![s] = 0]
@@ -102,7 +102,7 @@ Init == /\ generation = 1 /\ joined = Sidecars /\ assignee \in Sidecars
 NextGeneration == /\ generation' = generation + 1
                   /\ known' = [s \in Sidecars |-> IF known[s] = "current" THEN "old" ELSE known[s]]
 
-\* sidecar/coordinator/ownership.py Ownership._join_at
+\* sidecar/coordinator/membership/owners_group.py Ownership._join_at
 \* A sidecar comes anew; all others have joined the new generation, though they may not know its assignment yet.
 Join(s) == /\ s \notin joined /\ known[s] = "none" /\ generation < MaxGeneration
            /\ NextGeneration
@@ -110,7 +110,7 @@ Join(s) == /\ s \notin joined /\ known[s] = "none" /\ generation < MaxGeneration
            /\ assignee' \in joined'
            /\ UNCHANGED <<phase, holder, writer, leases, broker, clients, words>>
 
-\* sidecar/coordinator/ownership.py Ownership._remove
+\* sidecar/coordinator/membership/owners_group.py Ownership._remove
 \* A peer had it removed, rightly or not, or its session has ended.
 Removed(s) == /\ s \in joined /\ generation < MaxGeneration
               /\ NextGeneration
@@ -118,16 +118,16 @@ Removed(s) == /\ s \in joined /\ generation < MaxGeneration
               /\ assignee' \in IF joined' = {} THEN {NoOne} ELSE joined'
               /\ UNCHANGED <<phase, holder, writer, leases, broker, clients, words>>
 
-\* sidecar/coordinator/ownership.py Ownership.placement_changed
+\* sidecar/coordinator/membership/owners_group.py Ownership.placement_changed
 Moved == /\ generation < MaxGeneration
          /\ NextGeneration
          /\ assignee' \in joined \ {assignee}
          /\ said' = IF Is("said too early") THEN [said EXCEPT ![assignee] = generation'] ELSE said
          /\ UNCHANGED <<joined, phase, holder, writer, leases, claimedIn, broker, clients>>
 
-\* sidecar/core/service.py Service.assigned
+\* sidecar/core/runtime/service.py Service.assigned
 \* The SyncGroup of the current generation is answered. What is served already goes on being served. An owner that must
-\* give the partition up drops it, and then says so (coordinator/giving_up.py).
+\* give the partition up drops it, and then says so (coordinator/membership/giving_up.py).
 Assigned(s) == /\ s \in joined /\ known[s] # "current"
                /\ known' = [known EXCEPT ![s] = "current"]
                /\ confirming' = [confirming EXCEPT ![s] = 0]
@@ -138,7 +138,7 @@ Assigned(s) == /\ s \in joined /\ known[s] # "current"
                /\ said' = IF assignee # s /\ phase[s] # "elsewhere" THEN [said EXCEPT ![s] = generation] ELSE said
                /\ UNCHANGED <<group, lease, claimedIn, broker, clients>>
 
-\* sidecar/coordinator/ownership.py Ownership._lost
+\* sidecar/coordinator/membership/owners_group.py Ownership._lost
 \* It is told UNKNOWN_MEMBER_ID, withdraws, or its process starts anew. Under the member id that it had it answers for
 \* nothing any more, and says so.
 Lost(s) == /\ known[s] # "none"
@@ -149,7 +149,7 @@ Lost(s) == /\ known[s] # "none"
            /\ said' = [said EXCEPT ![s] = MaxGeneration + 1]
            /\ UNCHANGED <<group, claimedIn, broker, clients>>
 
-\* sidecar/coordinator/confirming.py Confirming._commit
+\* sidecar/coordinator/membership/lease_commit.py Confirming._commit
 \* The broker writes a commit of a member of the current generation.
 Confirm(s) == /\ s \in joined /\ known[s] = "current"
               /\ phase[s] # "elsewhere" /\ lease[s] = 0 /\ confirming[s] = 0
@@ -157,7 +157,7 @@ Confirm(s) == /\ s \in joined /\ known[s] = "current"
               /\ UNCHANGED <<group, known, phase, holder, writer, lease, proof, proving, doubt,
                              broker, clients, words>>
 
-\* sidecar/coordinator/ownership.py Ownership._commit_written
+\* sidecar/coordinator/membership/owners_group.py Ownership._commit_written
 \* Its answer: the lease counts from when the commit was sent.
 Confirmed(s) == /\ confirming[s] > 0
                 /\ LET left == IF Is("lease from the answer") THEN Lease ELSE confirming[s] - 1
@@ -169,7 +169,7 @@ Confirmed(s) == /\ confirming[s] > 0
 ------------------------------------------------------------------------------
 (* Takeover *)
 
-\* sidecar/coordinator/writer.py FencedWriter.init
+\* sidecar/coordinator/statelog/fenced_writer.py FencedWriter.init
 \* The broker may execute it while the sidecar is suspended. Batches for whose verdict nobody waits any more could only
 \* be refused from here on.
 Fence(s) == /\ phase[s] = "fencing" /\ producerEpoch < MaxEpoch
@@ -179,7 +179,7 @@ Fence(s) == /\ phase[s] = "fencing" /\ producerEpoch < MaxEpoch
             /\ network' = {b \in network : Is("no fence") \/ \E t \in Sidecars : Waits(t, b)}
             /\ UNCHANGED <<group, known, holder, batch, verdict, leases, log, clients, words>>
 
-\* sidecar/coordinator/coordinator.py Coordinator._claim
+\* sidecar/coordinator/runtime/takeovers.py Takeovers._claim
 Claim(s) == /\ phase[s] = "fenced"
             /\ phase' = [phase EXCEPT ![s] = "claiming"]
             /\ Send(s, "claim", NoOne)
@@ -187,7 +187,7 @@ Claim(s) == /\ phase[s] = "fenced"
             /\ said' = [said EXCEPT ![s] = IF @ > MaxGeneration THEN 0 ELSE @]
             /\ UNCHANGED <<group, known, holder, epoch, verdict, leases, producerEpoch, log, clients>>
 
-\* sidecar/core/owner.py Owner.claimed
+\* sidecar/core/runtime/owner.py Owner.claimed
 Claimed(s) == /\ phase[s] = "claiming"
               /\ verdict[s] = "written" \/ (Is("claim not checked") /\ verdict[s] = "refused")
               /\ phase' = [phase EXCEPT ![s] = "replaying"]
@@ -195,7 +195,7 @@ Claimed(s) == /\ phase[s] = "claiming"
               /\ verdict' = [verdict EXCEPT ![s] = "none"]
               /\ UNCHANGED <<group, known, holder, epoch, leases, broker, clients, words>>
 
-\* sidecar/core/owner.py Owner.replayed
+\* sidecar/core/runtime/owner.py Owner.replayed
 \* The log through the own claim is read. From now on former owners may have leases for one lease at most.
 Replayed(s) == /\ phase[s] = "replaying"
                /\ phase' = [phase EXCEPT ![s] = "serving"]
@@ -204,25 +204,25 @@ Replayed(s) == /\ phase[s] = "replaying"
                /\ doubt' = [doubt EXCEPT ![s] = IF Is("remove at once") THEN 0 ELSE Lease]
                /\ UNCHANGED <<group, known, writer, lease, confirming, proof, proving, broker, clients, words>>
 
-\* sidecar/coordinator/former.py FormerOwners.look_again
+\* sidecar/coordinator/membership/former_owners.py FormerOwners.look_again
 \* The former owner has said that it answers no more since the generation of this one's claim.
 Cleared(s) == /\ Serves(s) /\ doubt[s] > 0
               /\ \A t \in Sidecars \ {s} : said[t] >= claimedIn[s]
               /\ doubt' = [doubt EXCEPT ![s] = 0]
               /\ UNCHANGED <<group, known, phase, holder, writer, lease, confirming, proof, proving, broker, clients, words>>
 
-\* sidecar/coordinator/coordinator.py Coordinator._still_mine
+\* sidecar/coordinator/runtime/takeovers.py Takeovers._still_mine
 \* The tail has read the claim of another owner.
 ClaimRead(s) == /\ phase[s] \in {"replaying", "serving"} /\ Superseded(s)
                 /\ Drop(s, "pausing")
                 /\ UNCHANGED <<group, known, lease, confirming, broker, clients, words>>
 
-\* sidecar/core/owner.py Owner.failed
+\* sidecar/core/runtime/owner.py Owner.failed
 Failed(s) == /\ verdict[s] = "refused" /\ ~(Is("claim not checked") /\ phase[s] = "claiming")
              /\ Drop(s, "pausing")
              /\ UNCHANGED <<group, known, lease, confirming, broker, clients, words>>
 
-\* sidecar/core/owner.py Owner.wake
+\* sidecar/core/runtime/owner.py Owner.wake
 \* A pause is over: it takes the partition again, while it has a lease.
 Rested(s) == /\ phase[s] = "pausing" /\ Leased(s)
              /\ phase' = [phase EXCEPT ![s] = "fencing"]
@@ -231,7 +231,7 @@ Rested(s) == /\ phase[s] = "pausing" /\ Leased(s)
 ------------------------------------------------------------------------------
 (* The log *)
 
-\* sidecar/coordinator/writer.py FencedWriter._put
+\* sidecar/coordinator/statelog/fenced_writer.py FencedWriter._put
 \* The broker gets a batch, at any time, and appends it if its epoch is the current one. A member whose loss of x is
 \* written is not an owner any more: it gave x up before, or was removed.
 Put == \E b \in network :
@@ -272,7 +272,7 @@ GiveUp(s, m) == /\ Turn(s) /\ holder[s] = m
                 /\ Send(s, "own", NoOne)
                 /\ UNCHANGED <<group, known, phase, epoch, verdict, leases, producerEpoch, log, early, words>>
 
-\* sidecar/core/turn.py Turn.arm_removal
+\* sidecar/core/runtime/turn.py Turn.arm_removal
 \* A member is removed for silence, or because it did not come to a rebalance in time.
 RemoveSilent(s, m) == /\ Turn(s) /\ holder[s] = m /\ doubt[s] = 0
                       /\ holder' = [holder EXCEPT ![s] = NoOne]
@@ -280,7 +280,7 @@ RemoveSilent(s, m) == /\ Turn(s) /\ holder[s] = m /\ doubt[s] = 0
                       /\ UNCHANGED <<group, known, phase, epoch, verdict, leases, producerEpoch, log,
                                      clients, words>>
 
-\* sidecar/core/owner.py Owner.committed
+\* sidecar/core/runtime/owner.py Owner.committed
 \* The answer that waited for the record is released, or is NOT_COORDINATOR if there is no lease any more.
 Release(s) == /\ Serves(s) /\ verdict[s] = "written" /\ batch[s] = "own"
               /\ batch' = [batch EXCEPT ![s] = "none"]
@@ -290,7 +290,7 @@ Release(s) == /\ Serves(s) /\ verdict[s] = "written" /\ batch[s] = "own"
                  ELSE UNCHANGED clients
               /\ UNCHANGED <<group, known, phase, holder, epoch, leases, broker, words>>
 
-\* sidecar/core/service.py Service.request
+\* sidecar/core/runtime/service.py Service.request
 \* A member that takes itself for the owner of x asks, and is answered from memory, by the owner or under its grant.
 Heartbeat(s, m) == /\ Turn(s)
                    /\ m \in believes \/ (Is("asks again elsewhere") /\ holder[s] = m)
@@ -300,7 +300,7 @@ Heartbeat(s, m) == /\ Turn(s)
                            /\ UNCHANGED early
                    /\ UNCHANGED <<group, known, phase, holder, writer, leases, broker, words>>
 
-\* sidecar/coordinator/proofs.py Proofs.look
+\* sidecar/coordinator/runtime/partition_lease.py Proofs.look
 \* Only where the group confirms nothing: else Confirm gives at least as much.
 Prove(s) == /\ Serves(s) /\ known[s] # "current" /\ batch[s] = "none" /\ lease[s] = 0 /\ proof[s] < Lease
             /\ proving' = [proving EXCEPT ![s] = Lease]
@@ -308,7 +308,7 @@ Prove(s) == /\ Serves(s) /\ known[s] # "current" /\ batch[s] = "none" /\ lease[s
             /\ UNCHANGED <<group, known, phase, holder, epoch, verdict, lease, confirming, proof,
                            doubt, producerEpoch, log, clients, words>>
 
-\* sidecar/core/owner.py Owner.proved
+\* sidecar/core/runtime/owner.py Owner.proved
 \* The lease counts from when the proof was sent.
 Proved(s) == /\ Serves(s) /\ batch[s] = "proof" /\ verdict[s] = "written"
              /\ batch' = [batch EXCEPT ![s] = "none"]
