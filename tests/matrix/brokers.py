@@ -20,7 +20,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from sidecar.drill.artifacts import ArtifactError
+from sidecar.drill.artifacts import KAFKA, ArtifactError
 from sidecar.drill.processes import DrillError, interrupt_on_sigterm
 from tests.matrix.broker_table import CELLS, VERSIONS, Found, updated
 from tests.matrix.build import BuildError, NotRun
@@ -31,9 +31,9 @@ from tests.matrix.scenarios import SCENARIOS, Failed, Play, topic_name
 from tests.matrix.table import CLIENTS
 
 CLIENTS_OF = {
-    "consumer": ("rebalance", ("java-4.3.1-consumer", "librdkafka-consumer")),
-    "classic": ("rebalance", ("java-4.3.1-cooperative", "java-2.8.2-range", "librdkafka-range")),
-    "takeover": ("owner", ("java-4.3.1-consumer", "librdkafka-range")),
+    "consumer": ("rebalance", (f"java-{KAFKA}-consumer", "librdkafka-consumer")),
+    "classic": ("rebalance", (f"java-{KAFKA}-cooperative", "java-2.8.2-range", "librdkafka-range")),
+    "takeover": ("owner", (f"java-{KAFKA}-consumer", "librdkafka-range")),
 }
 """By cell, the scenario and the clients that play it."""
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"

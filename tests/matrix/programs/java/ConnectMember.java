@@ -6,7 +6,6 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
-import org.apache.kafka.common.utils.AppInfoParser;
 import org.apache.kafka.connect.cli.ConnectDistributed;
 
 /**
@@ -30,7 +29,7 @@ public class ConnectMember {
             }
         }));
         var connect = new ConnectDistributed().startConnect(config(o, port));
-        Journal.started("Kafka Connect " + AppInfoParser.getVersion());
+        Journal.started("Kafka Connect " + Journal.kafkaVersion());
         Thread creator = new Thread(() -> create(o, port));
         creator.setDaemon(true);
         creator.start();

@@ -13,7 +13,6 @@ import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.WakeupException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
-import org.apache.kafka.common.utils.AppInfoParser;
 
 /** A KafkaConsumer of any version: it commits what it has consumed after each poll. */
 public class ConsumerMember {
@@ -30,7 +29,7 @@ public class ConsumerMember {
                 Thread.currentThread().interrupt();
             }
         }));
-        Journal.started("kafka-clients " + AppInfoParser.getVersion());
+        Journal.started("kafka-clients " + Journal.kafkaVersion());
         consumer.subscribe(java.util.List.of(o.get("topic")), new Listener());
         while (!stop.get()) {
             try {

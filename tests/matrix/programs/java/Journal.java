@@ -14,6 +14,17 @@ final class Journal {
         return options;
     }
 
+    /** Of the clients on the class path. Kafka's own class for that moved in 4.4. */
+    static String kafkaVersion() {
+        try (java.io.InputStream in = Journal.class.getResourceAsStream("/kafka/kafka-version.properties")) {
+            java.util.Properties found = new java.util.Properties();
+            found.load(in);
+            return found.getProperty("version").trim();
+        } catch (java.io.IOException e) {
+            throw new java.io.UncheckedIOException(e);
+        }
+    }
+
     static void started(String version) {
         emit("\"e\":\"started\",\"version\":\"" + version + "\"");
     }

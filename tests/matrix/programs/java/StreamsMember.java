@@ -6,7 +6,6 @@ import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
 import java.util.stream.IntStream;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
-import org.apache.kafka.common.utils.AppInfoParser;
 import org.apache.kafka.streams.CloseOptions;
 import org.apache.kafka.streams.CloseOptions.GroupMembershipOperation;
 import org.apache.kafka.streams.KafkaStreams;
@@ -43,7 +42,7 @@ public class StreamsMember {
             Journal.plain("closed");
             ended.countDown();
         }));
-        Journal.started("Kafka Streams " + AppInfoParser.getVersion());
+        Journal.started("Kafka Streams " + Journal.kafkaVersion());
         streams.start();
         ended.await();
     }
