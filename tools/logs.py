@@ -17,7 +17,7 @@ LEVELS = ("debug", "info", "warning", "error")
 LOGS = {"log", "_log", "logger"}
 """What a logger is called."""
 VARIES = "(varies)"
-PASSES_ON = ("core/runtime/effects.py", "coordinator/runtime/coordinator.py", "front/door.py")
+PASSES_ON = ("core/effects.py", "coordinator/coordinator.py", "front/door.py")
 """They hand on what others log."""
 SAID_AT_THE_DOOR = {"client", "cause", "detail", "not_logged"}
 """Fields of what front/door.py says for others, now and then."""

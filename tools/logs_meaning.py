@@ -30,7 +30,6 @@ MEANING: dict[str, str] = {
     "the coordinator has ended and is started again; ports stay open": "`problem` says why and what to do, as a state topic that is set to forget or that does not fit. Everything but managed groups goes on.",
     "a sidecar of another cluster has claimed a partition": "Sidecars of two clusters use one state topic: `broker` and `bootstrap` of one of them lead to different clusters. The claim tells its node and address (`sidecar history`).",
     "a member of the owners' group is not known yet": "The leader of the owners' group has not read the state topic to its end, and the record of this member is not in what it has read. The member owns nothing until then.",
-    "the others cannot be told that this sidecar has left": "At its end the brokers did not answer; the others notice when its session is over.",
     "regular expressions take too long": "The expressions of a group were cut off by `consumer.regex_time_ms`; it keeps what they stood for before, and they have their next turn later. Ask the owner of the group for simpler ones.",
     "the worker died; another one starts on the same sockets": "`cause` says by what it died; signal 9 is mostly the kernel's for lack of memory. Clients wait in the sockets. It starts after `again_ms`: later and later while workers die before they are ready. See [Restarts](operations.md#restarts).",
     "no upgrade now: no worker runs, or one is being replaced": "SIGUSR2 came too early. Send it again when the sidecar is ready.",

@@ -69,8 +69,10 @@ class AdminDoor:
         tls: dict[str, Any] = {}
         if self._context is not None:
             tls = {"ssl": self._context, "ssl_handshake_timeout": first_s}
+        protocol: Any = self._new()  # with TLS, uvloop gives back its own in the place of this one
         try:
-            _, visit.protocol = await self._loop.connect_accepted_socket(self._new, visit.sock, **tls)
+            await self._loop.connect_accepted_socket(lambda: protocol, visit.sock, **tls)
+            visit.protocol = protocol
         except OSError:  # ssl.SSLError is one, too
             self._end(visit, "handshake")
         finally:
