@@ -229,7 +229,7 @@ def _of_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, dict[st
         frame = yield from ask(call, Api.LIST_OFFSETS, 1, probe, flexible=False)
         res = yield from slices.response(lo.ListOffsetsResponse, 1, frame, response_body(frame, False))
         answered = yield from slices.chosen(res.topics, lambda t: t.partitions)
-        codes = yield from slices.made(answered, lambda t: (t.name, _first(t.partitions).error_code))
+        codes = yield from slices.made(answered, lambda t: (t.name, t.partitions[0].error_code))
         said |= yield from _told(call, call.client.topics, missing, dict(codes))
     return said
 
@@ -239,8 +239,8 @@ def _latest(topic: str) -> lo.ListOffsetsTopic:
 
 
 def readable_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, dict[str, frozenset[int]]]:
-    """Those of the topics that the principal may READ, whether they exist or not, with the partitions that they have.
-    It is asked so rarely that the answer is not kept."""
+    """The topics that the principal may READ, whether they exist or not, with the partitions that they have. The broker
+    is asked so rarely that the answer is not kept."""
     wanted = yield from slices.sorted_once(names)
     if not wanted:
         return {}

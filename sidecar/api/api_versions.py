@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
+from typing import NamedTuple
 
 from sidecar.api.call import CONSUMER_COMMIT, BrokerSilent, Call, Handler, upstream
 from sidecar.core.vocabulary.errors import Code
@@ -36,16 +37,15 @@ def api_versions(call: Call) -> Handler:
         body = _as_remembered(call)
     code = int.from_bytes(body[:2], "big", signed=True)
     if code == Code.UNSUPPORTED_VERSION:
-        return _told(0, body, False)[1]  # in version 0, whatever was asked (KIP-511)
+        return _told(0, body, False).answer  # in version 0, whatever was asked (KIP-511)
     if code != Code.NONE:
         return body
     if call.version > SERVED[Api.API_VERSIONS].high:
         return _too_new().encode(0)
-    learnt = call.scope.learnt
-    learnt.versions[call.version] = body
-    call.client.broker_versions, answer = _told(call.version, body, call.scope.managing)
-    learnt.served = _served(body, call.version)
-    return answer
+    learnt, told = call.scope.learnt, _told(call.version, body, call.scope.managing)
+    learnt.versions[call.version], learnt.served = body, told.served
+    call.client.broker_versions = told.theirs
+    return told.answer
 
 
 def _as_remembered(call: Call) -> bytes:
@@ -63,25 +63,27 @@ def _as_remembered(call: Call) -> bytes:
     return res.encode(call.version)
 
 
+class _Told(NamedTuple):
+    """`theirs`: the broker's ranges. `served`: api key and version of what may be used here, of the APIs that the
+    sidecar reads; Kafka closes the connection of a client that uses another version. What is brought is there at all
+    times, as it may be asked for before groups are managed no longer, or not yet."""
+
+    theirs: Ranges
+    served: frozenset[tuple[int, int]]
+    answer: bytes
+
+
 @lru_cache(maxsize=ANSWERS)
-def _told(version: int, body: bytes, managing: bool) -> tuple[Ranges, bytes]:
-    """What the broker can, and what the client is told. A broker answers all its clients in the same words, and each
-    connection begins with this question: a thousand at once are to cost little more than one."""
+def _told(version: int, body: bytes, managing: bool) -> _Told:
+    """A broker answers all its clients in the same words, and each connection begins with this question: a thousand at
+    once are to cost little more than one."""
     res = av.ApiVersionsResponse.decode(version, body)
     theirs = MappingProxyType({k.api_key: (k.min_version, k.max_version) for k in res.api_keys})
-    both = sorted(_merged(theirs, managing).items())
+    most = _merged(theirs, managing=True)
+    both = sorted((most if managing else _merged(theirs, managing=False)).items())
     res.api_keys = [av.ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in both]
-    return theirs, res.encode(version)
-
-
-@lru_cache(maxsize=ANSWERS)
-def _served(body: bytes, version: int) -> frozenset[tuple[int, int]]:
-    """Api key and version of what may be used here, of the APIs that the sidecar reads: Kafka closes the connection of
-    a client that uses another version. What is brought is there at all times, as it may be asked for before groups are
-    managed no longer, or not yet."""
-    theirs = {k.api_key: (k.min_version, k.max_version) for k in av.ApiVersionsResponse.decode(version, body).api_keys}
-    ranges = _merged(theirs, managing=True)
-    return frozenset((key, v) for key in SERVED if key in ranges for v in range(ranges[key][0], ranges[key][1] + 1))
+    served = frozenset((key, v) for key in SERVED if key in most for v in range(most[key][0], most[key][1] + 1))
+    return _Told(theirs, served, res.encode(version))
 
 
 def _too_new() -> av.ApiVersionsResponse:
@@ -108,7 +110,8 @@ def _merged(theirs: Ranges, managing: bool) -> Ranges:
             low, high = max(spec.low, theirs[key][0]), min(spec.high, theirs[key][1])
             if key == Api.OFFSET_COMMIT and bringing:
                 high = max(CONSUMER_COMMIT, high)
-            merged[key] = (low, high)
-            if low > high:  # no version that both can
+            if low <= high:
+                merged[key] = (low, high)
+            else:  # no version that both can
                 del merged[key]
     return merged

@@ -58,6 +58,7 @@ GROUP_SINCE = 1
 """ListConfigResources v0 knows client metrics only."""
 Key = tuple[int, str]
 """Type and name of a resource."""
+Altered = Sequence[ia.AlterConfigsResourceResponse | al.AlterConfigsResourceResponse]
 Errors = dict[Key, tuple[int, str | None]]
 
 
@@ -175,7 +176,6 @@ def _alter(
     in_whole: bool = False,
 ) -> Generator[Want, Any, Errors]:
     """Errors by resource, as the broker would answer them. `in_whole`: the broker resets what is not named."""
-    send = _in_whole if in_whole else _incremental
     errors: Errors = {}
     changes: dict[Key, Change] = {}
 
@@ -196,7 +196,7 @@ def _alter(
     # named once, or the broker refuses the request before it asks its authorizer.
     asked = [(k, c.theirs) for k, c in changes.items() if k not in errors] + [(k, []) for k in errors]
     shown = yield from slices.made(asked, _resource)
-    said = yield from send(call, shown, validate_only=True)
+    said = yield from _sent(call, shown, True, in_whole)
     none_there: set[Key] = set()
     for key, (code, message) in said.items():
         if code in NO_GROUP_SETTINGS and key not in errors and _only_moves(key, changes[key]):
@@ -212,7 +212,7 @@ def _alter(
     due = [(k, c.theirs) for k, c in good.items() if c.theirs or k in reset]
     onward = yield from slices.made(due, _resource)
     if onward:
-        said = yield from send(call, onward, validate_only=False)
+        said = yield from _sent(call, onward, False, in_whole)
         errors |= {k: error for k, error in said.items() if error[0] != Code.NONE}
     errors |= yield from _settle(call, {k: c for k, c in good.items() if k not in errors}, validate_only=False)
     yield Tell(SettingsPassed())
@@ -236,9 +236,10 @@ def _settle(call: Call, changes: Mapping[Key, Change], validate_only: bool) -> G
     return {key: error for key, error in refused.items() if error is not None}
 
 
-def _incremental(
-    call: Call, resources: list[ia.AlterConfigsResource], validate_only: bool
+def _sent(
+    call: Call, resources: list[ia.AlterConfigsResource], validate_only: bool, in_whole: bool
 ) -> Generator[Want, Any, Errors]:
+    """The broker's word on each. One that knows no settings of groups is asked for the others only."""
     unknown: Errors = {}
     if not access.knows_group_settings(call):
         groups = yield from slices.chosen(resources, lambda r: r.resource_type == cf.GROUP)
@@ -246,24 +247,31 @@ def _incremental(
         resources = yield from slices.chosen(resources, lambda r: r.resource_type != cf.GROUP)
         if not resources:
             return unknown
-    req = ia.IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
-    body = yield from slices.encoded(req, 1)
-    frame = yield from ask(call, Api.INCREMENTAL_ALTER_CONFIGS, 1, body, flexible=True)
-    res = yield from slices.response(ia.IncrementalAlterConfigsResponse, 1, frame, response_body(frame, True))
+    responses = yield from (_in_whole if in_whole else _incremental)(call, resources, validate_only)
     said = yield from slices.made(
-        res.responses, lambda r: ((r.resource_type, r.resource_name), (r.error_code, r.error_message))
+        responses, lambda r: ((r.resource_type, r.resource_name), (r.error_code, r.error_message))
     )
     return unknown | dict(said)
 
 
 def _unknown_type(name: str) -> tuple[int, str]:
-    """What brokers say of a group that know no settings of groups."""
+    """The answer of brokers that know no settings of groups."""
     return Code.INVALID_REQUEST, f"Unexpected resource type UNKNOWN for resource {name}"
+
+
+def _incremental(
+    call: Call, resources: list[ia.AlterConfigsResource], validate_only: bool
+) -> Generator[Want, Any, Altered]:
+    req = ia.IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
+    body = yield from slices.encoded(req, 1)
+    frame = yield from ask(call, Api.INCREMENTAL_ALTER_CONFIGS, 1, body, flexible=True)
+    res = yield from slices.response(ia.IncrementalAlterConfigsResponse, 1, frame, response_body(frame, True))
+    return res.responses
 
 
 def _in_whole(
     call: Call, resources: list[ia.AlterConfigsResource], validate_only: bool
-) -> Generator[Want, Any, Errors]:
+) -> Generator[Want, Any, Altered]:
     """As AlterConfigs: the broker resets what is not named."""
 
     def told(r: ia.AlterConfigsResource) -> al.AlterConfigsResource:
@@ -274,10 +282,7 @@ def _in_whole(
     body = yield from slices.encoded(req, call.version)
     res_body = yield from upstream(call, body)
     res = yield from slices.response(al.AlterConfigsResponse, call.version, res_body)
-    said = yield from slices.made(
-        res.responses, lambda r: ((r.resource_type, r.resource_name), (r.error_code, r.error_message))
-    )
-    return dict(said)
+    return res.responses
 
 
 def _split(call: Call, resource: ia.AlterConfigsResource, held: Mapping[str, str]) -> Change:

@@ -1,2 +1,1 @@
-"""Drives core/runtime/service.py: the writer, the tail, the owners' group, background work, settings from the
-broker."""
+"""The coordinator on real brokers: six rooms around the core, and a clock."""

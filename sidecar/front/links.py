@@ -24,8 +24,6 @@ NOBODY = 0
 """The token of a request whose answer nobody waits for."""
 AT_ONCE, PACE_S = 100, 0.02
 """So many links are used at once, and so long is the pause until the next ones are."""
-
-
 IDLE_LOOKS = 3
 """After so many looks without a use a link is idle."""
 

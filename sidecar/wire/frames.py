@@ -9,9 +9,9 @@ from struct import error as struct_error
 from sidecar.wire.primitives import WireError, skip_tags, uvarint
 
 PREFIX = Struct(">ihhi")
+"""The first 12 bytes of a request: size (which does not count itself), api key, api version, correlation id."""
 VERSION = slice(6, 8)
 """Where a request has its version."""
-"""The first 12 bytes of a request: size (which does not count itself), api key, api version, correlation id."""
 SIZE = Struct(">i")
 _SHORT = Struct(">h")
 _TAGGED, _UNTAGGED = Struct(">iiB"), Struct(">ii")

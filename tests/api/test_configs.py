@@ -499,6 +499,17 @@ def test_nor_is_it_told_of_their_changes() -> None:
     play.tells().answers(said(no))
 
 
+def test_nor_by_the_old_request() -> None:
+    moved = al.AlterConfigsResource(cf.GROUP, "g", [al.AlterableConfig(cf.MANAGED, "true")])
+    play = Play(Api.ALTER_CONFIGS, al.AlterConfigsRequest([moved]), 2, client=old())
+    play.coordinates(DescribeSettings("", ("g",))).coordinator(SettingsReply())
+    mine = change("g", {cf.MANAGED: "true"})
+    play.coordinates(settings(mine)).coordinator(AlterReply())
+    play.may_delete("g").coordinates(settings(mine, validate_only=False)).coordinator(AlterReply())
+    done = al.AlterConfigsResponse(responses=[al.AlterConfigsResourceResponse(0, None, cf.GROUP, "g")])
+    play.tells().answers(done)
+
+
 def test_a_broker_that_knows_no_settings_of_groups() -> None:
     play = describe("g", keys=[cf.INTERVAL]).broker(described(unknown())).may_describe("g")
     play.coordinates(FORCE).coordinator(THREE).answers(described(result(row(cf.INTERVAL, "2000", cf.STATIC))))

@@ -5,6 +5,7 @@ Each has a name and a row in docs/differences.md, and excuses a step only if tha
 
 from __future__ import annotations
 
+from sidecar.drill.zookeeper import numbers
 from sidecar.wire.generated import consumer_group_describe as cd
 from tests.differential.script import Step
 
@@ -22,8 +23,7 @@ HEARTBEAT_FIELDS = 6
 
 def is_older(version: str) -> bool:
     """Whether a broker of this version differs from the anchor."""
-    ours, theirs = (tuple(int(n) for n in v.split(".")[:2]) for v in (ANCHOR, version))
-    return theirs < ours
+    return numbers(version)[:2] < numbers(ANCHOR)[:2]
 
 
 def goes_on(s: Step, ours: object, theirs: object) -> str:

@@ -7,24 +7,19 @@ import re
 import sys
 import zipfile
 from functools import cache
-from pathlib import Path
 from types import ModuleType
 
-from sidecar.drill.artifacts import kafka_libs
+from sidecar.drill.artifacts import KAFKA, clients_jar
 from tools.wire_emit import Emitter
 from tools.wire_model import load, parse_message
 
 PLACE = "common/message/"
 
 
-def _jar() -> Path:
-    return next(kafka_libs().glob("kafka-clients-*.jar"))
-
-
 @cache
 def messages(name: str) -> tuple[int, ModuleType]:
     """The API's number, and a module with its request and its response."""
-    with zipfile.ZipFile(_jar()) as jar:
+    with zipfile.ZipFile(clients_jar(KAFKA)) as jar:
         both = [parse_message(load(jar, name + kind)) for kind in ("Request", "Response")]
     key = both[0].api_key
     made = ModuleType(f"passed_{name}")
@@ -41,7 +36,7 @@ def of_groups() -> set[str]:
 def that_name(*words: str) -> set[str]:
     """All APIs of Kafka whose requests have one of these words in their JSON."""
     found = set()
-    with zipfile.ZipFile(_jar()) as jar:
+    with zipfile.ZipFile(clients_jar(KAFKA)) as jar:
         for name in jar.namelist():
             api = re.fullmatch(f"{PLACE}(.+)Request\\.json", name)
             if api and any(word in jar.read(name).decode() for word in words):

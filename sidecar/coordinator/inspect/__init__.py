@@ -1,1 +1,1 @@
-"""What people are told of groups: lists, details, history, metrics."""
+"""Groups as people see them: lists, details, history, metrics."""

@@ -1,4 +1,4 @@
-"""What a new owner appends first: its claim on the partition."""
+"""The claim on a partition, which its new owner appends first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def claim_of(
     owner_epoch: int,
     why: str,
 ) -> list[Encoded]:
-    """What is appended first: schemas that the partition lacks, tombstones of claims too old to be kept, the claim.
+    """The records: schemas that the partition lacks, tombstones of claims too old to be kept, the claim.
     `why`: of the takeover. Whoever has just joined the owners' group was not there to see who had the partition before;
     the last claim in the log tells it."""
     known = sorted(codec.schemas.texts)

@@ -18,7 +18,7 @@ from sidecar.coordinator.statelog.encoder import Encoder
 from sidecar.coordinator.statelog.fence_renewal import RenewalPorts, renew
 from sidecar.coordinator.statelog.fenced_writer import Fenced, FencedWriter, WriteLost
 from sidecar.coordinator.statelog.tail import StateLog
-from sidecar.coordinator.statelog.term import PROOF_SERIAL, RENEWAL_SERIAL, Tenure, Tenures
+from sidecar.coordinator.statelog.term import PROOF_SERIAL, RENEWAL_SERIAL, Tenure, Tenures, claim_read_back
 from sidecar.core.runtime.commands import Append, Claim, Fence, Follow, Renew, Stop
 from sidecar.core.runtime.owner import RENEWED, Owner
 from sidecar.core.runtime.phases import Phase
@@ -27,8 +27,6 @@ from sidecar.kafka.produce import Appender
 from sidecar.link.ports import Tasks
 from sidecar.state.codec import Encoded, StateCodec
 
-REPLAY_S = 30.0
-"""The tail has read what was before the claim: if it does not come to the claim, something is wrong."""
 CLAIM_SERIAL = 0
 
 
@@ -165,10 +163,9 @@ class Takeovers:
 
     async def _wait_past(self, c: Follow) -> None:
         try:
-            async with asyncio.timeout(REPLAY_S):
-                await self._state.wait_past(c.partition, c.offset)
-        except TimeoutError:
-            self._failed(c.partition, c.attempt, WriteLost(f"the own claim has not been read back for {REPLAY_S:g} s"))
+            await claim_read_back(self._state, c.partition, c.offset)
+        except WriteLost as exc:
+            self._failed(c.partition, c.attempt, exc)
             return
         if self._still_mine(c.partition):
             self._owners[c.partition].replayed(c.attempt, now())

@@ -14,13 +14,12 @@ from sidecar.coordinator.clock import now
 from sidecar.coordinator.statelog.encoder import Encoder
 from sidecar.coordinator.statelog.fenced_writer import Fenced, FencedWriter, WriteLost
 from sidecar.coordinator.statelog.tail import StateLog
-from sidecar.coordinator.statelog.term import RENEWAL_SERIAL, Tenure
+from sidecar.coordinator.statelog.term import RENEWAL_SERIAL, Tenure, claim_read_back
 from sidecar.core.runtime.commands import Append, Renew
 from sidecar.core.runtime.owner import Owner
 from sidecar.state.codec import Encoded, StateCodec
 
 IDLE_S = 0.005
-READ_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +62,8 @@ async def renew(
     try:
         if offset < 0:
             raise WriteLost("the broker does not say where the claim is")
-        async with asyncio.timeout(READ_S):
-            await state.wait_past(partition, offset)
+        await claim_read_back(state, partition, offset)
         _check(partition, tenure, fresh, state)
-    except TimeoutError:
-        ports.failed(WriteLost(f"the own claim has not been read back for {READ_S:g} s"))
     except WriteLost as exc:
         ports.failed(exc)
     else:

@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sidecar.coordinator.statelog.encoder import Encoder
-from sidecar.coordinator.statelog.fenced_writer import FencedWriter
+from sidecar.coordinator.statelog.fenced_writer import FencedWriter, WriteLost
+from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.core.runtime.commands import Append
 from sidecar.state.codec import OWNER_CLAIM, Encoded
 from sidecar.state.keys import encode_key
 
 PROOF_SERIAL, RENEWAL_SERIAL = -1, -2
+READ_BACK_S = 30.0
+"""The tail has read what was before the claim: if it does not come to the claim, something is wrong."""
 NO_CLAIM = Encoded(encode_key(OWNER_CLAIM, "", "-1"), None)
 """A tombstone of what never was: it changes nothing, and is refused once another sidecar has fenced us out."""
 
@@ -80,6 +83,15 @@ class Tenure:
         self._proving, self._next = self._next, []
         if self._proving:
             self.writer.append([NO_CLAIM], PROOF_SERIAL)
+
+
+async def claim_read_back(state: StateLog, partition: int, offset: int) -> None:
+    """Until the tail has come to the own claim. Raises WriteLost."""
+    try:
+        async with asyncio.timeout(READ_BACK_S):
+            await state.wait_past(partition, offset)
+    except TimeoutError:
+        raise WriteLost(f"the own claim has not been read back for {READ_BACK_S:g} s") from None
 
 
 class Tenures(dict[int, Tenure]):

@@ -43,8 +43,7 @@ def wait(turn: Turn, asked: ConsumerHeartbeat, token: int, reply: HeartbeatReply
     if older is not None:
         _finish(turn, soft, older, older.reply)
     until_ms = turn.now.mono_ms + config_of(turn, asked.group_id).join_wait_ms
-    runs = asked.member_epoch != 0 and soft.flight is not None and group is not None
-    epoch = group.epoch if runs and group is not None else 0
+    epoch = group.epoch if group is not None and soft.flight is not None and asked.member_epoch != 0 else 0
     soft.waiting[member_id] = Waiting(token, asked, reply, until_ms, epoch, asks or asked.member_epoch == 0)
     turn.timers.set(("join", asked.group_id, member_id), until_ms)
 
