@@ -12,6 +12,14 @@ from tests.page.browser import small
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+STILL = """async () => {
+  const frame = () => new Promise(requestAnimationFrame), top = () => document.getElementById('scroll').scrollTop;
+  const before = top();
+  for (let n = 0; n < 10; n++) await frame();
+  return top() === before;
+}"""
+"""Whether the lanes have stopped: they glide on when a finger has scrolled them."""
+
 pytestmark = [NEEDS_BROWSER, pytest.mark.tier("all")]
 
 
@@ -71,6 +79,10 @@ def test_fingers_zoom_pan_choose_and_scroll(open_page: Open) -> None:
     assert ruler
     fingers.go(((x + wide * 0.25, ruler["y"] + 20), (x + wide * 0.75, ruler["y"] + 20)))
     assert axis(page)[1] - axis(page)[0] == pytest.approx((before[1] - before[0]) / 2, rel=0.1)
+    # A finger that comes while the lanes still glide would stop them, and where they stop no lane may have an owner.
+    page.wait_for_function(STILL)
+    page.evaluate("document.getElementById('scroll').scrollTop = 0")
+    settled(page)
     page.touchscreen.tap(x + wide / 2, y)
     page.locator("#detail").wait_for(state="visible")
 
