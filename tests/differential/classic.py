@@ -114,14 +114,23 @@ class Pool:
         self.port = port
         self.idle: list[BrokerConnection] = []
         self.busy: set[BrokerConnection] = set()
+        self.opening = 0
+        """Requests that no connection has taken yet."""
 
     async def request(self, module: Any, name: str, req: Any, high: int | None = None) -> Any:
-        conn = self.idle.pop() if self.idle else await BrokerConnection.open("127.0.0.1", self.port, "diff")
+        conn = self.idle.pop() if self.idle else await self._open()
         self.busy.add(conn)
         answer = await conn.request(module, name, req, high=high, timeout_s=120)
         self.busy.discard(conn)
         self.idle.append(conn)
         return answer
+
+    async def _open(self) -> BrokerConnection:
+        self.opening += 1
+        try:
+            return await BrokerConnection.open("127.0.0.1", self.port, "diff", AT_MOST_S)
+        finally:
+            self.opening -= 1
 
     def drop_busy(self) -> None:
         for conn in self.busy:
@@ -337,6 +346,8 @@ async def settle(n: int, s: Step, ours: ClassicSide, theirs: ClassicSide) -> boo
             return leader_unlike(ours, theirs, behind)
         await asyncio.sleep(0.005)
     if may_wait and n not in ours.answers:  # it waits, or a busy machine has not come to it
+        while ours.pool.opening or theirs.pool.opening:
+            await asyncio.sleep(0.005)
         for _ in range(2):
             await asyncio.gather(ours.do_describe(""), theirs.do_describe(""))
         if n in ours.answers or ours.answers.keys() != theirs.answers.keys():

@@ -28,7 +28,7 @@ from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.local import LocalKafka
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import metadata as md
-from tests.differential.classic import ClassicSide, Parted, Pool, make_classic, settle
+from tests.differential.classic import AT_MOST_S, ClassicSide, Parted, Pool, make_classic, settle
 from tests.differential.mixed import MixedSide, make_mixed
 from tests.differential.older import ANCHOR, goes_on, is_older, parts
 from tests.differential.script import TOPICS, Side, Step, make, make_topics
@@ -43,6 +43,8 @@ MATCHED_S = 5.0
 KNOWN_S = 60.0
 """Limit of the wait for both coordinators to know what topics there are."""
 ENV = {
+    # Nobody stops this broker, but on a busy machine it may be silent for seconds.
+    "SIDECAR_OWNERSHIP__BROKER_GONE_MS": "60000",
     "SIDECAR_GROUPS__INCLUDE": '["managed.*"]',
     "SIDECAR_LOG__LEVEL": "warning",
     # Kafka assigns in the heartbeat itself: offload is KIP-1263's, and its own tests look at it.
@@ -258,7 +260,7 @@ async def play_classics(
     async def worker(warm_up: int) -> None:
         nonlocal total
         ours, theirs = Pool(node.sidecar_port), Pool(node.clients_port)
-        conn = await BrokerConnection.open("127.0.0.1", node.clients_port, "diff")
+        conn = await BrokerConnection.open("127.0.0.1", node.clients_port, "diff", AT_MOST_S)
         ids = await topic_ids(conn, list(TOPICS))
         conn.close()
         with suppress(Difference):  # the first requests of a cold broker take long
@@ -293,8 +295,8 @@ async def play_all(kafka: LocalKafka, seeds: range, tell: bool = False, topics: 
 
     async def worker() -> None:
         nonlocal total
-        ours = await BrokerConnection.open("127.0.0.1", node.sidecar_port, "diff")
-        theirs = await BrokerConnection.open("127.0.0.1", node.clients_port, "diff")
+        ours = await BrokerConnection.open("127.0.0.1", node.sidecar_port, "diff", AT_MOST_S)
+        theirs = await BrokerConnection.open("127.0.0.1", node.clients_port, "diff", AT_MOST_S)
         ids = await topic_ids(theirs, list(TOPICS))
         for seed in left:
             try:
