@@ -114,7 +114,7 @@ PLANTED = [
     Bug(findings.proves_no_partition, "has not been answered", scene="owners_coordinator_dies"),
     Bug(findings.says_not_why_there_is_no_fence, "does not say why", scene="no_transactions"),
     Bug(findings.expects_to_know_the_owners, "gives no answer|unknown server error", scene="asked_while_it_starts"),
-    Bug(findings.writes_no_more_than_a_batch, "not within", scene="large_writes"),
+    Bug(findings.writes_no_more_than_a_batch, "not within|waits for its answer", scene="large_writes"),
     Bug(findings.renews_fences_by_takeovers, "taken over anew|not renewed", scene="fences_are_renewed"),
 ]
 
