@@ -21,6 +21,8 @@ from tests.whole.broker.differential import compare
 SCRIPTS, WITH_TOPICS, CLASSIC_SCRIPTS, MIXED_SCRIPTS, BROKER_SCRIPTS = 2_000, 48, 1_000, 1_000, 250
 OLDER = "4.3.1"
 """The Kafka before the anchor. It is the one that tests/whole simulates."""
+OLDER_SHARE = 4
+"""The Kafka before the anchor plays the scripts of the anchor, divided by this."""
 LEAST_STEPS = 20
 """Of a script on average: the scripts are about something."""
 
@@ -31,9 +33,13 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield kafka
 
 
+def _share(kafka: LocalKafka, scripts: int) -> int:
+    return scripts // (1 if kafka.version == ANCHOR else OLDER_SHARE)
+
+
 @pytest.mark.parametrize("scripts, topics", [(SCRIPTS, False), (WITH_TOPICS, True)], ids=["consumer", "topics"])
 def test_no_difference(both: LocalKafka, seeds: Seeds, scripts: int, topics: bool) -> None:
-    played = seeds.of(scripts, 16)
+    played = seeds.of(_share(both, scripts), 16)
     steps, found = asyncio.run(play_all(both, played, topics=topics))
     print(f"{played}: {steps} steps")
     assert not found, "\n".join(found[:5])
@@ -44,7 +50,7 @@ def test_no_difference(both: LocalKafka, seeds: Seeds, scripts: int, topics: boo
     ("what", "scripts"), [(CLASSIC, CLASSIC_SCRIPTS), (MIXED, MIXED_SCRIPTS)], ids=["classic", "mixed"]
 )
 def test_no_difference_with_the_classic_protocol(both: LocalKafka, seeds: Seeds, what: Play, scripts: int) -> None:
-    played = seeds.of(scripts)
+    played = seeds.of(_share(both, scripts))
     steps, found = asyncio.run(play_classics(both, played, what=what))
     print(f"{played}: {steps} steps")
     assert not found, "\n".join(found[:5])
