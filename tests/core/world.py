@@ -12,8 +12,8 @@ from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.regexes import RegexResolved, ResolveRegex
-from sidecar.core.consumer.target_assignment import AssignorDone, RunAssignor
 from sidecar.core.kinds import REGISTRY
+from sidecar.core.modern.target_assignment import AssignorDone, RunAssignor
 from sidecar.core.runtime.effects import Count, Effects, Log, Observe, Reply
 from sidecar.core.runtime.events import NO_TOKEN, Answer, Event
 from sidecar.core.runtime.group_loader import load

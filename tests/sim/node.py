@@ -17,8 +17,8 @@ from sidecar.core.consumer.assignor_run import run
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.consumer.regexes import RegexResolved, ResolveRegex
-from sidecar.core.consumer.target_assignment import AssignorDone, RunAssignor
 from sidecar.core.kinds import REGISTRY
+from sidecar.core.modern.target_assignment import AssignorDone, RunAssignor
 from sidecar.core.runtime.commands import Append, Claim, Fence, Follow, Occupied, Renew, Stop, TookOver, Void, Work
 from sidecar.core.runtime.effects import Count, Observe, Reply
 from sidecar.core.runtime.effects import Log as LogLine

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from sidecar.assign.spec import Assignor
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.statelog.encoder import Encoder
-from sidecar.core.consumer.assignor_run import RunInput, RunOutput, run
-from sidecar.core.consumer.target_assignment import AssignorDone
+from sidecar.core.kinds import REGISTRY
+from sidecar.core.modern.assignor_run import RunInput, RunOutput
+from sidecar.core.modern.target_assignment import AssignorDone
 from sidecar.state.codec import EncodedTargets
 
 Result = tuple[RunOutput, EncodedTargets | None]
@@ -18,7 +19,7 @@ def assigning(
     inp: RunInput, assignor: Assignor | None, encoder: Encoder | None, told: Callable[[AssignorDone], None]
 ) -> tuple[Callable[[], Result], Callable[[Result | None, BaseException | None], None]]:
     """The work, and what the event loop does at its end. `assignor` None: there is none of that name."""
-    wall_ms = now().wall_ms
+    wall_ms, run = now().wall_ms, REGISTRY.runner(inp.kind)
 
     def work() -> Result:
         if assignor is None:

@@ -32,8 +32,8 @@ from sidecar.coordinator.statelog.fenced_writer import WriteLost
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.unfenced_append import append_unfenced
 from sidecar.core.consumer.regexes import ResolveRegex
-from sidecar.core.consumer.target_assignment import RunAssignor
 from sidecar.core.kinds import REGISTRY
+from sidecar.core.modern.target_assignment import RunAssignor
 from sidecar.core.runtime.commands import Occupied, TookOver, Void, Work
 from sidecar.core.runtime.effects import Count, Log, Observe, Reply
 from sidecar.core.runtime.events import Event
