@@ -41,6 +41,7 @@ from sidecar.coordinator.statelog.startup import (
 from sidecar.coordinator.statelog.startup_errors import StartAnew, StartError
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.topic_watch import policy_fault, read_configs
+from sidecar.core.consumer.config import CONSUMER
 from sidecar.core.runtime.quarantine import Anew
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.kafka.cluster import Cluster, ConnectionLost
@@ -85,7 +86,8 @@ def _own_settings(s: Settings) -> OwnSettings:
 class Means:
     """What one coordinator after the other uses."""
 
-    assignors: Mapping[str, Assignor]
+    assignors: Mapping[str, Mapping[str, Assignor]]
+    """Kind of group -> name -> assignor."""
     background: Background
     new_tail: NewTail
 
@@ -94,7 +96,7 @@ class Means:
         """Raises StartError."""
         edges = app.edges.coordinator or CoordinatorEdges()
         try:
-            assignors = load(s.consumer.assignors)
+            assignors = {CONSUMER: load(s.consumer.assignors)}
         except UnknownAssignor as exc:
             raise StartError(str(exc)) from None
         background = edges.new_background(s.background_threads)

@@ -32,6 +32,7 @@ from sidecar.coordinator.statelog.fenced_writer import BATCH_BYTES
 from sidecar.coordinator.statelog.read_index import Written
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.term import NO_CLAIM
+from sidecar.core.consumer.config import CONSUMER
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.events import Event
 from sidecar.core.runtime.owner import Owner
@@ -269,7 +270,7 @@ class House:
             self.state,
             self.configs,
             self.rules,
-            assignors,
+            {CONSUMER: assignors},
             self.background,
             self.metrics,
             self.lines,
