@@ -275,7 +275,8 @@ class Coordinator:
         assignor = self.assignors[ask.input.kind].get(ask.input.assignor)
         told = partial(self._done, c.partition, c.attempt)
         work, done = assigning(REGISTRY.runner(ask.input.kind), ask.input, assignor, encoder, told)
-        self._background.submit(f"assignor {ask.input.assignor}", work, done, self._configs.assignor_timeout_s)
+        limit_s = self._configs.assignor_timeout_s(ask.input.kind)
+        self._background.submit(f"assignor {ask.input.assignor}", work, done, limit_s)
 
     async def append_unfenced(self, partition: int, records: list[Encoded]) -> None:
         """Settings: records that any sidecar may write. Returns when the tail has passed them; raises WriteLost."""
