@@ -21,7 +21,7 @@ from benchmarks.common import finish, median
 from sidecar import native as kernel
 from sidecar.assign import BUILT_IN
 from sidecar.assign.layout import problem_of
-from sidecar.core.consumer.assignor_run import RunInput, run
+from sidecar.core.consumer.assignor_run import ConsumerRun, run
 from sidecar.core.consumer.group import Member
 from sidecar.core.consumer.subscriptions import Subscription
 from sidecar.core.consumer.target_table import Table, TargetAssignment
@@ -97,7 +97,7 @@ def ours(c: Case, name: str, repeat: int) -> dict[str, float]:
     image = TopicImage(named, {t.id: t for t in named.values()})
     target = TargetAssignment(Table.of(lay, problem.members, problem.owner))
     of = {m: subs[k] for m, (_, k, _) in c.members.items()}
-    first = RunInput("g", 1, 2, name, members, of, frozenset(named), {}, image, target, None)
+    first = ConsumerRun("g", 1, 2, name, image, members, of, frozenset(named), {}, target, None)
     inp = replace(first, run_id=2, known=run(first, assignor).known)
     return {
         "arrays": timed(lambda: assignor.owners(problem), repeat * 3),

@@ -13,7 +13,7 @@ from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Coordinate, Handler, Want, packed, upstream
 from sidecar.api.one_name import left_to_the_broker, taken_at_the_broker
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
-from sidecar.core.consumer.validation import unknown_member
+from sidecar.core.modern.validation import unknown_member
 from sidecar.core.vocabulary.errors import TEXT, Code, fitting
 from sidecar.native import unpack
 from sidecar.wire.frames import header_end

@@ -12,8 +12,8 @@ from typing import Any
 
 from sidecar.audit.topic import Row
 from sidecar.core.classic.records import Kind as Classic
-from sidecar.core.consumer.group import INITIAL_EPOCH
 from sidecar.core.consumer.records import Kind as Consumer
+from sidecar.core.modern.group import INITIAL_EPOCH
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.state.codec import OWNER_CLAIM
 from sidecar.state.fold import UNFENCED, Claims

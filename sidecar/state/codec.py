@@ -11,8 +11,8 @@ from sidecar.assign.layout import TopicArrays
 from sidecar.core.classic.records import AssignmentRecord, MemberRecord
 from sidecar.core.classic.records import Kind as Classic
 from sidecar.core.consumer.records import CurrentRecord, Kind
-from sidecar.core.consumer.target_table import Table
 from sidecar.core.kinds import REGISTRY
+from sidecar.core.modern.target_table import MemberTable
 from sidecar.core.runtime.records import Epochs, Key, Record, Tombstone
 from sidecar.core.runtime.registry import Registry
 from sidecar.native import avro, avro_owned, avro_partitions
@@ -135,7 +135,7 @@ class StateCodec:
                     heads[t] = avro(t, names.get(t, ""))
         return heads
 
-    def _head(self, kind: Kind | Classic, stamp: Stamp, revision: int, why: str) -> bytes:
+    def _head(self, kind: str, stamp: Stamp, revision: int, why: str) -> bytes:
         """What every value of a kind begins with."""
         return avro(self.schemas.mark(kind), stamp.owner_epoch, stamp.time_ms, revision, why)
 
@@ -145,23 +145,25 @@ class StateCodec:
 
     def targets(
         self,
+        kind: str,
         group_id: str,
-        table: Table,
+        table: MemberTable,
         members: Sequence[str],
         why: str,
         stamp: Stamp,
         revisions: Mapping[Key, int],
     ) -> EncodedTargets:
-        """`target_member` values of many members, straight from the table's arrays; the same bytes as one by one."""
+        """Values of many members' targets, records of this kind, straight from the table's arrays; the same bytes as
+        one by one."""
         layout = table.layout
         heads = self._layout_heads.get(layout.arrays)
         if heads is None:
             heads = self._layout_heads[layout.arrays] = tuple(avro(t.id, t.name) for t in layout.topics)
         out = EncodedTargets(tuple(members), {}, {})
         for member_id in members:
-            key = (str(Kind.TARGET_MEMBER), group_id, member_id)
+            key = (str(kind), group_id, member_id)
             revision = revisions.get(key, 0) + 1
-            head = self._head(Kind.TARGET_MEMBER, stamp, revision, why)
+            head = self._head(kind, stamp, revision, why)
             at = table.index[member_id]
             value = avro_partitions(table.csr, table.parts, layout.off, heads, at, head)
             out.values[member_id] = Encoded(encode_key(*key), value)

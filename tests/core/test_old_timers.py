@@ -47,7 +47,8 @@ def fires(world: World, name: str, member_id: str, tag: int) -> int:
     """How many records come of a timer that fires now."""
     turn, key = world.shard._turn, (name, "g", member_id) if member_id else (name, "g")
     fx = turn.begin(world.now)
-    REGISTRY.timers[name](turn, world.shard.groups["g"], key, tag)
+    group = world.shard.groups["g"]
+    REGISTRY.kinds[group.kind].timers[name](turn, group, key, tag)
     return len(fx.records)
 
 

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-import sidecar.core.consumer.members as members
-import sidecar.core.consumer.regexes as regexes
 import sidecar.core.consumer.registration as kind
 import sidecar.core.consumer.step as step
-import sidecar.core.consumer.target_assignment as target
 from sidecar.core.consumer.records import Kind
-from sidecar.core.consumer.soft_state import Flight
+from sidecar.core.modern import epochs, target_assignment
+from sidecar.core.modern.soft_state import Flight
+from sidecar.core.modern.target_assignment import Targets
 from sidecar.core.runtime.owner import Owner
 from sidecar.core.runtime.pending_requests import Waiting
 from sidecar.core.runtime.records import Tombstone
@@ -47,14 +46,13 @@ def takes_silence_for_revocation(patch: Patch, sim: Cluster) -> None:
 
 
 def starts_a_second_run(patch: Patch, sim: Cluster) -> None:
-    real = target.update_target
+    real = Targets.update
 
-    def planted(turn: Any, group: Any) -> None:
+    def planted(self: Any, turn: Any, group: Any) -> None:
         turn.soft_of(group.group_id).flight = None
-        real(turn, group)
+        real(self, turn, group)
 
-    for module in (target, step, regexes):
-        patch.setattr(module, "update_target", planted)
+    patch.setattr(Targets, "update", planted)
 
 
 def applies_a_late_result_as_it_is(patch: Patch, sim: Cluster) -> None:
@@ -84,34 +82,34 @@ def waits_for_a_clock_that_jumped(patch: Patch, sim: Cluster) -> None:
         last, interval = group.assignment_timestamp_ms, config.assignment_interval_ms
         return 0 if last == 0 or interval == 0 else int(max(0, last + interval - wall_ms))
 
-    patch.setattr(target, "_wait_ms", planted)
+    patch.setattr(target_assignment, "_wait_ms", planted)
 
 
 def lets_members_leave_unseen(patch: Patch, sim: Cluster) -> None:
-    real = members.bump_epoch
+    real = epochs.bump_epoch
 
     def planted(turn: Any, group: Any, why: str, reason: Any) -> None:
         if "timeout" not in why and "left" not in why:
             real(turn, group, why, reason)
 
-    patch.setattr(members, "bump_epoch", planted)
+    patch.setattr(epochs, "bump_epoch", planted)
 
 
 def gives_a_failed_assignor_up(patch: Patch, sim: Cluster) -> None:
-    def planted(turn: Any, group: Any, assignor: str, error: str) -> None:
+    def planted(self: Any, turn: Any, group: Any, assignor: str, error: str) -> None:
         turn.soft_of(group.group_id).retry_at_ms = 10**12
 
-    patch.setattr(target, "_failed", planted)
+    patch.setattr(Targets, "_failed", planted)
 
 
 def keeps_the_last_epoch(patch: Patch, sim: Cluster) -> None:
     """The target is written under the epoch that the group has when the result comes."""
-    real = target._finish
+    real = Targets._finish
 
-    def planted(turn: Any, group: Any, inp: Any, out: Any, flight: Any) -> None:
-        real(turn, group, replace(inp, epoch=group.epoch), out, flight)
+    def planted(self: Any, turn: Any, group: Any, inp: Any, out: Any, flight: Any) -> None:
+        real(self, turn, group, replace(inp, epoch=group.epoch), out, flight)
 
-    patch.setattr(target, "_finish", planted)
+    patch.setattr(Targets, "_finish", planted)
 
 
 # ---- ownership ------------------------------------------------------------------------------------------------

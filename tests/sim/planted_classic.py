@@ -137,12 +137,12 @@ def takes_any_commit(patch: Patch, sim: Cluster) -> None:
 
 def waits_for_a_leader_for_ever(patch: Patch, sim: Cluster) -> None:
     """Nobody looks whether the leader ever assigns."""
-    patch.setitem(REGISTRY.timers, "classic_sync", lambda *args: None)
+    patch.setitem(REGISTRY.kinds["classic"].timers, "classic_sync", lambda *args: None)
 
 
 def waits_for_the_late_for_ever(patch: Patch, sim: Cluster) -> None:
     """The join phase has no end of its own."""
-    patch.setitem(REGISTRY.timers, "classic_join", lambda *args: None)
+    patch.setitem(REGISTRY.kinds["classic"].timers, "classic_join", lambda *args: None)
 
 
 def loses_the_handed_over_assignment(patch: Patch, sim: Cluster) -> None:

@@ -8,9 +8,10 @@ from dataclasses import replace
 from sidecar.audit.explain.model import Explanation, Limits, Live, Seen, Wait
 from sidecar.audit.explain.replay import Replayed
 from sidecar.audit.explain.texts import listed, lost, managed, removed
-from sidecar.core.consumer.group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroup, GroupState, Member
+from sidecar.core.consumer.group import ConsumerGroup, GroupState, Member
 from sidecar.core.consumer.reconcile import Target, reconcile
 from sidecar.core.consumer.records import Kind, MemberState
+from sidecar.core.modern.group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from sidecar.core.runtime.records import Epochs, Partitions
 from sidecar.core.vocabulary.topics import TopicImage
 

@@ -15,8 +15,8 @@ from typing import Any
 from sidecar.coordinator.inspect.rebalance_history import Past
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.core.classic.records import Kind as Classic
-from sidecar.core.consumer.group import INITIAL_EPOCH
 from sidecar.core.consumer.records import Kind, MemberState
+from sidecar.core.modern.group import INITIAL_EPOCH
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.native import avro
 from sidecar.state.codec import StateCodec

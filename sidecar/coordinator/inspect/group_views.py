@@ -19,7 +19,7 @@ from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.core.classic import records as classic
 from sidecar.core.classic.embedded import assigned, topics_of
 from sidecar.core.consumer import records as consumer
-from sidecar.core.consumer.group import INITIAL_EPOCH
+from sidecar.core.modern.group import INITIAL_EPOCH
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.state.codec import StateCodec
 from sidecar.state.schema import StateError

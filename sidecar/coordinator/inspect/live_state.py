@@ -7,13 +7,14 @@ from collections.abc import Generator
 
 from sidecar.core.classic.rebalance import SESSION
 from sidecar.core.classic.soft_state import ClassicSoft
-from sidecar.core.consumer.soft_state import ConsumerSoft
+from sidecar.core.modern.sessions import SESSION as MODERN_SESSION
+from sidecar.core.modern.soft_state import ModernSoft
 from sidecar.core.runtime.shard import Shard
 
 LOOKED_AT = 256
 """Members between two turns of others."""
-SESSIONS = ("session", SESSION)
-"""Timers that remove a silent member, of either kind of group."""
+SESSIONS = (MODERN_SESSION, SESSION)
+"""Timers that remove a silent member, of any kind of group."""
 
 
 def live(shard: Shard | None, group_id: str, now_ms: int) -> Generator[None, None, dict[str, object] | None]:
@@ -33,6 +34,6 @@ def live(shard: Shard | None, group_id: str, now_ms: int) -> Generator[None, Non
     soft = shard.soft.get(group_id)  # the group may be gone by now
     if isinstance(soft, ClassicSoft):
         found |= {"joined": sorted(soft.joins), "to_come": sorted(soft.pending), "not_synced": sorted(soft.unsynced)}
-    if isinstance(soft, ConsumerSoft):
+    if isinstance(soft, ModernSoft):
         found |= {"assignor_runs": "" if soft.flight is None else soft.flight.assignor, "failures": soft.failures}
     return found

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sidecar.core.consumer.assignor_run import RunInput, RunOutput
-from sidecar.core.consumer.records import TargetRecord
+from sidecar.core.modern.assignor_run import RunInput, RunOutput
+from sidecar.core.modern.target_record import TargetRecord
 from sidecar.core.runtime.records import Key, Record, Tombstone, single
 from sidecar.state.codec import Encoded, EncodedTargets, Stamp, StateCodec
 
@@ -51,7 +51,9 @@ class Encoder:
         """The bytes of the members' records of this run. Safe in another thread: it only reads the revisions, which
         cannot change for targets while the run is under way, or the bytes are not used."""
         stamp = Stamp(self.owner_epoch, wall_ms)
-        return self._codec.targets(inp.group_id, out.table, out.changed, inp.why, stamp, self._revisions)
+        return self._codec.targets(
+            inp.member_record, inp.group_id, out.table, out.changed, inp.why, stamp, self._revisions
+        )
 
     def prepared(self, inp: RunInput, made: EncodedTargets) -> None:
         self._prepared = {k: v for k, v in self._prepared.items() if k[0] != inp.group_id}

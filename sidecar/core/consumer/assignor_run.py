@@ -1,5 +1,4 @@
-"""One run of an assignor: a snapshot of the group in, a new table out. Pure, and safe in any thread: everything in
-the snapshot is immutable or a copy (KIP-1263 'Assignment Offload')."""
+"""One run of an assignor for a consumer group: a snapshot of the group in, a new table out (modern/assignor_run.py)."""
 
 from __future__ import annotations
 
@@ -10,10 +9,12 @@ from itertools import compress, filterfalse
 
 from sidecar.assign.layout import ArrayAssignor, Layout, Problem, owners_of
 from sidecar.assign.spec import Assignor
+from sidecar.core.consumer.config import CONSUMER
 from sidecar.core.consumer.group import ConsumerGroup, Member
-from sidecar.core.consumer.records import RegexRecord
+from sidecar.core.consumer.records import Kind, RegexRecord
 from sidecar.core.consumer.subscriptions import Subscription
 from sidecar.core.consumer.target_table import Table, TargetAssignment
+from sidecar.core.modern.assignor_run import RunInput, RunOutput
 from sidecar.core.vocabulary.topics import TopicImage
 from sidecar.native import by_member, changed, lookup
 from sidecar.native.twin import pack, read
@@ -32,56 +33,44 @@ class KnownLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class RunInput:
-    """`epoch`: the group's when the run began, that of the target it makes."""
+class ConsumerRun(RunInput):
+    kind = CONSUMER
+    member_record = Kind.TARGET_MEMBER
 
-    group_id: str
-    run_id: int
-    epoch: int
-    assignor: str
     members: Mapping[str, Member]
     subscriptions: Mapping[str, Subscription]
     names: frozenset[str]
     regexes: Mapping[str, RegexRecord]
-    image: TopicImage
     target: TargetAssignment
     known: KnownLayout | None
 
-    @property
-    def why(self) -> str:
-        return f"target of epoch {self.epoch} by {self.assignor}"
-
 
 @dataclass(frozen=True, slots=True)
-class RunOutput:
-    """`changed`: members whose target is another one now, or is their first; `moved`: partitions with a new owner."""
-
+class ConsumerOutput(RunOutput):
     table: Table
-    changed: tuple[str, ...]
-    moved: int
     known: KnownLayout
 
 
 def snapshot(
     group: ConsumerGroup, known: KnownLayout | None, image: TopicImage, assignor: str, run_id: int
-) -> RunInput:
+) -> ConsumerRun:
     """Costs a few copies of references; `copy` is quick where `dict()` is not, after a key was deleted."""
-    return RunInput(
+    return ConsumerRun(
         group.group_id,
         run_id,
         group.epoch,
         assignor,
+        image,
         group.members.copy(),
         group.subscriptions.of.copy(),
         group.subscribed_topics(),
         dict(group.regexes),
-        image,
         group.target.frozen(),
         known,
     )
 
 
-def run(inp: RunInput, assignor: Assignor) -> RunOutput:
+def run(inp: ConsumerRun, assignor: Assignor) -> ConsumerOutput:
     """Whatever the assignor raises comes through."""
     known, problem = problem_from(inp)
     if isinstance(assignor, ArrayAssignor):
@@ -92,10 +81,10 @@ def run(inp: RunInput, assignor: Assignor) -> RunOutput:
     flags, moved = changed(problem.owner, owner, len(problem.members))
     for m in _first_or_shrunk(inp.target, problem):
         flags[problem.members[m]] = 1
-    return RunOutput(table, tuple(compress(problem.members, flags)), moved, known)
+    return ConsumerOutput(table, tuple(compress(problem.members, flags)), moved, known)
 
 
-def problem_from(inp: RunInput) -> tuple[KnownLayout, Problem]:
+def problem_from(inp: ConsumerRun) -> tuple[KnownLayout, Problem]:
     # In the order of their ids: the same group gets the same target, whoever joined first, before a takeover or after.
     members = sorted(inp.members)
     subs = list(map(inp.subscriptions.__getitem__, members))
@@ -105,7 +94,7 @@ def problem_from(inp: RunInput) -> tuple[KnownLayout, Problem]:
     return known, Problem(index, inp.members, known.layout, class_of, inp.target.owners_on(known.layout, index))
 
 
-def _layout(inp: RunInput, subs: Mapping[Subscription, None]) -> KnownLayout:
+def _layout(inp: ConsumerRun, subs: Mapping[Subscription, None]) -> KnownLayout:
     """The known one if it still holds, else what of it still holds."""
     known = inp.known
     if known is None or known.image is not inp.image or known.names != inp.names:

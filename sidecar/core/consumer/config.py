@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sidecar.core.modern.config import ModernConfig
 from sidecar.core.runtime.turn import Turn
 
 CONSUMER = "consumer"
@@ -11,23 +12,15 @@ CONSUMER = "consumer"
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerConfig:
+class ConsumerConfig(ModernConfig):
     """Kafka's names with dots as underscores; docs/reference/behaviour.md, section 7, has defaults and ranges."""
 
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 5_000
-    max_size: int = 2_147_483_647
     assignors: tuple[str, ...] = ("uniform", "range")
-    assignment_interval_ms: int = 1_000
-    assignor_offload_enable: bool = True
-    assignor_timeout_ms: int = 30_000
     regex_refresh_interval_ms: int = 600_000
     regex_min_interval_ms: int = 10_000
     migration_policy: str = "bidirectional"
     """group.consumer.migration.policy: which protocol a live group may change to: disabled, upgrade (to the consumer
     protocol), downgrade, bidirectional."""
-    join_wait_ms: int = 500
-    """How long the answer to a join or a heartbeat waits for the assignor run under way; 0: not at all, as KIP-1263."""
     regex_matches: int = 3
     """How often a group's expressions are matched against new topics within `regex_min_interval_ms`; in Kafka once."""
     regexes_max: int = 100

@@ -7,23 +7,19 @@ from typing import ClassVar
 from msgspec import Struct
 
 from sidecar.assign.spec import Partitions
+from sidecar.core.modern.events import MemberHeartbeat, MemberReply
 from sidecar.core.runtime.events import Answer, Event
 
 
-class HeartbeatReply(Answer):
-    member_id: str | None = None
-    member_epoch: int = 0
-    heartbeat_interval_ms: int = 0
+class HeartbeatReply(MemberReply):
     assignment: Partitions | None = None
 
 
-class ConsumerHeartbeat(Event):
+class ConsumerHeartbeat(MemberHeartbeat):
     """ConsumerGroupHeartbeat (api 68, KIP-848). `None` means: not changed since the last one."""
 
     answer: ClassVar[type[Answer]] = HeartbeatReply
 
-    member_id: str
-    member_epoch: int
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
@@ -36,9 +32,6 @@ class ConsumerHeartbeat(Event):
     version: int = 1
     new_member_id: str = ""
     """Used for a v0 request without a member id: the caller brings the randomness."""
-
-    def joins(self) -> bool:
-        return self.member_epoch == 0
 
     def largest_bytes(self) -> int:
         return sum(map(len, self.topic_names)) if self.topic_names else 0

@@ -24,16 +24,12 @@ from sidecar.core.consumer.records import (
 )
 from sidecar.core.consumer.subscriptions import Subscription, Subscriptions
 from sidecar.core.consumer.target_table import TargetAssignment
+from sidecar.core.modern.group import INITIAL_EPOCH, LEAVE_EPOCH
 from sidecar.core.runtime.events import StandingReply
 from sidecar.core.runtime.member_limits import bytes_of_member, bytes_of_protocols
 from sidecar.core.runtime.records import Epochs, Partitions, Record, Tombstone
 from sidecar.core.vocabulary.errors import Code, CoordinatorError, InvariantError
 from sidecar.core.vocabulary.topics import TopicImage
-
-LEAVE_EPOCH = -1
-STATIC_LEAVE_EPOCH = -2
-INITIAL_EPOCH = 1
-"""KIP-1263: epoch 1 is the empty assignment, the first computed one is 2."""
 
 
 class GroupState(StrEnum):
@@ -65,6 +61,14 @@ class Member:
     pending: Epochs = field(default_factory=dict)
     classic: ClassicTraits | None = None
     """None: it speaks the consumer protocol."""
+
+    @property
+    def holds(self) -> bool:
+        return bool(self.assigned or self.pending)
+
+    @property
+    def revokes(self) -> bool:
+        return self.state is MemberState.UNREVOKED_PARTITIONS
 
     def reconciled_to(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == epoch
@@ -186,6 +190,16 @@ class ConsumerGroup:
             value = image.hash_of(topics)
             self._hash = (image, topics, value)
         return value
+
+    # ---- its records ------------------------------------------------------------------------------------
+    def epoch_record(self, epoch: int, metadata_hash: int, why: str) -> GroupRecord:
+        return GroupRecord(self.group_id, epoch, metadata_hash, why)
+
+    def target_epoch_record(self, epoch: int, timestamp_ms: int, why: str) -> TargetMetadataRecord:
+        return TargetMetadataRecord(self.group_id, epoch, timestamp_ms, self.assignor, why)
+
+    def empty_target_record(self, member_id: str, why: str) -> TargetMemberRecord:
+        return TargetMemberRecord(self.group_id, member_id, {}, {}, why)
 
     # ---- replay -----------------------------------------------------------------------------------------
     def replay(self, r: Record) -> None:

@@ -5,16 +5,18 @@ Source: KIP-848 'ConsumerGroupHeartbeat API'. The order of steps is that of Kafk
 
 from __future__ import annotations
 
-from sidecar.core.consumer.adoption import sent_away
+from sidecar.core.consumer.adoption import MOVES
 from sidecar.core.consumer.config import config_of
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
-from sidecar.core.consumer.group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroup
+from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.leave import leave
-from sidecar.core.consumer.parked_joins import wait, waits
+from sidecar.core.consumer.parked_joins import PARKED
 from sidecar.core.consumer.regexes import ResolveRegex
 from sidecar.core.consumer.soft_state import ConsumerSoft
 from sidecar.core.consumer.step import step
 from sidecar.core.consumer.validation import check_request
+from sidecar.core.modern.group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from sidecar.core.modern.parked_joins import waits
 from sidecar.core.runtime.effects import Grant
 from sidecar.core.runtime.topic_lookup import look_first
 from sidecar.core.runtime.turn import Turn
@@ -26,7 +28,7 @@ def heartbeat(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
     if hb.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
         leave(turn, hb, token)
         return
-    if sent_away(turn, hb, token):
+    if MOVES.sent_away(turn, hb, token):
         return
     if look_first(turn, hb, token, _names_anew(turn, hb), config.join_wait_ms):
         return
@@ -35,7 +37,7 @@ def heartbeat(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
     soft: ConsumerSoft = turn.soft_of(hb.group_id)
     asks = any(type(item) is ResolveRegex for item in fx.background)
     if waits(turn, hb, soft, config, asks):
-        wait(turn, hb, token, reply, asks)
+        PARKED.wait(turn, hb, token, reply, asks)
     elif fx.records or fx.background or hb.member_epoch <= 0 or _tells(hb, reply, soft):
         turn.reply(token, reply)
     else:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
-from sidecar.core.consumer.group import STATIC_LEAVE_EPOCH, ConsumerGroup, Member, consumer_group
+from sidecar.core.consumer.group import ConsumerGroup, Member, consumer_group
 from sidecar.core.consumer.members import current_record, remove_member
-from sidecar.core.consumer.validation import held_by_instance, unknown_member
+from sidecar.core.modern.group import STATIC_LEAVE_EPOCH
+from sidecar.core.modern.sessions import REBALANCE
+from sidecar.core.modern.validation import held_by_instance, unknown_member
 from sidecar.core.runtime.turn import Turn
 
 
@@ -31,7 +33,7 @@ def leave(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
         zeroed = {t: dict.fromkeys(ps, 0) for t, ps in member.assigned.items()}
         gone = replace(member, member_epoch=STATIC_LEAVE_EPOCH, assigned=zeroed, pending={})
         turn.write(current_record(turn, group.group_id, gone, "static member left for a while"))
-        turn.timers.cancel(("rebalance", group.group_id, member.member_id))
+        turn.timers.cancel((REBALANCE, group.group_id, member.member_id))
     else:
         remove_member(turn, group, member, "left")
     turn.reply(token, HeartbeatReply(member_id=hb.member_id, member_epoch=hb.member_epoch))

@@ -5,12 +5,13 @@ The names in `Kind` and the fields of `body` are published: they stand in the st
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from sidecar.core.consumer.target_table import Table
+from sidecar.core.modern import target_record as modern
 from sidecar.core.runtime.records import Epochs, Partitions, RecordKind
 
 Body = Mapping[str, Any]
@@ -181,26 +182,10 @@ class TargetMemberRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class TargetRecord:
-    """A whole new target assignment at once. Written as one `TargetMemberRecord` for each of `changed` and the
-    metadata record; `parts` gives those. Whoever
-    ran the assignor may have made the members' values beforehand: `run_id` says of which run this is."""
-
-    group_id: str
+class TargetRecord(modern.TargetRecord):
     table: Table
-    changed: tuple[str, ...]
-    assignment_epoch: int
-    assignment_timestamp_ms: int
-    assignor: str
-    names: Mapping[bytes, str]
-    why: str = ""
-    run_id: int = 0
 
     kind = Kind.TARGET_METADATA
-
-    @property
-    def sub_id(self) -> str:
-        return ""
 
     def metadata(self) -> TargetMetadataRecord:
         return TargetMetadataRecord(
@@ -210,11 +195,6 @@ class TargetRecord:
     def member(self, member_id: str) -> TargetMemberRecord:
         parts = self.table.get(member_id) or {}
         return TargetMemberRecord(self.group_id, member_id, parts, self.names, self.why)
-
-    def parts(self) -> Iterator[TargetMemberRecord | TargetMetadataRecord]:
-        for member_id in self.changed:
-            yield self.member(member_id)
-        yield self.metadata()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from sidecar.core.consumer.config import ConsumerConfig, config_of
 from sidecar.core.consumer.group import ConsumerGroup
-from sidecar.core.consumer.members import bump_epoch
 from sidecar.core.consumer.records import RegexRecord
 from sidecar.core.consumer.soft_state import ConsumerSoft
-from sidecar.core.consumer.target_assignment import update_target
+from sidecar.core.consumer.target_assignment import TARGETS
+from sidecar.core.modern.epochs import bump_epoch
 from sidecar.core.runtime.events import NO_TOKEN, Event
 from sidecar.core.runtime.turn import Turn
 from sidecar.core.vocabulary.rebalance_reasons import Reason
@@ -95,4 +95,4 @@ def regex_resolved(turn: Turn, event: RegexResolved) -> None:
         turn.write(RegexRecord(group.group_id, regex, topics, event.names_version, turn.now.wall_ms, why))
     if changed or group.hash_over(turn.image) != group.metadata_hash:
         bump_epoch(turn, group, "topics of a regular expression changed", Reason.TOPICS)
-        update_target(turn, group)
+        TARGETS.update(turn, group)

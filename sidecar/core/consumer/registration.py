@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from sidecar.core.consumer.adoption import AdoptConsumer, adopt, drain, rebalance
+from sidecar.core.consumer.adoption import MOVES, AdoptConsumer, adopt
+from sidecar.core.consumer.assignor_run import run
 from sidecar.core.consumer.config import CONSUMER as NAME
-from sidecar.core.consumer.config import ConsumerConfig, config_of
+from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.describe import describe
 from sidecar.core.consumer.events import ConsumerHeartbeat, DescribeConsumerGroup
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.heartbeat import heartbeat
-from sidecar.core.consumer.members import arm_rebalance, arm_session, rebalance_timeout, session_timeout
+from sidecar.core.consumer.members import arm_session, remove_members
 from sidecar.core.consumer.offsets import check_commit, check_fetch
-from sidecar.core.consumer.parked_joins import answer_all, give_up, waited_enough, wake
+from sidecar.core.consumer.parked_joins import PARKED
 from sidecar.core.consumer.records import RECORDS
 from sidecar.core.consumer.regexes import RegexResolved, names_changed, regex_resolved
 from sidecar.core.consumer.soft_state import ConsumerSoft
-from sidecar.core.consumer.target_assignment import AssignorDone, assign_due, assignor_done, run_overdue
+from sidecar.core.consumer.target_assignment import TARGETS
+from sidecar.core.modern import registration as modern
+from sidecar.core.modern.sessions import REMOVING, arm_rebalance, removing_timers
+from sidecar.core.modern.target_assignment import AssignorDone
 from sidecar.core.runtime.effects import TOUCH_MS
-from sidecar.core.runtime.events import Drain, Rebalance
 from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck
 from sidecar.core.runtime.registry import GroupKind
 from sidecar.core.runtime.turn import Turn
@@ -30,18 +33,9 @@ def _member_loaded(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
         arm_rebalance(turn, group.group_id, member)
 
 
-def _loaded(turn: Turn, group: ConsumerGroup) -> None:
-    if group.epoch > group.assignment_epoch:
-        wait_ms = config_of(turn, group.group_id).assignment_interval_ms
-        turn.timers.set(("assign", group.group_id), turn.now.mono_ms + wait_ms)
-
-
 def _topics_changed(turn: Turn, group: ConsumerGroup, changed: frozenset[str]) -> None:
-    """A group that subscribes to one of `changed` looks at its metadata hash on its next heartbeat."""
-    soft: ConsumerSoft = turn.soft_of(group.group_id)
-    if not soft.metadata_due and not changed.isdisjoint(group.subscribed_topics()):
-        soft.metadata_due = True
-    if group.regexes or soft.metadata_due:
+    modern.topics_changed(turn, group, changed)
+    if group.regexes:
         turn.changed(group.group_id)
     names_changed(turn, group)
 
@@ -52,24 +46,15 @@ def _touched(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
         arm_session(turn, group.group_id, member, TOUCH_MS)
 
 
-def _released(turn: Turn, group: ConsumerGroup) -> None:
-    answer_all(turn, group)
-    for member_id in group.members:
-        turn.timers.cancel(("session", group.group_id, member_id))
-        turn.timers.cancel(("rebalance", group.group_id, member_id))
-    turn.timers.cancel(("assign", group.group_id))
-    turn.timers.cancel(("run", group.group_id))
-
-
 def _assignor_done(turn: Turn, event: AssignorDone, token: int) -> None:
-    assignor_done(turn, event)
-    wake(turn, event.group_id)
+    TARGETS.done(turn, event)
+    PARKED.wake(turn, event.group_id)
 
 
 def _regex_resolved(turn: Turn, event: RegexResolved, token: int) -> None:
     regex_resolved(turn, event)
-    give_up(turn, event.group_id, event.unheard)
-    wake(turn, event.group_id)
+    PARKED.give_up(turn, event.group_id, event.unheard)
+    PARKED.wake(turn, event.group_id)
 
 
 CONSUMER = GroupKind(
@@ -86,20 +71,14 @@ CONSUMER = GroupKind(
         AssignorDone: _assignor_done,
         RegexResolved: _regex_resolved,
         AdoptConsumer: adopt,
-        Rebalance: rebalance,
-        Drain: drain,
+        **MOVES.events(),
     },
-    timers={
-        "session": session_timeout,
-        "rebalance": rebalance_timeout,
-        "assign": assign_due,
-        "run": run_overdue,
-        "join": waited_enough,
-    },
-    removing=frozenset(("session", "rebalance")),
-    loaded=_loaded,
+    timers={**TARGETS.timers(), **PARKED.timers(), **removing_timers(remove_members)},
+    removing=REMOVING,
+    loaded=modern.loaded,
     member_loaded=_member_loaded,
     touched=_touched,
     topics_changed=_topics_changed,
-    released=_released,
+    released=modern.released,
+    run=run,
 )

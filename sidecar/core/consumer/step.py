@@ -6,25 +6,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sidecar.core.consumer.assignment_resend import tell
 from sidecar.core.consumer.config import ConsumerConfig, config_of
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
-from sidecar.core.consumer.group import STATIC_LEAVE_EPOCH, ConsumerGroup, Member, bytes_of, consumer_group
-from sidecar.core.consumer.members import (
-    arm_rebalance,
-    bump_epoch,
-    current_record,
-    drop_regex,
-    member_record,
-    refresh_metadata_hash,
-    replace_static,
-)
+from sidecar.core.consumer.group import ConsumerGroup, Member, bytes_of, consumer_group
+from sidecar.core.consumer.members import current_record, drop_regex, member_record, replace_static
 from sidecar.core.consumer.reconcile import Target, reconcile, settled
 from sidecar.core.consumer.records import Kind, StaticMemberRecord
 from sidecar.core.consumer.regexes import refresh_regexes
 from sidecar.core.consumer.soft_state import ConsumerSoft
-from sidecar.core.consumer.target_assignment import preferred_assignor, update_target
-from sidecar.core.consumer.validation import check_epoch, check_regex, check_size, held_by_instance, unknown_member
+from sidecar.core.consumer.target_assignment import TARGETS, preferred_assignor
+from sidecar.core.consumer.validation import check_member_epoch, check_regex
+from sidecar.core.modern.assignment_resend import tell
+from sidecar.core.modern.epochs import bump_epoch, note_if_settled, refresh_metadata_hash
+from sidecar.core.modern.group import STATIC_LEAVE_EPOCH
+from sidecar.core.modern.sessions import SESSION, arm_rebalance
+from sidecar.core.modern.validation import check_size, held_by_instance, unknown_member
 from sidecar.core.runtime.member_limits import check_room
 from sidecar.core.runtime.records import Epochs, Partitions, Tombstone
 from sidecar.core.runtime.topic_lookup import look_beside
@@ -46,7 +42,7 @@ class Checked:
 def check(group: ConsumerGroup, hb: ConsumerHeartbeat, config: ConsumerConfig) -> Checked:
     """Raises what the request is refused with."""
     member_id = hb.member_id or hb.new_member_id
-    check_size(group, member_id, hb.instance_id, config)
+    check_size(group, member_id, hb.instance_id, config.max_size)
     member, replaced = _find_or_make(group, hb, member_id)
     updated = _with_request(member, hb)
     check_regex(group, member, updated.topic_regex, config)
@@ -68,7 +64,7 @@ def step(
         check_room(turn.ports.limits, group.held_bytes, more_bytes(group, checked))
     member = checked.member
     final = advance(turn, group, checked, hb.owned, token, may_wait)
-    turn.timers.set(("session", group.group_id, final.member_id), turn.now.mono_ms + config.session_timeout_ms)
+    turn.timers.set((SESSION, group.group_id, final.member_id), turn.now.mono_ms + config.session_timeout_ms)
     full = (
         hb.rebalance_timeout_ms != -1
         and (hb.topic_names is not None or hb.topic_regex is not None)
@@ -77,13 +73,19 @@ def step(
     moved = final is not member and not _same_partitions(final.assigned, member.assigned)
     due = hb.member_epoch == 0 or full or moved
     soft: ConsumerSoft = turn.soft_of(hb.group_id)
-    told = tell(soft, final, hb.owned, due, turn.now.mono_ms, config.heartbeat_interval_ms)
+    acknowledged = hb.owned is not None and not final.pending and _owns(hb.owned, final)
+    told = tell(soft, final, acknowledged, due, turn.now.mono_ms, config.heartbeat_interval_ms)
     return HeartbeatReply(
         member_id=final.member_id,
         member_epoch=final.member_epoch,
         heartbeat_interval_ms=config.heartbeat_interval_ms,
         assignment=final.assigned_partitions() if told else None,
     )
+
+
+def _owns(owned: Partitions, member: Member) -> bool:
+    there = {t: ps for t, ps in member.assigned_partitions().items() if ps}
+    return {t: set(ps) for t, ps in owned.items() if ps} == {t: set(ps) for t, ps in there.items()}
 
 
 def more_bytes(group: ConsumerGroup, checked: Checked) -> int:
@@ -108,7 +110,7 @@ def advance(
         replace_static(turn, group, checked.replaced, checked.member)
     group, changed = update_subscription(turn, group, checked.member, checked.updated, token)
     refresh_metadata_hash(turn, group)
-    update_target(turn, group)
+    TARGETS.update(turn, group)
     known = group.members.get(checked.updated.member_id, checked.updated)
     if may_wait and turn.soft_of(group.group_id).flight is not None and not known.pending:
         return known
@@ -121,7 +123,7 @@ def _find_or_make(group: ConsumerGroup, hb: ConsumerHeartbeat, member_id: str) -
     if hb.instance_id is not None:
         if not joining:
             held = held_by_instance(group, hb.instance_id, member_id)
-            check_epoch(held, hb.member_epoch, hb.owned)
+            check_member_epoch(held, hb.member_epoch, hb.owned)
             return held, None
         holder = group.static_member(hb.instance_id)
         if holder is not None:
@@ -139,7 +141,7 @@ def _find_or_make(group: ConsumerGroup, hb: ConsumerHeartbeat, member_id: str) -
         if not joining:
             raise unknown_member(member_id, group.group_id)
         return Member(member_id), None
-    check_epoch(member, hb.member_epoch, hb.owned)
+    check_member_epoch(member, hb.member_epoch, hb.owned)
     return member, None
 
 
@@ -235,25 +237,6 @@ def reconcile_member(
         arm_rebalance(turn, group.group_id, final)
         note_if_settled(turn, group)
     return final
-
-
-def note_if_settled(turn: Turn, group: ConsumerGroup) -> None:
-    """A member has come a step further: how long the group took, if it was the last one. Each member is looked at once
-    for an epoch, and the first one that is not there yet again, so that this costs little in large groups, too."""
-    soft: ConsumerSoft = turn.soft_of(group.group_id)
-    epoch = group.epoch
-    if soft.unsettled_since_ms is None or epoch != group.assignment_epoch:
-        return
-    if soft.unsettled[0] != epoch:
-        soft.unsettled = (epoch, list(group.members))
-    left = soft.unsettled[1]
-    while left:
-        member = group.members.get(left[-1])
-        if member is not None and not member.reconciled_to(epoch):
-            return
-        left.pop()
-    turn.fx.observe("settle_seconds", turn.now.mono_ms - soft.unsettled_since_ms, group.kind)
-    soft.unsettled_since_ms = None
 
 
 def _same_partitions(a: Epochs, b: Epochs) -> bool:

@@ -19,12 +19,13 @@ from sidecar.core.classic.join import MEMBER_ID_REQUIRED_SINCE
 from sidecar.core.classic.join import join as classic_join
 from sidecar.core.consumer.config import config_of
 from sidecar.core.consumer.group import ConsumerGroup, Member
-from sidecar.core.consumer.members import arm_session, refresh_metadata_hash, replace_static
+from sidecar.core.consumer.members import arm_session, replace_static
 from sidecar.core.consumer.records import ClassicTraits
 from sidecar.core.consumer.step import Checked, advance, more_bytes, reconcile_member, update_subscription
 from sidecar.core.migration.downgrade import downgrade, drop
 from sidecar.core.migration.parked_joins import answer_or_wait, by_id, reply_to
 from sidecar.core.migration.validation import check_admission, downgrades
+from sidecar.core.modern.epochs import refresh_metadata_hash
 from sidecar.core.runtime.events import NO_TOKEN
 from sidecar.core.runtime.member_limits import check_protocols, check_room
 from sidecar.core.runtime.records import Partitions

@@ -5,17 +5,20 @@ LeaveGroup (api 13) takes members of both protocols: so an administrator removes
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sidecar.core.classic.events import LeaveGroup, LeaveReply, Leaving, Left
 from sidecar.core.consumer.config import config_of
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
-from sidecar.core.consumer.group import LEAVE_EPOCH, ConsumerGroup, Member
+from sidecar.core.consumer.group import ConsumerGroup, Member
 from sidecar.core.consumer.heartbeat import heartbeat
 from sidecar.core.consumer.leave import leaving
-from sidecar.core.consumer.members import due_to_rebalance, remove_members
+from sidecar.core.consumer.members import remove_members
 from sidecar.core.consumer.validation import check_request
 from sidecar.core.migration.downgrade import downgrade
 from sidecar.core.migration.timers import joined, synced
 from sidecar.core.migration.validation import downgrades
+from sidecar.core.modern.group import LEAVE_EPOCH
 from sidecar.core.runtime.turn import Turn
 from sidecar.core.vocabulary.errors import Code
 from sidecar.core.vocabulary.rebalance_reasons import listed
@@ -45,7 +48,7 @@ def _find(group: ConsumerGroup, m: Leaving) -> tuple[Member | None, Code]:
     return member, Code.UNKNOWN_MEMBER_ID if member is None else Code.NONE
 
 
-def remove(turn: Turn, group: ConsumerGroup, gone: list[tuple[Member, str]]) -> None:
+def remove(turn: Turn, group: ConsumerGroup, gone: Sequence[tuple[Member, str]]) -> None:
     members = [m for m, _ in gone]
     for member in members:
         joined(turn, group.group_id, member.member_id)
@@ -68,18 +71,6 @@ def consumer_heartbeat(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
 
 
 # ---- timers -------------------------------------------------------------------------------------------------------
-def session_over(turn: Turn, group: ConsumerGroup, key: tuple[str, ...], tag: int) -> None:
-    member = group.members.get(key[2])
-    if member is not None:
-        remove(turn, group, [(member, "session timeout")])
-
-
-def rebalance_over(turn: Turn, group: ConsumerGroup, key: tuple[str, ...], epoch: int) -> None:
-    member = due_to_rebalance(group, key[2], epoch)
-    if member is not None:
-        remove(turn, group, [(member, f"rebalance timeout in epoch {epoch}")])
-
-
 def join_over(turn: Turn, group: ConsumerGroup, key: tuple[str, ...], tag: int) -> None:
     _late(turn, group, key[2], "did not join again in time")
 

@@ -9,7 +9,6 @@ from sidecar.core.classic.embedded import CONSUMER_TYPE, Owned, subscription
 from sidecar.core.classic.events import JoinGroup, JoinReply
 from sidecar.core.consumer.config import config_of
 from sidecar.core.consumer.group import ConsumerGroup, Member
-from sidecar.core.consumer.parked_joins import under_way
 from sidecar.core.consumer.registration import CONSUMER
 from sidecar.core.consumer.soft_state import ConsumerSoft
 from sidecar.core.consumer.step import reconcile_member
@@ -38,7 +37,7 @@ def answer_or_wait(turn: Turn, group: ConsumerGroup, e: JoinGroup, member: Membe
     if older is not None:  # its client gave it up
         turn.reply(older.token, JoinReply(Code.REBALANCE_IN_PROGRESS, member_id=member.member_id))
     wait_ms = config_of(turn, group.group_id).join_wait_ms
-    if wait_ms and under_way(soft):
+    if wait_ms and soft.joins_wait():
         soft.joins[member.member_id] = Parked(token, e)
         turn.timers.set((WAIT, group.group_id, member.member_id), turn.now.mono_ms + wait_ms)
     else:
@@ -67,7 +66,7 @@ def wake(turn: Turn, group_id: str) -> None:
     if type(group) is not ConsumerGroup:
         return
     soft: MixedSoft = turn.soft_of(group_id)
-    if not under_way(soft):
+    if not soft.joins_wait():
         for member_id in list(soft.joins):
             _finish(turn, group, soft, member_id)
 

@@ -10,20 +10,20 @@ from sidecar.core.classic.registration import CLASSIC
 from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.consumer.regexes import RegexResolved
 from sidecar.core.consumer.registration import CONSUMER as PLAIN
-from sidecar.core.consumer.target_assignment import AssignorDone
 from sidecar.core.migration.join import classic_joins
 from sidecar.core.migration.leave import (
     consumer_heartbeat,
     join_over,
     leave_group,
-    rebalance_over,
-    session_over,
+    remove,
     sync_over,
 )
 from sidecar.core.migration.parked_joins import MixedSoft, released, waited_enough, wake
 from sidecar.core.migration.sync import heartbeat, sync
 from sidecar.core.migration.timers import JOIN, SYNC, WAIT
 from sidecar.core.migration.upgrade import consumer_joins
+from sidecar.core.modern.sessions import removing_timers
+from sidecar.core.modern.target_assignment import AssignorDone
 from sidecar.core.runtime.events import Event
 from sidecar.core.runtime.registry import Handler
 from sidecar.core.runtime.turn import Turn
@@ -48,8 +48,7 @@ CONSUMER = replace(
     },
     timers={
         **PLAIN.timers,
-        "session": session_over,
-        "rebalance": rebalance_over,
+        **removing_timers(remove),
         JOIN: join_over,
         SYNC: sync_over,
         WAIT: waited_enough,

@@ -9,11 +9,12 @@ from __future__ import annotations
 from sidecar.core.classic.embedded import CONSUMER_TYPE, assignment, subscription
 from sidecar.core.classic.events import ClassicHeartbeat, SyncGroup, SyncReply
 from sidecar.core.consumer.group import ConsumerGroup, Member
-from sidecar.core.consumer.members import arm_session, refresh_metadata_hash
+from sidecar.core.consumer.members import arm_session
 from sidecar.core.consumer.records import MemberState
-from sidecar.core.consumer.target_assignment import update_target
+from sidecar.core.consumer.target_assignment import TARGETS
 from sidecar.core.migration.timers import arm_join, synced
 from sidecar.core.migration.validation import classic_member
+from sidecar.core.modern.epochs import refresh_metadata_hash
 from sidecar.core.runtime.effects import Grant
 from sidecar.core.runtime.events import Answer
 from sidecar.core.runtime.turn import Turn
@@ -45,7 +46,7 @@ def heartbeat(turn: Turn, e: ClassicHeartbeat, token: int) -> None:
     if group.classic_members == len(group.members):
         # Nobody else looks at the topics. In Kafka nobody does: partitions that a topic gains would be left out.
         refresh_metadata_hash(turn, group)
-        update_target(turn, group)
+        TARGETS.update(turn, group)
     if (
         member.member_epoch < group.assignment_epoch
         or member.state is MemberState.UNREVOKED_PARTITIONS

@@ -20,7 +20,7 @@ from sidecar.core.classic.registration import CLASSIC
 from sidecar.core.classic.soft_state import ClassicSoft
 from sidecar.core.consumer.config import config_of
 from sidecar.core.consumer.events import ConsumerHeartbeat
-from sidecar.core.consumer.group import INITIAL_EPOCH, ConsumerGroup
+from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.heartbeat import heartbeat
 from sidecar.core.consumer.members import arm_session
 from sidecar.core.consumer.records import (
@@ -34,8 +34,10 @@ from sidecar.core.consumer.records import (
     TargetMetadataRecord,
 )
 from sidecar.core.consumer.step import check
-from sidecar.core.consumer.validation import check_request, unknown_member
+from sidecar.core.consumer.validation import check_request
 from sidecar.core.migration.validation import check_upgrade, no_upgrade
+from sidecar.core.modern.group import INITIAL_EPOCH
+from sidecar.core.modern.validation import unknown_member
 from sidecar.core.runtime.records import Partitions, Record
 from sidecar.core.runtime.topic_lookup import look_first
 from sidecar.core.runtime.turn import Turn

@@ -13,7 +13,7 @@ from sidecar.core.classic.events import JoinGroup
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.consumer.config import config_of
 from sidecar.core.consumer.group import ConsumerGroup, Member
-from sidecar.core.consumer.validation import check_size
+from sidecar.core.modern.validation import check_size
 from sidecar.core.runtime.turn import Turn
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
 
@@ -54,7 +54,7 @@ def check_admission(turn: Turn, group: ConsumerGroup, member_id: str, e: JoinGro
     config = config_of(turn, group.group_id)
     if config.migration_policy == "disabled":
         raise _inconsistent(f"The group migration of consumer group {group.group_id} is disabled.")
-    check_size(group, member_id, e.instance_id, config)
+    check_size(group, member_id, e.instance_id, config.max_size)
     known = group.classic_protocols
     if e.protocol_type != CONSUMER_TYPE or not any(known[name] == group.classic_members for name, _ in e.protocols):
         raise _inconsistent("The member's protocols are not supported.")

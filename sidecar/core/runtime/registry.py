@@ -81,6 +81,9 @@ class GroupKind:
     """Whether members of this group wait for one another, which begins anew with another owner."""
     released: Callable[[Turn, Any], None] = field(default=lambda turn, group: None)
     """The group is about to be deleted: answer whoever still waits."""
+    run: Callable[[Any, Any], Any] | None = None
+    """Background work of a group that has the coordinator assign: (what its snapshot made, assignor) -> output. Pure;
+    it runs in any thread."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class RecordRow:
 
 
 class Registry:
-    """The kinds of groups and, derived from them, of records, events and timers.
+    """The kinds of groups and, derived from them, of records and events. Timers are named by each kind for itself.
 
     `crossings`: what becomes of an event that meets a group of a kind which does not know it. Without one it is
     handled as if there were no such group.
@@ -104,15 +107,12 @@ class Registry:
         self.records: dict[str, RecordRow] = {}
         self.events: dict[type[Event], dict[str, Handler]] = {}
         """Event -> name of a kind -> handler; under NOBODY, the handler where there is no group."""
-        self.timers: dict[str, TimerHandler] = {}
         self.removing = frozenset(name for kind in kinds for name in kind.removing)
         for kind in kinds:
             rows = {r.name: RecordRow(kind, r, i) for i, r in enumerate(kind.records)}
-            parts: list[tuple[dict[Any, Any], Mapping[Any, Any]]] = [(self.records, rows), (self.timers, kind.timers)]
-            for known, added in parts:
-                if twice := known.keys() & added.keys():
-                    raise ValueError(f"{twice} of kind {kind.name} is taken already")
-                known.update(added)
+            if twice := self.records.keys() & rows.keys():
+                raise ValueError(f"{twice} of kind {kind.name} is taken already")
+            self.records.update(rows)
             for event, handler in kind.events.items():
                 self.events.setdefault(event, {NOBODY: handler})[kind.name] = handler
         for name, events in (crossings or {}).items():
@@ -125,6 +125,13 @@ class Registry:
         """The place of these records in a rebuild; what nobody knows comes first, and fails."""
         row = self.records.get(kind)
         return -1 if row is None else row.order
+
+    def runner(self, kind: str) -> Callable[[Any, Any], Any]:
+        """What runs the background work of groups of this kind."""
+        run = self.kinds[kind].run
+        if run is None:
+            raise TypeError(f"kind {kind} has no background work")
+        return run
 
     def in_order(self, records: Iterable[Record]) -> list[Record]:
         return sorted(records, key=lambda r: self.order(r.kind))

@@ -103,8 +103,9 @@ class Shard:
             group = self.groups.get(key[1])
             if key[0] in self.registry.removing and (waited_ms := self._waits_ms(key[1], now.mono_ms)):
                 self.timers.set(key, now.mono_ms + waited_ms, tag)
-            elif group is not None:
-                self.registry.timers[key[0]](turn, group, key, tag)
+            elif group is not None and (handler := self._kind_of(group).timers.get(key[0])) is not None:
+                # Without a handler it was a timer of the group of another kind that had this id before.
+                handler(turn, group, key, tag)
         return fx
 
     def doubt_ends(self, until_ms: int, now: Now) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sidecar.assign import UNIFORM
 from sidecar.coordinator.statelog.encoder import Encoder
-from sidecar.core.consumer.assignor_run import RunInput, RunOutput, run, snapshot
+from sidecar.core.consumer.assignor_run import ConsumerOutput, ConsumerRun, run, snapshot
 from sidecar.core.consumer.group import ConsumerGroup, Member
 from sidecar.core.consumer.records import GroupRecord, Kind, MemberRecord, TargetRecord
 from sidecar.core.runtime.records import Key, Tombstone
@@ -16,7 +16,7 @@ IMAGE = TopicImage().next([Topic(bytes(15) + b"\1", "orders", ((),) * 6)])[0]
 EPOCH, TIME_MS = 7 << 16, 1_000
 
 
-def run_of(*members: str) -> tuple[RunInput, RunOutput]:
+def run_of(*members: str) -> tuple[ConsumerRun, ConsumerOutput]:
     """A run of the uniform assignor over these members of group g."""
     group = ConsumerGroup("g", epoch=2)
     for m in members:
@@ -26,7 +26,7 @@ def run_of(*members: str) -> tuple[RunInput, RunOutput]:
     return inp, run(inp, UNIFORM)
 
 
-def target(inp: RunInput, out: RunOutput, changed: tuple[str, ...] | None = None) -> TargetRecord:
+def target(inp: ConsumerRun, out: ConsumerOutput, changed: tuple[str, ...] | None = None) -> TargetRecord:
     return TargetRecord(
         "g", out.table, out.changed if changed is None else changed, 2, 900, "uniform", IMAGE.names, inp.why, inp.run_id
     )

@@ -8,9 +8,8 @@ timeout. Kafka's coordinator leaves it so. Who has the assignment finds nothing 
 
 from __future__ import annotations
 
-from sidecar.core.consumer.group import Member
-from sidecar.core.consumer.soft_state import ConsumerSoft, Told
-from sidecar.core.runtime.records import Partitions
+from sidecar.core.modern.group import ModernMember
+from sidecar.core.modern.soft_state import ModernSoft, Told
 
 INTERVALS = 2
 """Heartbeat intervals until it is told again."""
@@ -18,14 +17,14 @@ TIMES = 3
 """So often: there are clients that never say what they own."""
 
 
-def tell(soft: ConsumerSoft, member: Member, owned: Partitions | None, due: bool, at_ms: int, interval_ms: int) -> bool:
-    """Whether the answer to a heartbeat is to name the assignment. `member`: as it is behind the heartbeat; `owned`:
-    what it said that it owns; `due`: the assignment is named in any case."""
+def tell(soft: ModernSoft, member: ModernMember, acknowledged: bool, due: bool, at_ms: int, interval_ms: int) -> bool:
+    """Whether the answer to a heartbeat is to name the assignment. `member`: as it is behind the heartbeat;
+    `acknowledged`: it said that it owns just that; `due`: the assignment is named in any case."""
     told = soft.told.get(member.member_id)
-    if owned is not None and not member.pending and _owns(owned, member):
+    if acknowledged:
         left = 0
     elif due:
-        left = TIMES if member.assigned or member.pending else 0
+        left = TIMES if member.holds else 0
     elif told is None or at_ms < told.again_ms:
         return False
     else:
@@ -35,8 +34,3 @@ def tell(soft: ConsumerSoft, member: Member, owned: Partitions | None, due: bool
     elif told is not None:
         del soft.told[member.member_id]
     return due
-
-
-def _owns(owned: Partitions, member: Member) -> bool:
-    there = {t: ps for t, ps in member.assigned_partitions().items() if ps}
-    return {t: set(ps) for t, ps in owned.items() if ps} == {t: set(ps) for t, ps in there.items()}

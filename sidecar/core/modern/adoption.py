@@ -1,0 +1,99 @@
+"""A group goes back to the broker, or is assigned anew because the administrator wants it.
+
+It goes by a target in which nobody owns anything. When nobody does, each member's next heartbeat removes it and tells
+it so, and it joins anew. The broker knows no such members: a heartbeat that reached it before its member has been told
+would be answered GROUP_ID_NOT_FOUND, which ends some clients for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sidecar.core.modern.epochs import assign_soon, bump_epoch
+from sidecar.core.modern.events import MemberHeartbeat
+from sidecar.core.modern.group import STATIC_LEAVE_EPOCH, ModernGroup, ModernMember
+from sidecar.core.modern.parked_joins import answer_all
+from sidecar.core.modern.sessions import Remove
+from sidecar.core.modern.soft_state import ModernSoft
+from sidecar.core.modern.target_assignment import Targets
+from sidecar.core.runtime.events import Answer, Drain, DrainReply, Event, Rebalance
+from sidecar.core.runtime.registry import Handler
+from sidecar.core.runtime.turn import Turn
+from sidecar.core.vocabulary.errors import Code, CoordinatorError
+from sidecar.core.vocabulary.rebalance_reasons import Reason
+
+
+def nobody(group: ModernGroup[Any]) -> Iterable[ModernMember]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """`unasked`: members that may be removed as soon as nobody owns anything, without a heartbeat of theirs."""
+
+    kind: str
+    targets: Targets
+    remove: Remove
+    unasked: Callable[[Any], Iterable[Any]] = nobody
+
+    def events(self) -> dict[type[Event], Handler]:
+        return {Rebalance: self.rebalance, Drain: self.drain}
+
+    def rebalance(self, turn: Turn, e: Rebalance, token: int) -> None:
+        group = self._there(turn, e)
+        if group.members:
+            bump_epoch(turn, group, e.why, Reason.OPERATOR)
+            assign_soon(turn, group)
+        turn.reply(token, Answer())
+
+    def drain(self, turn: Turn, e: Drain, token: int) -> None:
+        group = self._there(turn, e)
+        soft: ModernSoft = turn.soft_of(group.group_id)
+        if e.stop:
+            if soft.draining:
+                soft.draining = False
+                bump_epoch(turn, group, e.why, Reason.MOVED)
+                assign_soon(turn, group)
+        else:
+            if not soft.draining:
+                self._begin(turn, group, soft, e.why)
+            # Who left for a while as a static member owns nothing that somebody works on.
+            away = [m for m in group.members.values() if m.member_epoch == STATIC_LEAVE_EPOCH]
+            self._remove(turn, group, away, e.why)
+            if not group.owners:
+                self._remove(turn, group, list(self.unasked(group)), e.why)
+        turn.reply(token, DrainReply(members=len(group.members)))
+
+    def sent_away(self, turn: Turn, hb: MemberHeartbeat, token: int) -> bool:
+        """Whether the group goes back to the broker and this member has nothing more to wait for here."""
+        group = turn.groups.get(hb.group_id)
+        if group is None or group.kind != self.kind or group.owners:
+            return False
+        soft: ModernSoft = turn.soft_of(hb.group_id)
+        member = group.members.get(hb.member_id)
+        if not soft.draining or member is None:
+            return False
+        self._remove(turn, group, [member], "the group goes back to the broker")
+        turn.reply(token, hb.refused(Code.UNKNOWN_MEMBER_ID, f"Group {hb.group_id} goes back to the broker."))
+        return True
+
+    def _begin(self, turn: Turn, group: ModernGroup[Any], soft: ModernSoft, why: str) -> None:
+        soft.draining, soft.flight = True, None
+        turn.timers.cancel(("run", group.group_id))
+        if group.members:
+            bump_epoch(turn, group, why, Reason.MOVED)
+            self.targets.update(turn, group)
+
+    def _remove(self, turn: Turn, group: ModernGroup[Any], members: Collection[ModernMember], why: str) -> None:
+        if members:
+            answer_all(turn, group)
+            self.remove(turn, group, [(m, why) for m in members])
+
+    def _there(self, turn: Turn, e: Event) -> ModernGroup[Any]:
+        group = turn.groups.get(e.group_id)
+        if group is None or group.kind != self.kind:
+            raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Group {e.group_id} not found.")
+        found: ModernGroup[Any] = group
+        return found

@@ -1,0 +1,31 @@
+"""The settings that every kind of group with epochs has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sidecar.core.modern.group import ModernGroup
+from sidecar.core.runtime.turn import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class ModernConfig:
+    """Kafka's names without the kind's prefix, with dots as underscores. A kind adds its own."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    max_size: int = 2_147_483_647
+    assignors: tuple[str, ...] = ()
+    assignment_interval_ms: int = 1_000
+    assignor_offload_enable: bool = True
+    assignor_timeout_ms: int = 30_000
+    join_wait_ms: int = 500
+    """How long the answer to a join or a heartbeat waits for the assignor run under way; 0: not at all, as KIP-1263."""
+
+
+def config_of(turn: Turn, group: ModernGroup[Any]) -> ModernConfig:
+    """The settings in force for this group, by its kind."""
+    found = turn.ports.config[(group.kind, group.group_id)]
+    assert isinstance(found, ModernConfig)
+    return found

@@ -1,0 +1,117 @@
+"""The answer to a heartbeat waits for the assignor run under way, and the answer to a join for whatever else its kind
+of group makes ready for it.
+
+KIP-1263 has a joining member come again after one heartbeat interval, and a member hear of a change with its next
+heartbeat. Kafka, which assigns in the heartbeat itself, has both in the first answer; here they are in it if they are
+there within `join_wait_ms`. Where a request's connection is needed for what is under way, its answer waits for that in
+any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sidecar.core.modern.config import ModernConfig, config_of
+from sidecar.core.modern.events import MemberHeartbeat, MemberReply
+from sidecar.core.modern.group import ModernGroup
+from sidecar.core.modern.soft_state import ModernSoft, Waiting
+from sidecar.core.runtime.registry import TimerHandler
+from sidecar.core.runtime.turn import Turn
+from sidecar.core.vocabulary.errors import CoordinatorError
+
+
+def waits(turn: Turn, hb: MemberHeartbeat, soft: ModernSoft, config: ModernConfig, asks: bool) -> bool:
+    """Whether the answer had better wait for what is under way in the group. `asks`: for something that needs its
+    connection."""
+    if config.join_wait_ms and (soft.joins_wait() if hb.member_epoch == 0 else soft.flight is not None):
+        return True
+    return asks and soft.needs_connection(turn)
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedAnswers:
+    """`second`: (turn, the request that waits) -> the same with the answer that a second heartbeat of the member would
+    bring. Raises CoordinatorError where that would be refused."""
+
+    kind: str
+    second: Callable[[Turn, Waiting], Waiting]
+
+    def timers(self) -> dict[str, TimerHandler]:
+        return {"join": self.waited_enough}
+
+    def wait(self, turn: Turn, asked: MemberHeartbeat, token: int, reply: MemberReply, asks: bool) -> None:
+        """Hold the answer back until `wake`, or until the wait has been long enough. A member that asks again has given
+        up its first request: that one must not be told of partitions, for nobody may read its answer."""
+        soft: ModernSoft = turn.soft_of(asked.group_id)
+        group = turn.groups[asked.group_id]
+        member_id = reply.member_id or ""
+        older = soft.waiting.get(member_id)
+        if older is not None:
+            _finish(turn, soft, older)
+        until_ms = turn.now.mono_ms + config_of(turn, group).join_wait_ms
+        epoch = group.epoch if soft.flight is not None and asked.member_epoch != 0 else 0
+        soft.waiting[member_id] = Waiting(token, asked, reply, until_ms, epoch, asks or asked.member_epoch == 0)
+        turn.timers.set(("join", asked.group_id, member_id), until_ms)
+
+    def waited_enough(self, turn: Turn, group: ModernGroup[Any], key: tuple[str, ...], tag: int) -> None:
+        soft: ModernSoft = turn.soft_of(group.group_id)
+        w = soft.waiting.get(key[2])
+        if w is not None and _over(turn, group, soft, w):
+            self._answer(turn, soft, w)
+
+    def wake(self, turn: Turn, group_id: str) -> None:
+        """Something has ended: answer those who waited for it. A join waits for the next one, too, if that is under way
+        already; a member, only for the target of the epoch that its group had."""
+        group = turn.groups.get(group_id)
+        if group is not None and group.kind == self.kind:
+            soft: ModernSoft = turn.soft_of(group_id)
+            for w in list(soft.waiting.values()):
+                if _over(turn, group, soft, w):
+                    self._answer(turn, soft, w)
+
+    def give_up(self, turn: Turn, group_id: str, token: int) -> None:
+        """The client behind this request is gone: it must not ask for anything once more."""
+        group = turn.groups.get(group_id)
+        if group is not None and group.kind == self.kind:
+            soft: ModernSoft = turn.soft_of(group_id)
+            for found in [w for w in soft.waiting.values() if w.token == token]:
+                _finish(turn, soft, found)
+
+    def _answer(self, turn: Turn, soft: ModernSoft, w: Waiting) -> None:
+        """What a second heartbeat of the member would bring, in the place of the first one's answer."""
+        if w.asked.member_epoch != 0 and not w.epoch:
+            _finish(turn, soft, w)
+            return
+        try:
+            second = self.second(turn, w)
+        except CoordinatorError:
+            second = w  # the member is gone, or somebody else speaks for it: its next heartbeat is told so
+        if second.shown and soft.needs_connection(turn):
+            soft.waiting[w.reply.member_id or ""] = second
+            return  # the second heartbeat asked for something itself
+        _finish(turn, soft, second)
+
+
+def answer_all(turn: Turn, group: ModernGroup[Any]) -> None:
+    """The group goes: its waiting members get the answers that they would have had at once."""
+    soft: ModernSoft = turn.soft_of(group.group_id)
+    for found in list(soft.waiting.values()):
+        _finish(turn, soft, found)
+
+
+def _over(turn: Turn, group: ModernGroup[Any], soft: ModernSoft, w: Waiting) -> bool:
+    if w.shown and soft.needs_connection(turn):
+        return False
+    if soft.flight is None and not (w.asked.member_epoch == 0 and soft.joins_wait()):
+        return True
+    met = w.asked.member_epoch != 0 and group.assignment_epoch >= w.epoch
+    return met or turn.now.mono_ms >= w.until_ms
+
+
+def _finish(turn: Turn, soft: ModernSoft, w: Waiting) -> None:
+    member_id = w.reply.member_id or ""
+    soft.waiting.pop(member_id, None)
+    turn.timers.cancel(("join", w.asked.group_id, member_id))
+    turn.reply(w.token, w.reply)
