@@ -75,7 +75,7 @@ def task_oracle() -> Iterator[Oracle]:
 @pytest.fixture
 def kernels() -> tuple[Any, ModuleType]:
     assert native.COMPILED, "no compiler was there at install: the compiled kernels are not tested"
-    return groups_twin, groups_twin
+    return native.groups, groups_twin
 
 
 def compare_share(oracle: Oracle, kernels: tuple[Any, ...], case: ShareCase) -> dict[str, dict[str, list[int]]]:
