@@ -6,7 +6,6 @@
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -289,13 +288,16 @@ static int deal(Share *s, i32 g, i32 sharing, i32 n) {
     return OK;
 }
 
+/* The next integer that is not below a number of 32 bits. */
+static i32 up(double x) { return (i32)x + (x > (double)(i32)x); }
+
 /* `members` NULL: all. */
 static int share_out(Share *s, i32 g, const i32 *members, i32 n) {
     i64 count = s->count[g], sharing = count ? (n + count - 1) / count : 0;
     double each = (double)(sharing * count) / n;
     i32 lacking = 0;
     for (i32 i = 0; i < n; i++)
-        s->wanted[members ? members[i] : i] = (i32)ceil(each * (double)(i + 1)) - (i32)ceil(each * (double)i);
+        s->wanted[members ? members[i] : i] = up(each * (i + 1.0)) - up(each * i);
     int rc = keep(s, g, (i32)sharing);
     for (i32 i = 0; i < n; i++) {
         i32 m = members ? members[i] : i;

@@ -40,14 +40,14 @@ def share_problem(rng: random.Random) -> tuple[array[int], ...]:
 
 
 def task_problem(rng: random.Random) -> tuple[Any, ...]:
-    members = rng.choice((0, 1, 2, 7, 40))
-    sizes = [rng.choice((0, 1, 2, 7)) for _ in range(rng.randint(0, 5))]
+    members = rng.choice((0, 1, 2, 7, 20, 40))
+    sizes = [rng.choice((0, 1, 7, 30)) for _ in range(rng.randint(0, 5))]
     task_off = array("i", [0, *accumulate(sizes)])
     of = rng.sample(range(members), members)
-    cuts = sorted(rng.randint(0, members) for _ in range(rng.randint(0, max(0, min(members, 6)))))
+    cuts = sorted(rng.randint(0, members) for _ in range(rng.randint(0, min(members, 9))))
     proc_off = array("i", [0, *cuts, members] if members else [0])
-    had = [*rows(rng, members, task_off[-1], 0.1), *rows(rng, members, task_off[-1], rng.choice((0.0, 0.2)))]
-    hint_off, hint = rows(rng, members, task_off[-1], rng.choice((0.0, 0.2)))
+    had = [*rows(rng, members, task_off[-1], 0.01), *rows(rng, members, task_off[-1], rng.choice((0.0, 0.02)))]
+    hint_off, hint = rows(rng, members, task_off[-1], rng.choice((0.0, 0.05)))
     sums = array("q", [rng.choice((-1, 0, 7, 2**62)) for _ in hint])
     stateful = array("i", [rng.randint(0, 1) for _ in sizes])
     return proc_off, array("i", of), task_off, stateful, *had, hint_off, hint, sums, rng.choice((0, 1, 2, 5))
