@@ -129,6 +129,8 @@ def test_a_group_without_members_or_topics() -> None:
     assert SIMPLE(ShareSpec({"a": MemberSpec(None, None, (), {})}, {}, {}, True)) == {"a": {}}
     assert STICKY(TaskSpec({}, {"0": Subtopology(2, True)})) == {}
     assert STICKY(TaskSpec({"a": TaskMemberSpec("p")}, {})) == {"a": MemberTasks()}
+    with_none = {"0": Subtopology(0, True), "1": Subtopology(1, True), "2": Subtopology(0, True)}
+    assert STICKY(TaskSpec({"a": TaskMemberSpec("p")}, with_none)) == {"a": MemberTasks({"1": (0,)})}
 
 
 def test_a_topic_that_is_none_is_refused() -> None:
@@ -197,7 +199,7 @@ def test_tasks(spec: TaskSpec) -> None:
     check_tasks(spec, again)
     assert [mine.active for mine in again.values()] == [mine.active for mine in first.values()], "nothing moves"
     joined = held_now(spec, first)
-    joined = replace(joined, members=joined.members | {"m99": TaskMemberSpec("p9")})
+    joined = replace(joined, members={**joined.members, "m99": TaskMemberSpec("p9")})
     now = STICKY(joined)
     check_tasks(joined, now)
     most = ceil(sum(s.partitions for s in spec.subtopologies.values()) / len(joined.members))
