@@ -127,7 +127,7 @@ typedef struct {
     i32 *walk_off, *walked;  /* problem -> partitions */
     i32 *member_of;          /* entry -> member */
     uint8_t *lost;           /* entry -> whether the member gives the partition up */
-    i32 *wanted, *have, *holders, *seen, *lacking;
+    i32 *wanted, *have, *holders, *kept, *got, *lacking;
     i32 *by_class_off, *by_class;     /* class -> members */
     i32 *topic_class_off, *topic_class; /* topic -> classes with a member */
     i32 *gathered;
@@ -262,11 +262,11 @@ static int keep(Share *s, i32 g, i32 sharing) {
 static int deal(Share *s, i32 g, i32 sharing, i32 n) {
     i32 at = 0, left = 0, gave = 0;
     for (i32 i = s->walk_off[g]; i < s->walk_off[g + 1]; i++) {
-        i32 q = s->walked[i];
-        if (!(s->flags[q] & THERE) || s->holders[q] >= sharing) continue;
+        i32 q = s->walked[i], missing = s->flags[q] & THERE ? sharing - s->holders[q] : 0;
+        if (missing <= 0) continue;
         for (i32 k = s->holder_off[q]; k < s->holder_off[q + 1]; k++)
-            if (!s->lost[s->holder[k]]) s->seen[s->member_of[s->holder[k]]] = q + 1;
-        while (s->holders[q] < sharing) {
+            if (!s->lost[s->holder[k]]) s->kept[s->member_of[s->holder[k]]] = q + 1;
+        while (missing > 0) {
             if (at == n) {
                 if (!gave) return OK; /* no later partition gets any, either */
                 n = left;
@@ -274,12 +274,14 @@ static int deal(Share *s, i32 g, i32 sharing, i32 n) {
                 continue;
             }
             i32 m = s->lacking[at++];
-            if (s->seen[m] != q + 1) {
-                i32 rc = push(&s->out, q, m);
-                if (rc) return rc;
-                s->seen[m] = q + 1;
-                s->have[m]++;
-                s->holders[q]++;
+            if (s->kept[m] != q + 1) {
+                if (s->got[m] != q + 1) { /* if it was asked before, it counts again and gets nothing */
+                    i32 rc = push(&s->out, q, m);
+                    if (rc) return rc;
+                    s->got[m] = q + 1;
+                    s->have[m]++;
+                }
+                missing--;
                 gave = 1;
             }
             if (s->have[m] < s->wanted[m]) s->lacking[left++] = m;
@@ -328,7 +330,8 @@ static int simple(Share *s, Csr *result) {
     s->wanted = numbers(a, M);
     s->have = numbers(a, M);
     s->holders = numbers(a, P);
-    s->seen = numbers(a, M);
+    s->kept = numbers(a, M);
+    s->got = numbers(a, M);
     s->lacking = numbers(a, M);
     s->by_class_off = numbers(a, (i64)C + 2);
     s->by_class = numbers(a, M);
