@@ -77,36 +77,38 @@ typedef struct { i32 value, member; } Pair;
 typedef struct { Pair *d; i64 n, room; } Pairs;
 typedef struct { i32 *off, *values; i32 n; } Csr;
 
-static int push(Pairs *p, i32 value, i32 member) {
-    if (p->n == p->room) {
-        if (p->n >= MOST_INTS) return TOO_LARGE;
-        i64 room = p->room ? 2 * p->room : 1024;
-        Pair *d = realloc(p->d, (size_t)room * sizeof(Pair));
-        if (!d) return NO_MEMORY;
-        p->d = d;
-        p->room = room;
-    }
-    p->d[p->n++] = (Pair){value, member};
+/* Makes room for so many more. */
+static int reserve(Pairs *p, i64 more) {
+    if (p->n + more <= p->room) return OK;
+    if (p->n + more > MOST_INTS) return TOO_LARGE;
+    i64 room = p->n + more + p->room + 1024;
+    Pair *d = realloc(p->d, (size_t)room * sizeof(Pair));
+    if (!d) return NO_MEMORY;
+    p->d = d;
+    p->room = room;
     return OK;
 }
 
 /* Sorts by value and then by member: in a stable way, so a member's values ascend. */
 static int csr_of(Arena *a, const Pairs *p, i32 values, i32 members, Csr *out) {
-    i32 *at = numbers(a, (i64)values + 1);
-    Pair *sorted = take(a, p->n, sizeof(Pair));
+    i32 *at = numbers(a, (i64)values + 1), *next = numbers(a, members), rising = 1;
+    const Pair *d = p->d;
     out->off = numbers(a, (i64)members + 1);
     out->values = numbers(a, p->n);
     out->n = (i32)p->n;
-    i32 *next = numbers(a, members);
     if (a->failed) return NO_MEMORY;
-    for (i64 i = 0; i < p->n; i++) {
-        at[p->d[i].value + 1]++;
-        out->off[p->d[i].member + 1]++;
+    for (i64 i = 0; i < p->n; i++) out->off[d[i].member + 1]++;
+    for (i64 i = 1; i < p->n; i++) rising &= d[i].value >= d[i - 1].value;
+    if (!rising) {
+        Pair *sorted = take(a, p->n, sizeof(Pair));
+        if (!sorted) return NO_MEMORY;
+        for (i64 i = 0; i < p->n; i++) at[d[i].value + 1]++;
+        for (i32 q = 0; q < values; q++) at[q + 1] += at[q];
+        for (i64 i = 0; i < p->n; i++) sorted[at[d[i].value]++] = d[i];
+        d = sorted;
     }
-    for (i32 q = 0; q < values; q++) at[q + 1] += at[q];
     for (i32 m = 0; m < members; m++) { out->off[m + 1] += out->off[m]; next[m] = out->off[m]; }
-    for (i64 i = 0; i < p->n; i++) sorted[at[p->d[i].value]++] = p->d[i];
-    for (i64 i = 0; i < p->n; i++) out->values[next[sorted[i].member]++] = sorted[i].value;
+    for (i64 i = 0; i < p->n; i++) out->values[next[d[i].member]++] = d[i].value;
     return OK;
 }
 
@@ -181,6 +183,22 @@ static const i32 *subscribers(Share *s, i32 t, i32 *n) {
     return s->gathered;
 }
 
+/* Sorts partitions, or their places in the array, by their problem. */
+static void by_problem(const i32 *problem, Ints parts, i32 problems, i32 *off, i32 *sorted, int places) {
+    if (problems == 1) {
+        i32 n = 0;
+        for (i32 i = 0; i < parts.n; i++) if (problem[parts.d[i]] >= 0) sorted[n++] = places ? i : parts.d[i];
+        off[1] = n;
+        return;
+    }
+    for (i32 i = 0; i < parts.n; i++) if (problem[parts.d[i]] >= 0) off[problem[parts.d[i]] + 2]++;
+    for (i32 g = 0; g < problems; g++) off[g + 2] += off[g + 1];
+    for (i32 i = 0; i < parts.n; i++) {
+        i32 g = problem[parts.d[i]];
+        if (g >= 0) sorted[off[g + 1]++] = places ? i : parts.d[i];
+    }
+}
+
 /* Sorts partitions and entries by their problem, and entries by their partition. */
 static int split(Share *s, i32 problems) {
     i32 P = s->n_parts, H = s->held.n;
@@ -193,12 +211,14 @@ static int split(Share *s, i32 problems) {
         if (s->turn.n != H || bad_range(s->turn, H) || bad_set(s->turn, s->lost, 1)) return BAD_INDEX;
         memset(s->lost, 0, (size_t)H);
     }
-    for (i32 t = 0; t < s->n_topics; t++)
+    for (i32 t = 0; t < s->n_topics; t++) {
+        i32 g = s->topic_class_off[t + 1] == s->topic_class_off[t] ? -1 : problems == 1 ? 0 : t, may = 0;
         for (i32 q = s->off.d[t]; q < s->off.d[t + 1]; q++) {
-            i32 g = s->topic_class_off[t + 1] == s->topic_class_off[t] ? -1 : problems == 1 ? 0 : t;
-            if (g >= 0 && s->flags[q] & MAY) { s->count[g]++; s->flags[q] |= THERE; }
+            if (g >= 0 && s->flags[q] & MAY) { may++; s->flags[q] |= THERE; }
             s->problem[q] = s->flags[q] & WALKED ? g : -1;
         }
+        if (may) s->count[problems == 1 ? 0 : t] += may;
+    }
     for (i32 m = 0; m < s->n_members; m++)
         for (i32 e = s->held_off.d[m]; e < s->held_off.d[m + 1]; e++) {
             i32 q = s->held.d[e];
@@ -206,23 +226,14 @@ static int split(Share *s, i32 problems) {
             if (s->problem[q] < 0) continue;
             s->flags[q] |= THERE;
             s->holder_off[q + 2]++;
-            s->entry_off[s->problem[q] + 2]++;
         }
-    for (i32 i = 0; i < walk.n; i++) if (s->problem[walk.d[i]] >= 0) s->walk_off[s->problem[walk.d[i]] + 2]++;
     for (i32 q = 0; q < P; q++) s->holder_off[q + 2] += s->holder_off[q + 1];
-    for (i32 g = 0; g < problems; g++) {
-        s->entry_off[g + 2] += s->entry_off[g + 1];
-        s->walk_off[g + 2] += s->walk_off[g + 1];
-    }
     for (i32 i = 0; i < H; i++) {
-        i32 e = s->turn.n ? s->turn.d[i] : i, q = s->held.d[e], g = s->problem[s->held.d[i]];
+        i32 e = s->turn.n ? s->turn.d[i] : i, q = s->held.d[e];
         if (s->problem[q] >= 0) s->holder[s->holder_off[q + 1]++] = e;
-        if (g >= 0) s->entry[s->entry_off[g + 1]++] = i;
     }
-    for (i32 i = 0; i < walk.n; i++) {
-        i32 g = s->problem[walk.d[i]];
-        if (g >= 0) s->walked[s->walk_off[g + 1]++] = walk.d[i];
-    }
+    by_problem(s->problem, s->held, problems, s->entry_off, s->entry, 1);
+    by_problem(s->problem, walk, problems, s->walk_off, s->walked, 0);
     return OK;
 }
 
@@ -250,42 +261,48 @@ static int keep(Share *s, i32 g, i32 sharing) {
             s->holders[q]--;
         }
     }
-    for (i32 k = first; k < end; k++) {
-        i32 e = s->entry[k], rc = s->lost[e] ? OK : push(&s->out, s->held.d[e], s->member_of[e]);
-        if (rc) return rc;
+    int rc = reserve(&s->out, end - first);
+    for (i32 k = first; rc == OK && k < end; k++) {
+        i32 e = s->entry[k];
+        if (!s->lost[e]) s->out.d[s->out.n++] = (Pair){s->held.d[e], s->member_of[e]};
     }
-    return OK;
+    return rc;
 }
 
 /* Members that lack partitions take them in turns. `lacking[at..n)` are those that this round has not asked yet, and
  * `lacking[0..left)` those that it asked and that still lack some. */
 static int deal(Share *s, i32 g, i32 sharing, i32 n) {
-    i32 at = 0, left = 0, gave = 0;
+    i32 at = 0, left = 0, gave = 0, *lacking = s->lacking, *have = s->have, *kept = s->kept, *got = s->got;
+    const i32 *wanted = s->wanted;
     for (i32 i = s->walk_off[g]; i < s->walk_off[g + 1]; i++) {
         i32 q = s->walked[i], missing = s->flags[q] & THERE ? sharing - s->holders[q] : 0;
         if (missing <= 0) continue;
         for (i32 k = s->holder_off[q]; k < s->holder_off[q + 1]; k++)
-            if (!s->lost[s->holder[k]]) s->kept[s->member_of[s->holder[k]]] = q + 1;
+            if (!s->lost[s->holder[k]]) kept[s->member_of[s->holder[k]]] = q + 1;
+        int rc = reserve(&s->out, missing);
+        if (rc) return rc;
+        Pair *out = s->out.d + s->out.n;
         while (missing > 0) {
             if (at == n) {
-                if (!gave) return OK; /* no later partition gets any, either */
+                if (!gave) break;
                 n = left;
                 at = left = gave = 0;
                 continue;
             }
-            i32 m = s->lacking[at++];
-            if (s->kept[m] != q + 1) {
-                if (s->got[m] != q + 1) { /* if it was asked before, it counts again and gets nothing */
-                    i32 rc = push(&s->out, q, m);
-                    if (rc) return rc;
-                    s->got[m] = q + 1;
-                    s->have[m]++;
+            i32 m = lacking[at++];
+            if (kept[m] != q + 1) {
+                if (got[m] != q + 1) { /* if it was asked before, it counts again and gets nothing */
+                    *out++ = (Pair){q, m};
+                    got[m] = q + 1;
+                    have[m]++;
                 }
                 missing--;
                 gave = 1;
             }
-            if (s->have[m] < s->wanted[m]) s->lacking[left++] = m;
+            if (have[m] < wanted[m]) lacking[left++] = m;
         }
+        s->out.n = out - s->out.d;
+        if (missing) return OK; /* no later partition gets any, either */
     }
     return OK;
 }
@@ -487,7 +504,9 @@ static int give(Run *r, i32 m, i32 t, int standby) {
         return OK;
     }
     r->has[p] = t + 1;
-    return push(&r->standbys, t, m);
+    int rc = reserve(&r->standbys, 1);
+    if (rc == OK) r->standbys.d[r->standbys.n++] = (Pair){t, m};
+    return rc;
 }
 
 /* To a member that is named. Its process sorts its members anew before one is taken by its count. */
