@@ -15,8 +15,8 @@ from itertools import accumulate
 from typing import Protocol
 
 from sidecar.assign.layout import Layout, MemberDetails, subscriptions_of
-from sidecar.assign.spec import AssignorError, MemberSpec, Partitions, Result
-from sidecar.native import Ints, partitions_all
+from sidecar.assign.spec import AssignorError, MemberSpec, Partitions, Result, plain
+from sidecar.native import Ints, gather, partitions_all
 from sidecar.native.groups_twin import Csr
 from sidecar.native.twin import pack, read
 
@@ -117,23 +117,8 @@ class ShareArrayAssignor(ABC):
 def share_problem_of(spec: ShareSpec) -> ShareProblem:
     """A spec as arrays. Raises AssignorError where a member subscribes to a topic that does not exist."""
     lay, class_of = subscriptions_of(spec.members.values(), spec.partitions, spec.racks)
-    held_off, held = array("i", [0]), array("i")
-    for m in spec.members.values():
-        held.extend(_indices(lay, m.owned))
-        held_off.append(len(held))
-    allowed = array("i", _indices(lay, spec.assignable))
+    held_off, held = gather([plain(m.owned) for m in spec.members.values()], lay.index, lay.off)
+    _, allowed = gather([plain(spec.assignable)], lay.index, lay.off)
     return ShareProblem(
         {m: i for i, m in enumerate(spec.members)}, spec.members, lay, class_of, allowed, held_off, held
     )
-
-
-def _indices(lay: Layout, partitions: Partitions) -> list[int]:
-    """The ascending indices of those that exist."""
-    found: list[int] = []
-    for topic_id, ps in partitions.items():
-        t = lay.index.get(topic_id, -1)
-        if t >= 0:
-            first, end = lay.off[t], lay.off[t + 1]
-            found += [first + p for p in ps if 0 <= p < end - first]
-    found.sort()
-    return found

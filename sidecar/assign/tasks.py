@@ -14,8 +14,8 @@ from itertools import accumulate
 from typing import Protocol
 
 from sidecar.assign.order import sorted_as_java
-from sidecar.assign.spec import AssignorError
-from sidecar.native import Ints, partitions_all
+from sidecar.assign.spec import AssignorError, plain
+from sidecar.native import Ints, gather, gather_sums, partitions_all
 
 Tasks = Mapping[str, tuple[int, ...]]
 """Subtopology -> sorted partitions."""
@@ -93,17 +93,6 @@ class TaskLayout:
         self.off = array("i", [0, *accumulate(subtopologies[s].partitions for s in self.ids)])
         self.stateful = array("i", [subtopologies[s].stateful for s in self.ids])
 
-    def numbers(self, tasks: Tasks) -> list[int]:
-        """The indices of tasks, ascending. Those that do not exist any more are left out."""
-        found: list[int] = []
-        for subtopology, partitions in tasks.items():
-            i = self.index.get(subtopology, -1)
-            if i >= 0:
-                first, end = self.off[i], self.off[i + 1]
-                found += [first + p for p in partitions if 0 <= p < end - first]
-        found.sort()
-        return found
-
 
 @dataclass(frozen=True, slots=True)
 class TaskTable:
@@ -134,7 +123,7 @@ class TaskProblem:
     had: TaskTable
     hint_off: Ints
     hint: Ints
-    hint_sums: array[int]
+    hint_sums: bytes | bytearray | array[int]
     standby_replicas: int
 
 
@@ -158,39 +147,19 @@ def task_problem_of(spec: TaskSpec, layout: TaskLayout | None = None) -> TaskPro
     for i, m in enumerate(spec.members.values()):
         processes.setdefault(m.process_id, []).append(i)
     grouped = [processes[p] for p in sorted(processes)]
-    hint_off, hint, hint_sums = array("i", [0]), array("i"), array("q")
-    for m in spec.members.values():
-        for s, sums in m.offsets.items():
-            i = lay.index.get(s, -1)
-            for p, total in sums.items() if i >= 0 else ():
-                if 0 <= p < lay.off[i + 1] - lay.off[i]:
-                    hint.append(lay.off[i] + p)
-                    hint_sums.append(total)
-        hint_off.append(len(hint))
-    had = table_of(
-        [lay.numbers(m.active) for m in spec.members.values()], [lay.numbers(m.standby) for m in spec.members.values()]
-    )
+    members = spec.members.values()
+    active = gather([plain(m.active) for m in members], lay.index, lay.off)
+    standby = gather([plain(m.standby) for m in members], lay.index, lay.off)
+    hints = gather_sums([{s: plain(o) for s, o in m.offsets.items()} for m in members], lay.index, lay.off)
     return TaskProblem(
         {m: i for i, m in enumerate(spec.members)},
         lay,
         array("i", [0, *accumulate(map(len, grouped))]),
         array("i", [m for mine in grouped for m in mine]),
-        had,
-        hint_off,
-        hint,
-        hint_sums,
+        TaskTable(*active, *standby),
+        *hints,
         spec.configs.standby_replicas,
     )
-
-
-def table_of(active: list[list[int]], standby: list[list[int]]) -> TaskTable:
-    """From the task indices of each member."""
-
-    def flat(by_member: list[list[int]]) -> tuple[array[int], array[int]]:
-        off = array("i", [0, *accumulate(map(len, by_member))])
-        return off, array("i", [t for mine in by_member for t in mine])
-
-    return TaskTable(*flat(active), *flat(standby))
 
 
 def checked(spec: TaskSpec, result: TaskResult) -> TaskResult:

@@ -45,5 +45,7 @@ uniform = impl.uniform
 java_hash = wire.java_hash
 unpack = wire.unpack
 pack = wire.pack
+gather = groups.gather
+gather_sums = groups.gather_sums
 simple = groups.simple
 sticky = groups.sticky

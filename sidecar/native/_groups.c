@@ -786,7 +786,119 @@ out:
     return out;
 }
 
+typedef struct { i32 *values; i64 *sums, n, room; } Gathered;
+
+static int more_room(Gathered *g, int with_sums) {
+    if (g->n < g->room) return 0;
+    i64 room = 2 * g->room + 1024;
+    if (room > MOST_INTS) { fail(TOO_LARGE); return -1; }
+    i32 *values = realloc(g->values, (size_t)room * sizeof(i32));
+    if (values) g->values = values;
+    i64 *sums = with_sums && values ? realloc(g->sums, (size_t)room * sizeof(i64)) : NULL;
+    if (sums) g->sums = sums;
+    if (!values || (with_sums && !sums)) { PyErr_NoMemory(); return -1; }
+    g->room = room;
+    return 0;
+}
+
+/* Appends first + number; what is not below `count` is left out. Returns 1 if it was appended, 0 if not, -1 on an error. */
+static int append(Gathered *g, PyObject *number, i32 first, i32 count, int with_sums) {
+    int overflow;
+    if (!PyLong_Check(number)) { PyErr_SetString(PyExc_TypeError, "not a number"); return -1; }
+    long long v = PyLong_AsLongLongAndOverflow(number, &overflow);
+    if (v == -1 && !overflow && PyErr_Occurred()) return -1;
+    if (overflow || v < 0 || v >= count) return 0;
+    if (more_room(g, with_sums)) return -1;
+    g->values[g->n++] = first + (i32)v;
+    return 1;
+}
+
+/* One row: a dict of key -> numbers, or key -> number -> sum. */
+static int gather_row(Gathered *g, PyObject *row, PyObject *index, Ints off, int with_sums) {
+    PyObject *name, *numbers, *number, *sum;
+    Py_ssize_t at = 0;
+    if (!PyDict_Check(row)) { PyErr_SetString(PyExc_TypeError, "each row must be a dict"); return -1; }
+    while (PyDict_Next(row, &at, &name, &numbers)) {
+        PyObject *place = PyDict_GetItemWithError(index, name);
+        if (!place) { if (PyErr_Occurred()) return -1; continue; }
+        long t = PyLong_AsLong(place);
+        if (t == -1 && PyErr_Occurred()) return -1;
+        if (t < 0 || t >= off.n - 1) { fail(BAD_INDEX); return -1; }
+        i32 first = off.d[t], count = off.d[t + 1] - first;
+        if (with_sums) {
+            Py_ssize_t in = 0;
+            if (!PyDict_Check(numbers)) { PyErr_SetString(PyExc_TypeError, "sums must be a dict"); return -1; }
+            while (PyDict_Next(numbers, &in, &number, &sum)) {
+                int rc = append(g, number, first, count, 1);
+                if (rc < 0) return -1;
+                if (!rc) continue;
+                if (!PyLong_Check(sum)) { PyErr_SetString(PyExc_TypeError, "not a number"); return -1; }
+                g->sums[g->n - 1] = PyLong_AsLongLong(sum);
+                if (g->sums[g->n - 1] == -1 && PyErr_Occurred()) return -1;
+            }
+            continue;
+        }
+        Py_INCREF(numbers); /* it may be an iterator of a plug-in */
+        PyObject *list = PySequence_Fast(numbers, "what a key has must be numbers");
+        Py_DECREF(numbers);
+        if (!list) return -1;
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list); i++)
+            if (append(g, PySequence_Fast_GET_ITEM(list, i), first, count, 0) < 0) { Py_DECREF(list); return -1; }
+        Py_DECREF(list);
+    }
+    return 0;
+}
+
+static PyObject *gathered(const char *name, PyObject *const *args, Py_ssize_t nargs, int with_sums) {
+    Buffers b = {.n = 0};
+    Gathered g = {0};
+    Ints off, *into[] = {&off};
+    PyObject *out = NULL;
+    i32 *ends = NULL;
+    if (nargs != 3 || !PyList_Check(args[0]) || !PyDict_Check(args[1])) {
+        PyErr_Format(PyExc_TypeError, "%s takes a list, a dict and an array", name);
+        return NULL;
+    }
+    Py_ssize_t rows = PyList_GET_SIZE(args[0]);
+    if (all_ints(args + 2, &b, into, 1)) goto out;
+    if (rows > MOST_INTS || off.n < 1 || bad_offsets(off, off.n - 1, off.d[off.n - 1])) { fail(BAD_INDEX); goto out; }
+    if (!(ends = calloc((size_t)rows + 1, sizeof(i32)))) { PyErr_NoMemory(); goto out; }
+    for (Py_ssize_t i = 0; i < rows; i++) {
+        i64 begin = g.n;
+        PyObject *row = Py_NewRef(PyList_GET_ITEM(args[0], i));
+        int rc = gather_row(&g, row, args[1], off, with_sums), rising = 1;
+        Py_DECREF(row);
+        if (rc) goto out;
+        if (PyList_GET_SIZE(args[0]) != rows) { fail(BAD_INDEX); goto out; }
+        for (i64 k = begin + 1; k < g.n; k++) rising &= g.values[k] > g.values[k - 1];
+        if (!rising && !with_sums) qsort(g.values + begin, (size_t)(g.n - begin), sizeof(i32), cmp_i32);
+        ends[i + 1] = (i32)g.n;
+    }
+    if (with_sums)
+        out = Py_BuildValue("(NNN)", bytes_of(ends, rows + 1), bytes_of(g.values, g.n),
+                            PyByteArray_FromStringAndSize((const char *)g.sums, (Py_ssize_t)g.n * (Py_ssize_t)sizeof(i64)));
+    else out = Py_BuildValue("(NN)", bytes_of(ends, rows + 1), bytes_of(g.values, g.n));
+out:
+    free(ends);
+    free(g.values);
+    free(g.sums);
+    release(&b);
+    return out;
+}
+
+static PyObject *py_gather(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    return gathered("gather", args, nargs, 0);
+}
+
+static PyObject *py_gather_sums(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    return gathered("gather_sums", args, nargs, 1);
+}
+
 static PyMethodDef METHODS[] = {
+    {"gather", (PyCFunction)(void (*)(void))py_gather, METH_FASTCALL, "See groups_twin.py."},
+    {"gather_sums", (PyCFunction)(void (*)(void))py_gather_sums, METH_FASTCALL, "See groups_twin.py."},
     {"simple", (PyCFunction)(void (*)(void))py_simple, METH_FASTCALL, "See groups_twin.py."},
     {"sticky", (PyCFunction)(void (*)(void))py_sticky, METH_FASTCALL, "See groups_twin.py."},
     {NULL, NULL, 0, NULL},

@@ -1,7 +1,12 @@
 from array import array
+from typing import Any
 
-from sidecar.native.twin import Ints
+from sidecar.native.twin import Id, Ints
 
+def gather(rows: list[dict[Id, Any]], index: dict[Id, int], off: Ints) -> tuple[bytearray, bytearray]: ...
+def gather_sums(
+    rows: list[dict[Id, Any]], index: dict[Id, int], off: Ints
+) -> tuple[bytearray, bytearray, bytearray]: ...
 def simple(
     off: Ints,
     class_off: Ints,

@@ -10,14 +10,45 @@ from __future__ import annotations
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import ceil
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sidecar.native.sticky_twin import Sticky
-from sidecar.native.twin import Ints, pack, read
+from sidecar.native.twin import Id, Ints, pack, read
 
 T = TypeVar("T")
 Csr = tuple[bytearray, bytearray]
 """(offsets, values): member `m` has `values[offsets[m]:offsets[m + 1]]`, in ascending order."""
+
+
+def gather(rows: list[dict[Id, Any]], index: dict[Id, int], off: Ints) -> Csr:
+    """Turn one mapping for each member, key -> numbers, into (offsets, values): `off[index[key]] + number`, ascending.
+    Keys that `index` lacks are left out, and numbers that are not below `off[index[key] + 1] - off[index[key]]`."""
+    offs = read(off)
+    return _csr([_row(row, index, offs) for row in rows])
+
+
+def gather_sums(rows: list[dict[Id, Any]], index: dict[Id, int], off: Ints) -> tuple[bytearray, bytearray, bytearray]:
+    """As `gather` from key -> number -> sum, in the order of the mappings, and with the sums as 64-bit integers."""
+    offs = read(off)
+    ends, values, sums = array("i", [0]), array("i"), array("q")
+    for row in rows:
+        for key, numbers in row.items():
+            for number, total in numbers.items():
+                found = _row({key: (number,)}, index, offs)
+                values.extend(found)
+                sums.extend(total for _ in found)
+        ends.append(len(values))
+    return bytearray(ends.tobytes()), bytearray(values.tobytes()), bytearray(sums.tobytes())
+
+
+def _row(row: Mapping[Id, Any], index: Mapping[Id, int], off: Sequence[int]) -> list[int]:
+    found: list[int] = []
+    for key, numbers in row.items():
+        i = index.get(key, -1)
+        if i >= 0:
+            first, end = off[i], off[i + 1]
+            found += [first + n for n in numbers if 0 <= n < end - first]
+    return found
 
 
 def simple(

@@ -53,12 +53,59 @@ def task_problem(rng: random.Random) -> tuple[Any, ...]:
     return proc_off, array("i", of), task_off, stateful, *had, hint_off, hint, sums, rng.choice((0, 1, 2, 5))
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(300))
 def test_twins_agree(seed: int) -> None:
     rng = random.Random(seed)
     share, tasks = share_problem(rng), task_problem(rng)
     assert _groups.simple(*share) == groups_twin.simple(*share)
     assert _groups.sticky(*tasks) == groups_twin.sticky(*tasks)
+
+
+def anything(rng: random.Random) -> int:
+    return rng.choice((0, 1, 2, rng.randrange(9), -1, 2**31, -(2**70), 2**70))
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_mappings_become_arrays(seed: int) -> None:
+    """Keys and numbers that do not exist are left out; numbers may come in any order, and in any collection."""
+    rng = random.Random(seed)
+    keys = ["a", "b", "10", "none", "ä"]
+    off = array("i", [0, *accumulate(rng.choice((0, 1, 3, 9)) for _ in keys)])
+    index = {k: i for i, k in enumerate(keys) if k != "none"}
+    rows, sums = [], []
+    for _ in range(rng.choice((0, 1, 30))):
+        some = {k: {anything(rng): rng.choice((0, -5, 2**62)) for _ in range(rng.randrange(9))} for k in keys}
+        sums.append(some)
+        rows.append({k: rng.choice((tuple, list, set, dict))(some[k]) for k in rng.sample(keys, 3)})
+    assert _groups.gather(rows, index, off) == groups_twin.gather(rows, index, off)
+    assert _groups.gather_sums(sums, index, off) == groups_twin.gather_sums(sums, index, off)
+
+
+@pytest.mark.parametrize(
+    "rows, index, off, error",
+    [
+        ([{"a": (0,)}], {"a": 1}, ints(0, 3), ValueError),
+        ([{"a": (0,)}], {"a": -1}, ints(0, 3), ValueError),
+        ([{"a": (0,)}], {"a": 0}, ints(), ValueError),
+        ([{"a": (0,)}], {"a": 0}, ints(0, 3, 2), ValueError),
+        ([{"a": 0}], {"a": 0}, ints(0, 3), TypeError),
+        ([{"a": ("x",)}], {"a": 0}, ints(0, 3), TypeError),
+        ([{"a": (0,)}], {"a": "x"}, ints(0, 3), TypeError),
+        ([("a", 0)], {"a": 0}, ints(0, 3), TypeError),
+        (({"a": (0,)},), {"a": 0}, ints(0, 3), TypeError),
+    ],
+)
+def test_rows_that_are_none_are_refused(rows: Any, index: Any, off: array[int], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        _groups.gather(rows, index, off)
+
+
+@pytest.mark.parametrize(
+    "numbers, error", [((0,), TypeError), ({0: "x"}, TypeError), ({"x": 0}, TypeError), ({0: 2**64}, OverflowError)]
+)
+def test_sums_that_are_none_are_refused(numbers: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        _groups.gather_sums([{"a": numbers}], {"a": 0}, ints(0, 3))
 
 
 SHARE = (ints(0, 3), ints(0, 1), ints(0), ints(0, 0), ints(0, 1, 2), ints(0, 2, 3), ints(0, 1, 2), ints(), ints())
