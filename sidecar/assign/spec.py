@@ -9,10 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+K = TypeVar("K")
+V = TypeVar("V")
 Partitions = Mapping[bytes, tuple[int, ...]]
 """Topic id (16 bytes) -> sorted partitions."""
+
+
+def plain(mapping: Mapping[K, V]) -> dict[K, V]:
+    """The mapping itself if it is a dict."""
+    return mapping if isinstance(mapping, dict) else dict(mapping)
 
 
 @dataclass(frozen=True, slots=True)
