@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Protocol
@@ -137,23 +137,31 @@ class ArrayAssignor(ABC):
         return dict(zip(problem.members, all_of, strict=True))
 
 
-def problem_of(spec: GroupSpec) -> Problem:
-    """A spec as arrays. Raises AssignorError where a member subscribes to a topic that does not exist."""
-    topics = tuple(Topic(t, "", spec.racks.get(t) or ((),) * n) for t, n in spec.partitions.items())
+def subscriptions_of(
+    members: Iterable[MemberSpec], partitions: Mapping[bytes, int], racks: Mapping[bytes, tuple[tuple[str, ...], ...]]
+) -> tuple[Layout, array[int]]:
+    """The topics of a spec as a layout, and the subscription of each member. Raises AssignorError where a member
+    subscribes to a topic that does not exist."""
+    topics = tuple(Topic(t, "", racks.get(t) or ((),) * n) for t, n in partitions.items())
     place = {t.id: i for i, t in enumerate(topics)}
     classes: dict[bytes, int] = {}
     class_of = array("i")
-    for m in spec.members.values():
+    for m in members:
         missing = [t for t in m.topic_ids if t not in place]
         if missing:
             raise AssignorError(f"Members are subscribed to topic {missing[0].hex()} which doesn't exist")
         class_of.append(classes.setdefault(bytes(pack(sorted({place[t] for t in m.topic_ids}))), len(classes)))
-    lay = Layout.of(topics, tuple(classes))
+    return Layout.of(topics, tuple(classes)), class_of
+
+
+def problem_of(spec: GroupSpec) -> Problem:
+    """A spec as arrays. Raises AssignorError where a member subscribes to a topic that does not exist."""
+    lay, class_of = subscriptions_of(spec.members.values(), spec.partitions, spec.racks)
     owner = array("i", [-1]) * lay.off[-1]
     for i, m in enumerate(spec.members.values()):
         for topic_id, ps in m.owned.items():
-            t = place.get(topic_id)
+            t = lay.index.get(topic_id)
             for p in ps if t is not None else ():
-                if t is not None and p < topics[t].partitions:
+                if t is not None and p < lay.topics[t].partitions:
                     owner[lay.off[t] + p] = i
     return Problem({m: i for i, m in enumerate(spec.members)}, spec.members, lay, class_of, owner)

@@ -208,11 +208,11 @@ def _what_if(
 def _assignors(told: Replayed) -> Mapping[str, Assignor]:
     """The built-in ones, and those that the group names. Raises Failed."""
     from sidecar.assign import BUILT_IN
-    from sidecar.process.assignors import UnknownAssignor, load
+    from sidecar.process.assignors import CONSUMER, UnknownAssignor, load
 
     named = {getattr(r, name, None) for r in told.records for name in ("server_assignor", "assignor")}
     try:
-        return load(dict.fromkeys([*BUILT_IN, *sorted(n for n in named if n)]))
+        return load(dict.fromkeys([*BUILT_IN, *sorted(n for n in named if n)]), CONSUMER)
     except UnknownAssignor as exc:
         raise Failed(Code.FINDINGS, str(exc), "Install the package of that assignor beside this one.") from None
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sidecar.native import twin, wire_twin
+from sidecar.native import groups_twin, twin, wire_twin
 from sidecar.native.twin import Ints as Ints
 
 if TYPE_CHECKING:
+    from sidecar.native import _groups as groups
     from sidecar.native import _kernel as impl
     from sidecar.native import _wire as wire
 else:
@@ -19,6 +20,10 @@ else:
         from sidecar.native import _wire as wire
     except ImportError:
         impl, wire = twin, wire_twin
+    try:
+        from sidecar.native import _groups as groups
+    except ImportError:
+        groups = groups_twin
 
 COMPILED = impl is not twin
 
@@ -39,3 +44,5 @@ uniform = impl.uniform
 java_hash = wire.java_hash
 unpack = wire.unpack
 pack = wire.pack
+simple = groups.simple
+sticky = groups.sticky

@@ -2,38 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
+from typing import Generic, TypeVar
 
-from sidecar.assign import BUILT_IN
+from sidecar.assign import BUILT_IN, SHARE_BUILT_IN, TASK_BUILT_IN
+from sidecar.assign.share import ShareAssignor
 from sidecar.assign.spec import Assignor
+from sidecar.assign.tasks import TaskAssignor
 
-GROUP = "kafka_group_sidecar.assignors"
+A_co = TypeVar("A_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Offered(Generic[A_co]):
+    """The assignors of one kind of group. `group`: the entry point group of plug-ins."""
+
+    setting: str
+    group: str
+    built_in: Mapping[str, A_co]
+
+
+CONSUMER: Offered[Assignor] = Offered("consumer.assignors", "kafka_group_sidecar.assignors", BUILT_IN)
+SHARE: Offered[ShareAssignor] = Offered("share.assignors", "kafka_group_sidecar.share_assignors", SHARE_BUILT_IN)
+STREAMS: Offered[TaskAssignor] = Offered("streams.assignors", "kafka_group_sidecar.task_assignors", TASK_BUILT_IN)
 
 
 class UnknownAssignor(Exception):
     """The text says what there is."""
 
 
-def load(names: Iterable[str]) -> dict[str, Assignor]:
-    """Those configured by `consumer.assignors`. Raises UnknownAssignor, also for one that cannot be imported."""
+def load(names: Iterable[str], of: Offered[A_co]) -> dict[str, A_co]:
+    """Those configured by `of.setting`. Raises UnknownAssignor, also for one that cannot be imported."""
     found: dict[str, EntryPoint] | None = None
-    loaded: dict[str, Assignor] = {}
+    loaded: dict[str, A_co] = {}
     for name in names:
-        if name in BUILT_IN:
-            loaded[name] = BUILT_IN[name]
+        if name in of.built_in:
+            loaded[name] = of.built_in[name]
             continue
         if found is None:  # the list of all that is installed takes milliseconds
-            found = {e.name: e for e in entry_points(group=GROUP)}
+            found = {e.name: e for e in entry_points(group=of.group)}
         if name not in found:
-            there = ", ".join(sorted({*BUILT_IN, *found}))
-            raise UnknownAssignor(f"consumer.assignors: no assignor {name!r}; there are {there} (entry points {GROUP})")
+            there = ", ".join(sorted({*of.built_in, *found}))
+            raise UnknownAssignor(f"{of.setting}: no assignor {name!r}; there are {there} (entry points {of.group})")
         try:
             loaded[name] = found[name].load()
         except Exception as exc:
-            raise UnknownAssignor(
-                f"consumer.assignors: {name!r} ({found[name].value}) cannot be loaded: {exc!r}"
-            ) from exc
+            raise UnknownAssignor(f"{of.setting}: {name!r} ({found[name].value}) cannot be loaded: {exc!r}") from exc
         if not callable(loaded[name]):
-            raise UnknownAssignor(f"consumer.assignors: {name!r} ({found[name].value}) is not callable")
+            raise UnknownAssignor(f"{of.setting}: {name!r} ({found[name].value}) is not callable")
     return loaded

@@ -45,7 +45,7 @@ from sidecar.core.runtime.quarantine import Anew
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.link.loopback import Loopback
-from sidecar.process.assignors import UnknownAssignor, load
+from sidecar.process.assignors import CONSUMER, UnknownAssignor, load
 from sidecar.process.coordinator_edges import CoordinatorEdges
 from sidecar.process.coordinator_parts import (
     began_anew,
@@ -94,7 +94,7 @@ class Means:
         """Raises StartError."""
         edges = app.edges.coordinator or CoordinatorEdges()
         try:
-            assignors = load(s.consumer.assignors)
+            assignors = load(s.consumer.assignors, CONSUMER)
         except UnknownAssignor as exc:
             raise StartError(str(exc)) from None
         background = edges.new_background(s.background_threads)

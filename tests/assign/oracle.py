@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sidecar.assign.spec import GroupSpec, MemberSpec
-from sidecar.drill.artifacts import java, kafka_libs
+from sidecar.drill.artifacts import KAFKA, java, kafka_libs
 
 JAVA = Path(__file__).resolve().parent.parent / "java"
 Owned = dict[int, tuple[int, ...]]
@@ -68,9 +68,9 @@ class Case:
 
 
 class Oracle:
-    def __init__(self, *jvm: str) -> None:
-        libs = kafka_libs()
-        command = [java(), *jvm, "-cp", f"{libs}/*", str(JAVA / "AssignorOracle.java")]
+    def __init__(self, *jvm: str, program: str = "AssignorOracle", version: str = KAFKA) -> None:
+        libs = kafka_libs(version)
+        command = [java(), *jvm, "-cp", f"{libs}/*", str(JAVA / f"{program}.java")]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, question: dict[str, object]) -> dict[str, Any]:

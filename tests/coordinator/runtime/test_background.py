@@ -96,7 +96,7 @@ def test_a_busy_thread_is_not_idle(ticks: Ticks) -> None:
 
 
 def test_assignors_come_by_entry_point() -> None:
-    found = assignors.load(["uniform", "rack-aware"])
+    found = assignors.load(["uniform", "rack-aware"], assignors.CONSUMER)
     assert list(found) == ["uniform", "rack-aware"] and callable(found["rack-aware"])
 
 
@@ -104,12 +104,12 @@ def test_assignors_come_by_entry_point() -> None:
     "value, said", [("no.such.module:x", "cannot be loaded"), ("sidecar.assign:__doc__", "not callable")]
 )
 def test_a_plug_in_that_is_none_is_refused_at_start(monkeypatch: pytest.MonkeyPatch, value: str, said: str) -> None:
-    there = [EntryPoint("odd", value, assignors.GROUP)]
+    there = [EntryPoint("odd", value, assignors.CONSUMER.group)]
     monkeypatch.setattr(assignors, "entry_points", lambda group: there)
     with pytest.raises(assignors.UnknownAssignor, match=said):
-        assignors.load(["odd"])
+        assignors.load(["odd"], assignors.CONSUMER)
     with pytest.raises(assignors.UnknownAssignor, match="there are odd, range, uniform"):
-        assignors.load(["magic"])
+        assignors.load(["magic"], assignors.CONSUMER)
 
 
 def test_what_clients_can_make_long_holds_up_nothing_else() -> None:

@@ -1,0 +1,230 @@
+"""The interface of task assignors (streams groups): what the author of a plug-in imports, and a group as int arrays.
+
+A task assignor is a callable `TaskSpec -> member id -> MemberTasks`, found by the entry point group
+`kafka_group_sidecar.task_assignors`. Source: KIP-1071, Kafka 4.4.0's TaskAssignor.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Protocol
+
+from sidecar.assign.order import sorted_as_java
+from sidecar.assign.spec import AssignorError
+from sidecar.native import Ints
+from sidecar.native.twin import read
+
+Tasks = Mapping[str, tuple[int, ...]]
+"""Subtopology -> sorted partitions."""
+Offsets = Mapping[str, Mapping[int, int]]
+"""Subtopology -> partition -> sum of the offsets of its changelogs."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMemberSpec:
+    """One member as an assignor sees it. `active`, `standby` and `warmup` are the tasks that it has now, and `offsets`
+    and `end_offsets` those of the tasks of whose state it has reported something."""
+
+    process_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    active: Tasks = field(default_factory=dict)
+    standby: Tasks = field(default_factory=dict)
+    warmup: Tasks = field(default_factory=dict)
+    offsets: Offsets = field(default_factory=dict)
+    end_offsets: Offsets = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Subtopology:
+    """It has a task for each of `partitions`; only a `stateful` one has standby tasks."""
+
+    partitions: int
+    stateful: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentConfigs:
+    """`standby_replicas`: num.standby.replicas; `rack_tags`: rack.aware.assignment.tags, for plug-ins: Kafka 4.4.0
+    gives them to its assignor, which does not look at them."""
+
+    standby_replicas: int = 0
+    rack_tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """`members` are in the order of their ids, `subtopologies` in the order of theirs (as Java compares strings)."""
+
+    members: Mapping[str, TaskMemberSpec]
+    subtopologies: Mapping[str, Subtopology]
+    configs: AssignmentConfigs = AssignmentConfigs()
+
+
+@dataclass(frozen=True, slots=True)
+class MemberTasks:
+    """The target of one member. Kafka 4.4.0 assigns no warm-up tasks."""
+
+    active: Tasks = field(default_factory=dict)
+    standby: Tasks = field(default_factory=dict)
+    warmup: Tasks = field(default_factory=dict)
+
+
+TaskResult = Mapping[str, MemberTasks]
+
+
+class TaskAssignor(Protocol):
+    """Each active task occurs once, and a process has a task in one role and one member only. It runs in a background
+    thread: it must keep no state between calls and must give the same result for the same spec."""
+
+    def __call__(self, spec: TaskSpec) -> TaskResult: ...
+
+
+class TaskLayout:
+    """Subtopologies as arrays. A task's index is `off[subtopology] + partition`."""
+
+    def __init__(self, subtopologies: Mapping[str, Subtopology]) -> None:
+        self.ids = tuple(sorted_as_java(subtopologies))
+        self.index = {s: i for i, s in enumerate(self.ids)}
+        self.off = array("i", [0, *accumulate(subtopologies[s].partitions for s in self.ids)])
+        self.stateful = array("i", [subtopologies[s].stateful for s in self.ids])
+
+    def numbers(self, tasks: Tasks) -> list[int]:
+        """The indices of tasks, ascending. Those that do not exist any more are left out."""
+        return sorted(
+            self.off[i] + p
+            for s, ps in tasks.items()
+            if (i := self.index.get(s)) is not None
+            for p in ps
+            if 0 <= p < self.off[i + 1] - self.off[i]
+        )
+
+    def tasks(self, numbers: Iterable[int]) -> dict[str, tuple[int, ...]]:
+        """The tasks of ascending indices."""
+        found: dict[str, list[int]] = {}
+        for t in numbers:
+            i = bisect_right(self.off, t) - 1
+            found.setdefault(self.ids[i], []).append(t - self.off[i])
+        return {s: tuple(ps) for s, ps in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTable:
+    """The active and standby tasks of each member: member `m` has `active[active_off[m]:active_off[m + 1]]`."""
+
+    active_off: Ints
+    active: Ints
+    standby_off: Ints
+    standby: Ints
+
+    def of(self, layout: TaskLayout, m: int) -> MemberTasks:
+        starts, ends = read(self.active_off), read(self.standby_off)
+        active = layout.tasks(read(self.active)[starts[m] : starts[m + 1]])
+        return MemberTasks(active, layout.tasks(read(self.standby)[ends[m] : ends[m + 1]]))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProblem:
+    """The input of one run. `members`: id -> index, in the order of ids; process `p` has the members
+    `proc_members[proc_off[p]:proc_off[p + 1]]`; `had`: what members have now; `hint_off`, `hint`, `hint_sums`: the
+    tasks of which each member has reported an offset, and these offsets as 64-bit integers."""
+
+    members: Mapping[str, int]
+    layout: TaskLayout
+    proc_off: Ints
+    proc_members: Ints
+    had: TaskTable
+    hint_off: Ints
+    hint: Ints
+    hint_sums: array[int]
+    standby_replicas: int
+
+
+class TaskArrayAssignor(ABC):
+    """A task assignor that works on arrays. It can be called with a `TaskSpec` like any other, too."""
+
+    @abstractmethod
+    def tasks(self, problem: TaskProblem) -> TaskTable:
+        """The new target."""
+
+    def __call__(self, spec: TaskSpec) -> dict[str, MemberTasks]:
+        problem = task_problem_of(spec)
+        table = self.tasks(problem)
+        return {m: table.of(problem.layout, i) for m, i in problem.members.items()}
+
+
+def task_problem_of(spec: TaskSpec, layout: TaskLayout | None = None) -> TaskProblem:
+    """A spec as arrays. `layout`: that of the spec's subtopologies, if there is one."""
+    lay = layout or TaskLayout(spec.subtopologies)
+    processes: dict[str, list[int]] = {}
+    for i, m in enumerate(spec.members.values()):
+        processes.setdefault(m.process_id, []).append(i)
+    grouped = [processes[p] for p in sorted(processes)]
+    hint_off, hint, hint_sums = array("i", [0]), array("i"), array("q")
+    for m in spec.members.values():
+        for s, sums in m.offsets.items():
+            i = lay.index.get(s, -1)
+            for p, total in sums.items() if i >= 0 else ():
+                if 0 <= p < lay.off[i + 1] - lay.off[i]:
+                    hint.append(lay.off[i] + p)
+                    hint_sums.append(total)
+        hint_off.append(len(hint))
+    had = table_of(
+        [lay.numbers(m.active) for m in spec.members.values()], [lay.numbers(m.standby) for m in spec.members.values()]
+    )
+    return TaskProblem(
+        {m: i for i, m in enumerate(spec.members)},
+        lay,
+        array("i", [0, *accumulate(map(len, grouped))]),
+        array("i", [m for mine in grouped for m in mine]),
+        had,
+        hint_off,
+        hint,
+        hint_sums,
+        spec.configs.standby_replicas,
+    )
+
+
+def table_of(active: list[list[int]], standby: list[list[int]]) -> TaskTable:
+    """From the task indices of each member."""
+
+    def flat(by_member: list[list[int]]) -> tuple[array[int], array[int]]:
+        off = array("i", [0, *accumulate(map(len, by_member))])
+        return off, array("i", [t for mine in by_member for t in mine])
+
+    return TaskTable(*flat(active), *flat(standby))
+
+
+def checked(spec: TaskSpec, result: TaskResult) -> TaskResult:
+    """A plug-in's result. Raises AssignorError for what no group may get."""
+    active: set[tuple[str, int]] = set()
+    in_process: set[tuple[str, str, int]] = set()
+    for member_id, mine in result.items():
+        member = spec.members.get(member_id)
+        if member is None:
+            raise AssignorError(f"{member_id} is no member")
+        for role, tasks in (("active", mine.active), ("standby", mine.standby), ("warmup", mine.warmup)):
+            for s, ps in tasks.items():
+                subtopology = spec.subtopologies.get(s)
+                for p in ps:
+                    if subtopology is None or not 0 <= p < subtopology.partitions:
+                        raise AssignorError(f"there is no task {s}_{p}")
+                    if role == "active" and (s, p) in active:
+                        raise AssignorError(f"the active task {s}_{p} is given to two members")
+                    if role != "active" and not subtopology.stateful:
+                        raise AssignorError(f"task {s}_{p} has no state, and cannot be a {role} task")
+                    if (member.process_id, s, p) in in_process:
+                        raise AssignorError(f"task {s}_{p} is given twice to process {member.process_id}")
+                    in_process.add((member.process_id, s, p))
+                    if role == "active":
+                        active.add((s, p))
+    missing = [(s, p) for s, t in spec.subtopologies.items() for p in range(t.partitions) if (s, p) not in active]
+    if missing and spec.members:
+        raise AssignorError(f"task {missing[0][0]}_{missing[0][1]} is given to nobody")
+    return result
