@@ -1,0 +1,23 @@
+"""What a coordinator knows of a share group beside its records. All of it is lost at a takeover."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sidecar.core.modern.soft_state import ModernSoft
+from sidecar.core.runtime.records import Partitions
+
+
+@dataclass(slots=True)
+class ShareSoft(ModernSoft):
+    wanted: object = None
+    """What the coordinator was last asked to do about the placeholder member (placeholder.py)."""
+    placeholder_id: str = ""
+    """The placeholder member of this owner; "": the broker has not taken it so far."""
+    assigned_from: Partitions | None = None
+    """The partitions that the last assignor run could assign; None: it was another owner's, if there was one."""
+    uninitialised: bool = False
+    """Partitions that somebody subscribes to have no share state, as far as this owner has heard."""
+
+    def joins_wait(self) -> bool:
+        return self.flight is not None or self.uninitialised
