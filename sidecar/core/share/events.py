@@ -79,6 +79,16 @@ class ShareInitialised(Event):
     whole: bool = False
 
 
+class PlaceholderRefused(Event):
+    """The broker does not take the placeholder member, or not with these topics. It is tried again."""
+
+    inner: ClassVar[bool] = True
+
+    hold_id: int
+    code: int
+    message: str | None = None
+
+
 class PlaceholderLeft(Event):
     """The end of `LeavePlaceholder`: the broker knows no such member of its group any more."""
 

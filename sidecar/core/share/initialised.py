@@ -8,13 +8,14 @@ from dataclasses import replace
 from sidecar.core.modern.target_assignment import AssignorDone
 from sidecar.core.runtime.records import Partitions
 from sidecar.core.runtime.turn import Turn
-from sidecar.core.share.events import ShareInitialised
+from sidecar.core.share.events import PlaceholderRefused, ShareInitialised
 from sidecar.core.share.group import ShareGroup
 from sidecar.core.share.parked_joins import PARKED
 from sidecar.core.share.placeholder import HoldPlaceholder, keep_placeholder
 from sidecar.core.share.records import PlaceholderRecord
 from sidecar.core.share.soft_state import ShareSoft
 from sidecar.core.share.target_assignment import TARGETS, reassign_initialised
+from sidecar.core.vocabulary.errors import Code, name_of
 
 
 def initialised(turn: Turn, e: ShareInitialised, token: int) -> None:
@@ -24,9 +25,24 @@ def initialised(turn: Turn, e: ShareInitialised, token: int) -> None:
     soft: ShareSoft = turn.soft_of(e.group_id)
     if type(soft.wanted) is not HoldPlaceholder or soft.wanted.hold_id != e.hold_id:
         return  # it was on its way when the group was emptied: the state may have been deleted since
-    soft.placeholder_id = e.placeholder_id
+    soft.placeholder_id, soft.refused = e.placeholder_id, Code.NONE
     _note(turn, group, e)
     _go_on(turn, group)
+
+
+def refused(turn: Turn, e: PlaceholderRefused, token: int) -> None:
+    """Members keep what they have. No join waits any longer for what may not come."""
+    group = turn.groups.get(e.group_id)
+    if type(group) is not ShareGroup:
+        return
+    soft: ShareSoft = turn.soft_of(e.group_id)
+    if type(soft.wanted) is not HoldPlaceholder or soft.wanted.hold_id != e.hold_id:
+        return
+    if soft.refused != e.code:
+        soft.refused = e.code
+        told = {"group_id": e.group_id, "error": name_of(e.code), "message": e.message}
+        turn.fx.log("placeholder member refused", "warning", **told)
+    PARKED.wake(turn, e.group_id)
 
 
 def assignor_done(turn: Turn, e: AssignorDone, token: int) -> None:

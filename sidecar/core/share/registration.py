@@ -17,6 +17,7 @@ from sidecar.core.share.describe import describe
 from sidecar.core.share.events import (
     DescribeShareGroup,
     PlaceholderLeft,
+    PlaceholderRefused,
     ShareAdmin,
     ShareAdministered,
     ShareHeartbeat,
@@ -24,7 +25,7 @@ from sidecar.core.share.events import (
 )
 from sidecar.core.share.group import ShareGroup
 from sidecar.core.share.heartbeat import heartbeat
-from sidecar.core.share.initialised import assignor_done, initialised
+from sidecar.core.share.initialised import assignor_done, initialised, refused
 from sidecar.core.share.members import remove_members
 from sidecar.core.share.offsets import check_commit, check_fetch
 from sidecar.core.share.parked_joins import PARKED
@@ -63,6 +64,7 @@ SHARE = GroupKind(
         FetchCheck: check_fetch,
         AssignorDone: assignor_done,
         ShareInitialised: initialised,
+        PlaceholderRefused: refused,
         PlaceholderLeft: left,
         ShareAdmin: may_administer,
         ShareAdministered: administered,
@@ -76,5 +78,6 @@ SHARE = GroupKind(
     touched=modern.touched,
     topics_changed=_topics_changed,
     released=_released,
+    commits=False,
     run=run,
 )

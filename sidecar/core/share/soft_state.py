@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sidecar.core.modern.soft_state import ModernSoft
 from sidecar.core.runtime.records import Partitions
+from sidecar.core.vocabulary.errors import Code
 
 
 @dataclass(slots=True)
@@ -17,7 +18,9 @@ class ShareSoft(ModernSoft):
     assigned_from: Partitions | None = None
     """The partitions that the last assignor run could assign; None: it was another owner's, if there was one."""
     uninitialised: bool = False
-    """Partitions that somebody subscribes to have no share state, as far as this owner has heard."""
+    """Topics that somebody subscribes to have no share state, as far as this owner has heard."""
+    refused: int = Code.NONE
+    """What the broker has said to the placeholder member last, if that was a refusal."""
 
     def joins_wait(self) -> bool:
-        return self.flight is not None or self.uninitialised
+        return self.flight is not None or (self.uninitialised and not self.refused)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from sidecar.assign.simple import SIMPLE
 from sidecar.core.consumer.records import GroupRecord as ConsumerGroupRecord
+from sidecar.core.modern.target_table import MemberTargets
 from sidecar.core.runtime.group_loader import load
 from sidecar.core.runtime.records import Record, Tombstone, key_of
-from sidecar.core.share.group import ShareGroup
-from sidecar.core.share.records import RECORDS, Kind, MemberRecord
+from sidecar.core.share.assignor_run import ShareRun, run
+from sidecar.core.share.group import Member, ShareGroup
+from sidecar.core.share.records import RECORDS, Kind, MemberRecord, TargetMemberRecord
 from sidecar.core.vocabulary.errors import InvariantError
+from sidecar.core.vocabulary.topics import TopicImage
 from sidecar.state.codec import Stamp, StateCodec
 from sidecar.state.keys import StateKey
 from tests.core.share.world import REGISTRY, Client, World, topic, topic_id
@@ -103,3 +107,16 @@ def test_a_rebuild_does_not_depend_on_the_order_of_the_log() -> None:
 def test_a_record_of_another_kind_of_group_is_a_broken_invariant() -> None:
     with pytest.raises(InvariantError, match="has no record GroupRecord"):
         ShareGroup("g").replay(ConsumerGroupRecord("g", 3, 0))
+
+
+def test_targets_encoded_ahead_are_the_same_bytes() -> None:
+    """By the arrays in the background, or one record at a time."""
+    codec, members = StateCodec(REGISTRY), {f"m{i}": Member(f"m{i}", topic_names=("a", "bü")) for i in range(5)}
+    image = TopicImage().next([topic(1, "a", 3), topic(2, "bü", 200)])[0]
+    initialised = {topic_id(1): (0, 2), topic_id(2): tuple(range(150))}
+    inp = ShareRun("g", 1, 5, "simple", image, members, frozenset(("a", "bü")), initialised, MemberTargets())
+    table = run(inp, SIMPLE).table
+    made = codec.targets(Kind.TARGET_MEMBER, "g", table, list(members), "why ü", STAMP, {})
+    for m in members:
+        record = TargetMemberRecord("g", m, table.get(m) or {}, image.names, "why ü")
+        assert made.values[m] == codec.encode(record, STAMP, 1)

@@ -4,10 +4,11 @@
 
 Commands: `topics NAME=PARTITIONS[!ID] ...`, `config KEY=VALUE ...`, `NAME join names=a,b [rack=r] [id=i] ...`,
 `NAME heartbeat [epoch=n] [names=a,b] [lost]`, `NAME leave [epoch=n]`, `initialised a:0,1;b:0 [partly] [old]` (the
-placeholder member reports that, or not all, or to a command that was withdrawn), `left` (it has left the broker's
-group), `sleep MS`, `finish` (offloaded runs end), `fail` (they fail), `takeover [lost]`, `group`, `describe`,
-`may OPERATION`, `done OPERATION`, `delete`, `rebalance REASON`, `drain [stop]`, `taken-in epoch=n m1=a:0;b:1 ...`,
-`commit`, `fetch`, `standing`. A member `waits` whose answer comes with a later line. `#` begins a comment.
+placeholder member reports that, or not all, or to a command that was withdrawn), `refused CODE` (the broker does not
+take it), `left` (it has left the broker's group), `sleep MS`, `finish` (offloaded runs end), `fail` (they fail),
+`takeover [lost]`, `group`, `describe`, `may OPERATION`, `done OPERATION`, `delete`, `rebalance REASON`,
+`drain [stop]`, `taken-in epoch=n m1=a:0;b:1 ...`, `commit`, `fetch`, `standing`. A member `waits` whose answer comes
+with a later line. `#` begins a comment.
 """
 
 from __future__ import annotations
@@ -149,6 +150,10 @@ class Story:
         self.world.initialised(GROUP, self.read(words[0]), "partly" not in words, number)
         return []
 
+    def refused(self, words: list[str], options: Options) -> list[str]:
+        self.world.refused(GROUP, Code[words[0]])
+        return []
+
     def left(self, words: list[str], options: Options) -> list[str]:
         self.world.has_left(GROUP)
         return []
@@ -226,6 +231,7 @@ COMMANDS: dict[str, Callable[[Story, list[str], Options], list[str]]] = {
     "topics": Story.topics,
     "config": Story.config,
     "initialised": Story.initialised,
+    "refused": Story.refused,
     "left": Story.left,
     "sleep": Story.sleep,
     "finish": Story.finish,

@@ -22,7 +22,13 @@ from sidecar.core.runtime.topic_lookup import LookFirst, TopicsSeen
 from sidecar.core.runtime.turn import Computed, Now, Ports
 from sidecar.core.share.assignor_run import ShareRun, run
 from sidecar.core.share.config import SHARE, ShareConfig
-from sidecar.core.share.events import PlaceholderLeft, ShareHeartbeat, ShareHeartbeatReply, ShareInitialised
+from sidecar.core.share.events import (
+    PlaceholderLeft,
+    PlaceholderRefused,
+    ShareHeartbeat,
+    ShareHeartbeatReply,
+    ShareInitialised,
+)
 from sidecar.core.share.group import ShareGroup
 from sidecar.core.share.placeholder import HoldPlaceholder, LeavePlaceholder
 from sidecar.core.share.registration import SHARE as SHARE_KIND
@@ -114,6 +120,10 @@ class World:
         number = held.hold_id if hold_id is None else hold_id
         who = f"placeholder-{self.terms}"
         self.tell(ShareInitialised(group_id, number, who, 7, held.topic_names, parts, names, whole))
+
+    def refused(self, group_id: str, code: Code) -> None:
+        """The broker does not take the placeholder member."""
+        self.tell(PlaceholderRefused(group_id, self.held[group_id].hold_id, code))
 
     def has_left(self, group_id: str) -> None:
         self.tell(PlaceholderLeft(group_id, self.leaving[group_id].placeholder_id))

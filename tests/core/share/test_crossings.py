@@ -1,0 +1,131 @@
+"""A share group meets the requests of other kinds, and their groups meet a ShareGroupHeartbeat: the codes of the table
+in the behaviour of share groups, section 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sidecar.core.classic.events import (
+    ClassicHeartbeat,
+    DescribeClassic,
+    JoinGroup,
+    LeaveGroup,
+    LeaveReply,
+    Leaving,
+    SyncGroup,
+)
+from sidecar.core.consumer.events import ConsumerHeartbeat, DescribeConsumerGroup
+from sidecar.core.runtime.events import Event
+from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck
+from sidecar.core.share.adoption import AdoptShare
+from sidecar.core.share.events import DescribeShareGroup, Operation, ShareAdmin, ShareAdministered, ShareHeartbeat
+from sidecar.core.vocabulary.errors import Code
+from sidecar.link.codec import Frames, LinkCodec
+from sidecar.link.messages import Request
+from tests.core.share.world import REGISTRY, Client, World, topic
+
+PROTOCOLS = (("range", b""),)
+NOT_SHARE, NOT_CONSUMER = "Group g is not a share group.", "Group g is not a consumer group."
+
+
+def classic_join() -> JoinGroup:
+    return JoinGroup("g", "", None, "consumer", PROTOCOLS, 30_000, 30_000, None, "c", "/h", 9, "uuid")
+
+
+def consumer_join(epoch: int = 0) -> ConsumerHeartbeat:
+    return ConsumerHeartbeat("g", "c1", epoch, rebalance_timeout_ms=30_000, topic_names=("a",), owned={})
+
+
+def share_join(epoch: int = 0) -> ShareHeartbeat:
+    return ShareHeartbeat("g", "s1", epoch, topic_names=("a",))
+
+
+def live(*, empty: bool) -> World:
+    """A share group with a member, or without any more."""
+    world = World()
+    world.topics(topic(1, "a", 1))
+    client = Client(world, "g", "m", ("a",))
+    client.heartbeat()
+    if empty:
+        client.leave()
+    return world
+
+
+@pytest.mark.parametrize("empty", [False, True], ids=["live", "empty"])
+@pytest.mark.parametrize(
+    ("event", "code", "message"),
+    [
+        (classic_join(), Code.INCONSISTENT_GROUP_PROTOCOL, None),
+        (consumer_join(), Code.GROUP_ID_NOT_FOUND, NOT_CONSUMER),
+        (consumer_join(4), Code.GROUP_ID_NOT_FOUND, NOT_CONSUMER),
+        (consumer_join(-1), Code.GROUP_ID_NOT_FOUND, NOT_CONSUMER),
+        (SyncGroup("g", "c", None, 1, None, None, ()), Code.UNKNOWN_MEMBER_ID, ...),
+        (ClassicHeartbeat("g", "c", None, 1), Code.UNKNOWN_MEMBER_ID, ...),
+        (DescribeClassic("g", 6), Code.GROUP_ID_NOT_FOUND, "Group g is not a classic group."),
+        (DescribeConsumerGroup("g"), Code.GROUP_ID_NOT_FOUND, NOT_CONSUMER),
+        (DescribeShareGroup("g"), Code.NONE, None),
+        (CommitCheck("g", "", -1, None, 9, False, ()), Code.GROUP_ID_NOT_FOUND, None),
+        (CommitCheck("g", "m", 2, None, 9, False, ()), Code.GROUP_ID_NOT_FOUND, None),
+        (FetchCheck("g", None, -1), Code.NONE, None),
+        (FetchCheck("g", "m", 7), Code.NONE, None),
+    ],
+    ids=lambda v: type(v).__name__ if isinstance(v, Event) else None,
+)
+def test_a_share_group_meets_others(event: Event, code: Code, message: Any, empty: bool) -> None:
+    world = live(empty=empty)
+    before = list(world.log)
+    reply = world.ask(event)
+    assert reply.code == code and message in (reply.message, ...)
+    assert world.log == before and world.group("g").kind == "share"
+
+
+def test_members_that_leave_are_unknown() -> None:
+    reply = live(empty=False).ask(LeaveGroup("g", (Leaving("m", None, None),)))
+    assert isinstance(reply, LeaveReply)
+    assert (reply.code, [m.code for m in reply.members]) == (Code.NONE, [Code.UNKNOWN_MEMBER_ID])
+
+
+@pytest.mark.parametrize("join", [classic_join(), consumer_join()], ids=["classic", "consumer"])
+def test_other_groups_meet_share_requests(join: Event) -> None:
+    world = World()
+    world.topics(topic(1, "a", 1))
+    world.request(join)
+    before = list(world.log)
+    events: list[Event] = [share_join(), share_join(4), share_join(-1), DescribeShareGroup("g")]
+    events += [ShareAdmin("g", operation) for operation in Operation]
+    events += [ShareAdministered("g", operation, "late") for operation in Operation]
+    for event in events:
+        reply = world.ask(event)
+        assert (reply.code, reply.message) == (Code.GROUP_ID_NOT_FOUND, NOT_SHARE), event
+    assert world.ask(AdoptShare("g", 3, 3, "simple", (), {}, "moved")).code == Code.NON_EMPTY_GROUP
+    assert world.log == before
+
+
+EVENTS = [e for e in REGISTRY.events if not e.inner and e.__module__.startswith("sidecar.core.share")]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        share_join(),
+        DescribeShareGroup("g"),
+        ShareAdmin("g", Operation.DELETE),
+        ShareAdministered("g", Operation.ALTER, "w"),
+    ],
+    ids=lambda e: type(e).__name__,
+)
+def test_requests_of_share_groups_go_over_a_link(event: Event) -> None:
+    codec = LinkCodec(REGISTRY)
+    assert [*Frames(codec).feed(codec.encode(Request(7, event)))] == [Request(7, event)]
+    assert type(event) in EVENTS and len(EVENTS) == 4
+
+
+def test_a_share_group_has_no_placeholder_of_the_classic_protocol() -> None:
+    world = live(empty=False)
+    assert not world.shard.has_committers("g")
+    world = World()
+    world.topics(topic(1, "a", 1))
+    world.request(consumer_join())
+    assert world.shard.has_committers("g")
