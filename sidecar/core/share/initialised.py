@@ -19,30 +19,34 @@ from sidecar.core.vocabulary.errors import Code, name_of
 
 
 def initialised(turn: Turn, e: ShareInitialised, token: int) -> None:
-    group = turn.groups.get(e.group_id)
-    if type(group) is not ShareGroup:
-        return
-    soft: ShareSoft = turn.soft_of(e.group_id)
-    if type(soft.wanted) is not HoldPlaceholder or soft.wanted.hold_id != e.hold_id:
-        return  # it was on its way when the group was emptied: the state may have been deleted since
-    soft.placeholder_id, soft.refused = e.placeholder_id, Code.NONE
-    _note(turn, group, e)
-    _go_on(turn, group)
+    group = _meant(turn, e)
+    if group is not None:
+        soft: ShareSoft = turn.soft_of(e.group_id)
+        soft.placeholder_id, soft.refused = e.placeholder_id, Code.NONE
+        _note(turn, group, e)
+        _go_on(turn, group)
 
 
 def refused(turn: Turn, e: PlaceholderRefused, token: int) -> None:
     """Members keep what they have. No join waits any longer for what may not come."""
+    if _meant(turn, e) is not None:
+        soft: ShareSoft = turn.soft_of(e.group_id)
+        if soft.refused != e.code:
+            soft.refused = e.code
+            told = {"group_id": e.group_id, "error": name_of(e.code), "message": e.message}
+            turn.fx.log("placeholder member refused", "warning", **told)
+        PARKED.wake(turn, e.group_id)
+
+
+def _meant(turn: Turn, e: ShareInitialised | PlaceholderRefused) -> ShareGroup | None:
+    """The group, if this answers what is wanted now. Else it was on its way when the group was emptied: the state may
+    have been deleted since."""
     group = turn.groups.get(e.group_id)
     if type(group) is not ShareGroup:
-        return
+        return None
     soft: ShareSoft = turn.soft_of(e.group_id)
-    if type(soft.wanted) is not HoldPlaceholder or soft.wanted.hold_id != e.hold_id:
-        return
-    if soft.refused != e.code:
-        soft.refused = e.code
-        told = {"group_id": e.group_id, "error": name_of(e.code), "message": e.message}
-        turn.fx.log("placeholder member refused", "warning", **told)
-    PARKED.wake(turn, e.group_id)
+    wanted = soft.wanted
+    return group if type(wanted) is HoldPlaceholder and wanted.hold_id == e.hold_id else None
 
 
 def assignor_done(turn: Turn, e: AssignorDone, token: int) -> None:

@@ -12,6 +12,7 @@ from sidecar.core.share.config import ShareConfig
 from sidecar.core.share.events import Operation, ShareAdmin, ShareAdministered
 from sidecar.core.share.group import ShareGroup, assignable, union
 from sidecar.core.share.records import CurrentRecord, Kind
+from sidecar.core.vocabulary.errors import Code
 from tests.core.share.world import Client, World, topic
 from tests.harness.seeds import alone, hold
 from tests.harness.tiers import Seeds
@@ -140,7 +141,7 @@ class Run:
         self.world.sleep(self.rng.randint(1, 300), 50)
 
     def once(self) -> None:
-        kind = self.rng.randrange(8)
+        kind = self.rng.randrange(10)
         client = self.rng.choice(self.clients) if self.clients else None
         if kind == 0:
             i = self.rng.randrange(3)
@@ -152,17 +153,25 @@ class Run:
             self.keeper.administer()
         elif kind == 3:
             self.keeper.away = not self.keeper.away
+        elif kind == 4:
+            if "g" in self.world.held:
+                self.world.refused("g", Code.GROUP_AUTHORIZATION_FAILED)
         elif client is None:
             return
-        elif kind == 4:
+        elif kind == 5:
             self.clients.remove(client)
             if client.epoch:
                 client.leave()
-        elif kind == 5:
-            self.clients.remove(client)  # dies without a word: its session will end
         elif kind == 6:
+            self.clients.remove(client)  # dies without a word: its session will end
+        elif kind == 7:
             client.send()
             client.lose()
+        elif kind == 8:
+            self.world.dying = True
+            client.send()
+            client.lose()
+            self.takeover(expired=False)
         else:
             client.names = tuple(self.rng.sample(TOPICS, self.rng.randint(1, 3)))
             client.full = True
@@ -184,7 +193,9 @@ class Run:
             elif isinstance(r, Tombstone) and r.kind is Kind.CURRENT:
                 self.assigned.pop(r.sub_id, None)
         for c in self.clients:
-            if c.heard() is not None:
+            unheard, reply = c.unheard, c.heard()
+            if reply is not None:
+                assert reply.code != Code.FENCED_MEMBER_EPOCH or unheard > 1, "it has missed one answer at most"
                 self.check_answer(c)
 
     def check_assigned(self, r: CurrentRecord) -> None:
@@ -217,6 +228,9 @@ class Run:
             assert m.member_epoch <= group.epoch
         if group.placeholder is not None and not group.members:
             assert not group.placeholder.initialised, "nobody watches over what was seen"
+        exists = any(n in self.world.shard.image.by_name for n in group.subscribed_topics())
+        assert "g" in self.world.held or not exists, "nobody has the share state initialised"
+        assert group.members or "g" not in self.world.held, "the placeholder member does not leave"
         known = assignable(group.initialised, group.subscribed_topics(), self.world.shard.image)
         assert group.assignable(self.world.shard.image) == known
         assert group.differs(self.world.shard.image) == (
@@ -236,6 +250,7 @@ class Run:
             self.world.finish()
             self.check()
         if not self.clients:
+            assert not self.keeper.inside, "the placeholder member is in the broker's group for ever"
             return
         group, image = self.world.group("g"), self.world.shard.image
         for c in self.clients:

@@ -63,6 +63,8 @@ class World:
         """By group."""
         self.leaving: dict[str, LeavePlaceholder] = {}
         self.notes: list[Log | Count | Observe] = []
+        self.dying = False
+        """Nothing that the owner does now reaches anybody."""
         self.applied: Callable[[Effects], None] = lambda fx: None
         """Called after each event."""
 
@@ -130,6 +132,8 @@ class World:
 
     # ---- out ----------------------------------------------------------------------------------------------
     def apply(self, fx: Effects) -> None:
+        if self.dying:
+            return
         if fx.records:
             self.last = len(self.log)
         self.log += single(fx.records)
@@ -184,6 +188,7 @@ class World:
         """Another owner goes on. `lost`: what the last event wrote never reached the log."""
         if lost:
             del self.log[self.last :]
+        self.dying = False
         self.running.clear()
         self.held.clear()
         self.replies.clear()
@@ -205,6 +210,8 @@ class Client:
     """Its next heartbeat names its topics."""
     token: int = NO_TOKEN
     """Of the request that has no answer yet."""
+    unheard: int = 0
+    """Answers that were lost since it last heard one."""
     died_of: Code = Code.NONE
 
     def heartbeat(self) -> ShareHeartbeatReply:
@@ -230,11 +237,13 @@ class Client:
         self.token = NO_TOKEN
         assert isinstance(reply.answer, ShareHeartbeatReply)
         self.hear(reply.answer)
+        self.unheard = 0
         return reply.answer
 
     def lose(self) -> None:
         """The request has no answer: the next one is a full one."""
         self.token, self.full = NO_TOKEN, True
+        self.unheard += 1
 
     def hear(self, reply: ShareHeartbeatReply) -> None:
         if reply.code:
