@@ -37,7 +37,8 @@ def settle(members: int, partitions: int) -> tuple[Shard, PartitionFold]:
     config = ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=1_000)
     names = tuple(f"topic-{i:02d}" for i in range(TOPICS))
     topics = [Topic(bytes([i + 1]) * 16, n, ((),) * partitions) for i, n in enumerate(names)]
-    shard = Shard(REGISTRY, Ports(BUILT_IN, Computed(lambda kind, group_id: config)), TopicImage().next(topics)[0])
+    ports = Ports({"consumer": BUILT_IN}, Computed(lambda kind, group_id: config))
+    shard = Shard(REGISTRY, ports, TopicImage().next(topics)[0])
     codec, tail = StateCodec(), PartitionFold()
     stamp = Stamp(1 << 20, 1_795_000_000_000)
     offset = 0

@@ -136,7 +136,7 @@ def _moves(r: ia.AlterConfigsResource | al.AlterConfigsResource) -> bool:
 
 
 def _is_offload(r: ia.AlterConfigsResource) -> bool:
-    return r.resource_type == cf.BROKER and any(c.name == cf.BROKER_OFFLOAD for c in r.configs)
+    return r.resource_type == cf.BROKER and any(c.name in cf.BROKER_OFFLOADS for c in r.configs)
 
 
 def _is_move(resource_type: int, name: str) -> bool:
@@ -308,7 +308,7 @@ def _split(call: Call, resource: ia.AlterConfigsResource, held: Mapping[str, str
             if value is None and c.name in held:
                 change.theirs.append(c)
         else:
-            if resource.resource_type == cf.BROKER and c.name == cf.BROKER_OFFLOAD:
+            if resource.resource_type == cf.BROKER and c.name in cf.BROKER_OFFLOADS:
                 change.ours[c.name] = value
             change.theirs.append(c)
     return change

@@ -10,7 +10,7 @@ import asyncio
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -24,7 +24,7 @@ from sidecar.coordinator.inspect.live_state import live
 from sidecar.coordinator.inspect.rebalance_history import Past
 from sidecar.coordinator.membership.peer_links import PeerListener
 from sidecar.coordinator.migration.empty_groups import Abandoned, AbandonedPorts
-from sidecar.coordinator.migration.group_configs import Configs, OwnSettings
+from sidecar.coordinator.migration.group_configs import Configs, OwnKind, OwnSettings
 from sidecar.coordinator.migration.managed_groups import OwnRules, Rules
 from sidecar.coordinator.runtime.background import Background, BackgroundCollector
 from sidecar.coordinator.runtime.cluster_watch import Follower, NewTail
@@ -41,11 +41,13 @@ from sidecar.coordinator.statelog.startup import (
 from sidecar.coordinator.statelog.startup_errors import StartAnew, StartError
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.topic_watch import policy_fault, read_configs
+from sidecar.core.consumer.config import CONSUMER
 from sidecar.core.runtime.quarantine import Anew
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.link.loopback import Loopback
-from sidecar.process.assignors import CONSUMER, UnknownAssignor, load
+from sidecar.process.assignors import CONSUMER as OFFERED
+from sidecar.process.assignors import UnknownAssignor, load
 from sidecar.process.coordinator_edges import CoordinatorEdges
 from sidecar.process.coordinator_parts import (
     began_anew,
@@ -54,7 +56,7 @@ from sidecar.process.coordinator_parts import (
     follower_settings,
 )
 from sidecar.process.parts import managed_by, own_cluster
-from sidecar.process.sections import split
+from sidecar.process.sections import Section, split
 from sidecar.process.settings import Settings
 from sidecar.process.shared import Shared
 from sidecar.process.sockets import listens_at
@@ -73,19 +75,24 @@ CALM_S = 60.0
 
 
 def _own_settings(s: Settings) -> OwnSettings:
-    values = {f: getattr(s.consumer, f) for f in type(s.consumer).model_fields}
-    defaults = {f: field.default for f, field in type(s.consumer).model_fields.items()}
-    classic = {f: getattr(s.classic, f) for f in type(s.classic).model_fields}
-    classic["stale_claims"] = s.groups.stale_claims
-    given = frozenset(s.consumer.model_fields_set)
-    return OwnSettings(s.node_id, values, given, defaults, classic, frozenset(s.classic.model_fields_set))
+    classic = own_kind(s.classic)
+    values = {**classic.values, "stale_claims": s.groups.stale_claims}
+    return OwnSettings(s.node_id, {CONSUMER: own_kind(s.consumer)}, replace(classic, values=values))
+
+
+def own_kind(section: Section) -> OwnKind:
+    """The settings of one kind of groups, as the coordinator wants them."""
+    model = type(section).model_fields
+    values, defaults = {f: getattr(section, f) for f in model}, {f: field.default for f, field in model.items()}
+    return OwnKind(values, frozenset(section.model_fields_set), defaults)
 
 
 @dataclass(frozen=True)
 class Means:
     """What one coordinator after the other uses."""
 
-    assignors: Mapping[str, Assignor]
+    assignors: Mapping[str, Mapping[str, Assignor]]
+    """Kind of group -> name -> assignor."""
     background: Background
     new_tail: NewTail
 
@@ -94,7 +101,7 @@ class Means:
         """Raises StartError."""
         edges = app.edges.coordinator or CoordinatorEdges()
         try:
-            assignors = load(s.consumer.assignors, CONSUMER)
+            assignors = {CONSUMER: load(s.consumer.assignors, OFFERED)}
         except UnknownAssignor as exc:
             raise StartError(str(exc)) from None
         background = edges.new_background(s.background_threads)

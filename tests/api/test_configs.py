@@ -71,6 +71,7 @@ def settings(*changes: SettingChange, validate_only: bool = True) -> AlterSettin
 
 
 G_OK: Said = (cf.GROUP, "g", Code.NONE, None)
+BROKER_OFFLOAD = "group." + cf.OFFLOAD
 SESSION_55 = change("g", {cf.SESSION: "55000"})
 
 
@@ -94,7 +95,7 @@ def test_only_validating_writes_nothing_down() -> None:
 
 
 def test_ours_and_theirs_in_one_resource() -> None:
-    theirs = ((SHARE, SET, "earliest"), (cf.BROKER_OFFLOAD, SET, "false"))
+    theirs = ((SHARE, SET, "earliest"), (BROKER_OFFLOAD, SET, "false"))
     play = alter(group((cf.SESSION, SET, "55000"), *theirs))
     play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
     play.asks(request(group(*theirs), validate_only=True)).broker(said(G_OK))
@@ -240,8 +241,8 @@ def test_settings_of_a_group_of_others_go_to_the_broker() -> None:
 
 def test_the_offload_switch_of_a_broker_is_kept_on_both_sides() -> None:
     ok: Said = (cf.BROKER, "1", Code.NONE, None)
-    ops = ((cf.BROKER_OFFLOAD, SET, "false"), ("x", SET, "2"))
-    switched = change("1", {cf.BROKER_OFFLOAD: "false"}, cf.BROKER)
+    ops = ((BROKER_OFFLOAD, SET, "false"), ("x", SET, "2"))
+    switched = change("1", {BROKER_OFFLOAD: "false"}, cf.BROKER)
     play = Play(Api.INCREMENTAL_ALTER_CONFIGS, request(broker(*ops)), 1)
     play.coordinates(AlterSettings("", (switched,), True, WHO)).coordinator(AlterReply())
     play.asks(request(broker(*ops), validate_only=True)).broker(said(ok))
@@ -252,8 +253,8 @@ def test_the_offload_switch_of_a_broker_is_kept_on_both_sides() -> None:
 
 def test_a_void_value_of_the_offload_switch() -> None:
     void = (Code.INVALID_CONFIG, "neither true nor false")
-    play = Play(Api.INCREMENTAL_ALTER_CONFIGS, request(broker((cf.BROKER_OFFLOAD, SET, "maybe"))), 1)
-    switched = change("1", {cf.BROKER_OFFLOAD: "maybe"}, cf.BROKER)
+    play = Play(Api.INCREMENTAL_ALTER_CONFIGS, request(broker((BROKER_OFFLOAD, SET, "maybe"))), 1)
+    switched = change("1", {BROKER_OFFLOAD: "maybe"}, cf.BROKER)
     play.coordinates(AlterSettings("", (switched,), True, WHO)).coordinator(AlterReply(refused={"4/1": void}))
     play.asks(request(broker(), validate_only=True)).broker(said((cf.BROKER, "1", Code.NONE, None)))
     play.tells().answers(said((cf.BROKER, "1", *void)))
@@ -267,7 +268,7 @@ def test_other_settings_of_brokers_pass_and_take_effect_at_once() -> None:
 
 @pytest.mark.parametrize(("kind", "name"), [(2, "theirs"), (2, "g"), (16, "g"), (cf.GROUP, "theirs")])
 def test_what_concerns_neither_managed_groups_nor_brokers_passes(kind: int, name: str) -> None:
-    resource = ia.AlterConfigsResource(kind, name, [ia.AlterableConfig(cf.BROKER_OFFLOAD, SET, "1")])
+    resource = ia.AlterConfigsResource(kind, name, [ia.AlterableConfig(BROKER_OFFLOAD, SET, "1")])
     Play(Api.INCREMENTAL_ALTER_CONFIGS, request(resource), 1).forwards()
     old = al.AlterConfigsResource(kind, name, [al.AlterableConfig("x", "1")])
     Play(Api.ALTER_CONFIGS, al.AlterConfigsRequest([old]), 2).forwards()
@@ -435,7 +436,7 @@ def test_synonyms_and_documentation() -> None:
         dc.DescribeConfigsSynonym("group." + cf.INTERVAL, "1000", cf.DEFAULT),
     ]
     offload = row(cf.OFFLOAD, "true", cf.DEFAULT, 1, cf.SETTINGS[cf.OFFLOAD].documentation)
-    offload.synonyms = [dc.DescribeConfigsSynonym(cf.BROKER_OFFLOAD, "true", cf.DEFAULT)]
+    offload.synonyms = [dc.DescribeConfigsSynonym(BROKER_OFFLOAD, "true", cf.DEFAULT)]
     play.answers(described(result(session, interval, offload)))
 
 

@@ -30,7 +30,7 @@ class Successor(Heir):
     def __init__(self, anew: Anew, log: Log | None = None) -> None:
         super().__init__(log or Log([]))
         config = Computed(lambda kind, group_id: ClassicConfig() if kind == CLASSIC else CONFIG)
-        ports = Ports(BUILT_IN, config, anew=anew)
+        ports = Ports({"consumer": BUILT_IN}, config, anew=anew)
         self.service = Service(1, 1, REGISTRY, ports, self.log, ServiceSettings())
         self.service.lease(10**9)
         self.service.topics((topic(1, "t", 12),), self.now)

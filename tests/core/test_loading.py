@@ -56,7 +56,7 @@ class Heir:
 
     def __init__(self, log: Log, hold_ms: int = 3_000) -> None:
         self.at, self.log = 1_000, log
-        ports = Ports(BUILT_IN, Computed(lambda kind, group_id: self.config))
+        ports = Ports({"consumer": BUILT_IN}, Computed(lambda kind, group_id: self.config))
         self.service = Service(1, 1, REGISTRY, ports, log, ServiceSettings(hold_ms=hold_ms, load_at_once=8))
         self.replies: dict[int, Answer] = {}
         self.early: list[tuple[int, Event]] = []
@@ -146,7 +146,7 @@ def test_a_step_is_small_and_the_group_comes_whole() -> None:
     answer = s.replies[1]
     assert isinstance(answer, HeartbeatReply) and (answer.code, answer.member_epoch) == (Code.NONE, clients["g"].epoch)
     s.all()
-    whole = Shard(REGISTRY, Ports(BUILT_IN, Computed(lambda kind, group_id: CONFIG)), s.owner.image)
+    whole = Shard(REGISTRY, Ports({"consumer": BUILT_IN}, Computed(lambda kind, group_id: CONFIG)), s.owner.image)
     load(whole, "g", log.of["g"], s.now)
     shard = s.owner.shard
     assert shard is not None and vars_of(shard) == vars_of(whole)

@@ -89,9 +89,9 @@ def test_settings_that_were_within_the_limits_are_brought_into_those_of_now() ->
     limits = {f"group.consumer.{which}.session.timeout.ms": ms for which, ms in (("min", 45_000), ("max", 50_000))}
     narrow: dict[str, int | bool] = {**BROKER, **limits}
     for own, counts in ((40_000, 45_000), (45_000, 45_000), (47_000, 47_000), (50_000, 50_000), (60_000, 50_000)):
-        assert level({SESSION: str(own)}, narrow)[SESSION] == counts
-    assert level({INTERVAL: "-1"}, narrow)[INTERVAL] == 1_000, "the broker's"
-    assert level({}, narrow)[SESSION] == 45_000
+        assert level("consumer", {SESSION: str(own)}, narrow)["session_timeout_ms"] == counts
+    assert level("consumer", {INTERVAL: "-1"}, narrow)["assignment_interval_ms"] == 1_000, "the broker's"
+    assert level("consumer", {}, narrow)["session_timeout_ms"] == 45_000
 
 
 BRACKETS = ["app-[^p].*", "[ab]c", "a[.]b", "(orders|load)-[0-9]+", "x[^y]"]

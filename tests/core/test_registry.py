@@ -4,7 +4,7 @@ event releases goes through shard, owner, codec and link, and nothing of them wa
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -12,20 +12,16 @@ import pytest
 
 from sidecar.core.consumer.registration import CONSUMER
 from sidecar.core.kinds import KINDS
-from sidecar.core.runtime.commands import Append, Claim, Fence, Follow
-from sidecar.core.runtime.effects import Reply
 from sidecar.core.runtime.events import Answer, DeleteGroup, Event, ListGroups, ListReply, Standing, StandingReply
 from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchCheck
-from sidecar.core.runtime.records import Record, RecordKind, Tombstone, key_of, single
+from sidecar.core.runtime.records import Record, RecordKind, Tombstone
 from sidecar.core.runtime.registry import NOBODY, GroupKind, Registry
-from sidecar.core.runtime.service import Service
-from sidecar.core.runtime.turn import Computed, Now, Ports, Soft, Turn
+from sidecar.core.runtime.turn import Soft, Turn
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
 from sidecar.link.codec import Frames, LinkCodec
 from sidecar.link.messages import Request
-from sidecar.state.codec import Stamp, StateCodec
-from sidecar.state.keys import StateKey, decode_key
 from sidecar.state.schema import published
+from tests.core.one_sidecar import Log, OneSidecar
 
 # ---- the kind: two members meet; the first waits for the second, for a second at most ------------------------------
 MEETING = "toy_meeting"
@@ -145,80 +141,14 @@ REGISTRY = Registry((*KINDS, TOY))
 FILES = {**published(), "toy-v1": json.dumps(SCHEMA), "hall-v1": json.dumps({**SCHEMA, "name": "ToyHall"})}
 
 
-# ---- a sidecar with one partition and a log in memory ---------------------------------------------------------------
-class OneLog:
-    """The state topic's last values, as bytes: every record passes the codec both ways."""
-
+class OneLog(Log):
     def __init__(self, registry: Registry = REGISTRY) -> None:
-        self.codec = StateCodec(registry, FILES)
-        self.values: dict[tuple[str, str, str], bytes] = {}
-        self.written: list[Record] = []
-
-    def append(self, records: list[Record]) -> None:
-        for r in single(records):
-            self.written.append(r)
-            encoded = self.codec.encode(r, Stamp(7, 1), 1)
-            assert decode_key(encoded.key) == key_of(r)
-            if encoded.value is None:
-                self.values.pop(key_of(r), None)
-            else:
-                self.values[key_of(r)] = encoded.value
-
-    def groups(self, partition: int) -> list[str]:
-        return sorted({group_id for _, group_id, _ in self.values})
-
-    def size(self, partition: int, group_id: str) -> int:
-        return sum(k[1] == group_id for k in self.values)
-
-    def records(self, partition: int, group_id: str) -> Iterator[Record | None]:
-        found = [(k, v) for k, v in self.values.items() if k[1] == group_id]
-        yield from self.codec.registry.in_order([self.codec.decode(StateKey(*k), v)[0] for k, v in found])
+        super().__init__(registry, FILES)
 
 
-class Sidecar:
-    def __init__(self, log: OneLog, registry: Registry = REGISTRY) -> None:
-        self.log = log
-        ports = Ports({}, Computed(lambda kind, group_id: registry.kinds[kind].config()))
-        self.service = Service(1, 1, registry, ports, log)
-        self.at = 1_000
-        self.replies: dict[int, Answer] = {}
-        self.service.lease(10**9)
-        self.service.assigned([1], 1, {1}, self.now)
-        self.drive()
-        while self.service.owners[0].load_next(self.now):
-            self.drive()
-
-    @property
-    def now(self) -> Now:
-        return Now(self.at, self.at)
-
-    def drive(self) -> None:
-        """Fulfil the duties at once."""
-        owner, out = self.service.owners[0], self.service.out
-        while out:
-            c = out.pop(0)
-            if isinstance(c, Fence):
-                owner.fenced(c.attempt, 7, self.now)
-            elif isinstance(c, Claim):
-                owner.claimed(c.attempt, 0, self.now)
-            elif isinstance(c, Follow):
-                owner.replayed(c.attempt, self.now)
-            elif isinstance(c, Append):
-                self.log.append(list(c.records))
-                owner.committed(c.attempt, c.serial, self.now)
-            elif isinstance(c, Reply):
-                assert c.token not in self.replies, "a request is answered once"
-                self.replies[c.token] = c.answer
-
-    def ask(self, token: int, event: Event) -> Answer | None:
-        self.service.request(token, event, self.now)
-        self.drive()
-        return self.replies.get(token)
-
-    def sleep(self, ms: int) -> None:
-        self.at += ms
-        self.service.wake(self.now)
-        self.drive()
+class Sidecar(OneSidecar):
+    def __init__(self, log: Log, registry: Registry = REGISTRY) -> None:
+        super().__init__(log, registry)
 
 
 def test_an_answer_is_released_by_another_members_event() -> None:

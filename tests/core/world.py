@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from sidecar.assign import BUILT_IN
 from sidecar.assign.spec import Assignor, AssignorError
 from sidecar.core.classic.config import CLASSIC, ClassicConfig
-from sidecar.core.consumer.assignor_run import run
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.consumer.group import ConsumerGroup
@@ -64,7 +63,7 @@ class World:
 
     def empty(self, lease_ms: int = 0) -> Shard:
         config = Computed(lambda kind, group_id: self.classic if kind == CLASSIC else self.config)
-        ports = Ports(self.assignors, config, lambda: self.asks_access)
+        ports = Ports({"consumer": self.assignors}, config, lambda: self.asks_access)
         image = self.shard.image if hasattr(self, "shard") else None
         return Shard(REGISTRY, ports, image, self.now_ms + lease_ms if lease_ms else 0)
 
@@ -123,6 +122,7 @@ class World:
             try:
                 if error:
                     raise AssignorError(error)
+                run = REGISTRY.runner(ask.input.kind)
                 done = AssignorDone(ask.group_id, ask.input, run(ask.input, self.assignors[ask.input.assignor]))
             except AssignorError as exc:
                 done = AssignorDone(ask.group_id, ask.input, None, str(exc))

@@ -22,7 +22,7 @@ from sidecar.assign import BUILT_IN
 from sidecar.assign.spec import Assignor
 from sidecar.coordinator.clock import lease_end, now
 from sidecar.coordinator.membership.owner_map import Assignment
-from sidecar.coordinator.migration.group_configs import Configs, OwnSettings
+from sidecar.coordinator.migration.group_configs import Configs, OwnKind, OwnSettings
 from sidecar.coordinator.migration.managed_groups import OwnRules, Rules
 from sidecar.coordinator.placeholder.placeholders import PlaceholderSettings
 from sidecar.coordinator.runtime.background import Background
@@ -32,6 +32,7 @@ from sidecar.coordinator.statelog.fenced_writer import BATCH_BYTES
 from sidecar.coordinator.statelog.read_index import Written
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.term import NO_CLAIM
+from sidecar.core.consumer.config import CONSUMER
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.events import Event
 from sidecar.core.runtime.owner import Owner
@@ -43,6 +44,7 @@ from sidecar.front.session import Session, _Upstream
 from sidecar.front.settings import FrontSettings
 from sidecar.link.loopback import Loopback, Soon
 from sidecar.link.messages import Reply, Request, ToCoordinator, ToFront, View
+from sidecar.process.coordination import own_kind
 from sidecar.process.metrics import METRICS, Metrics
 from sidecar.process.sections import Consumer
 from sidecar.process.tasks import Supervisor
@@ -218,6 +220,7 @@ class House:
         service: Mapping[str, Any] | None = None,
         placeholders: Mapping[str, Any] | None = None,
         assignors: Mapping[str, Assignor] = BUILT_IN,
+        kinds: Mapping[str, OwnKind] | None = None,
         write_timeout_s: float = 2.0,
         claims_kept: int = 200,
         serve: bool = True,
@@ -242,9 +245,7 @@ class House:
         self.codec = StateCodec()
         self.state = StateLog(self.partitions, self.codec, self.lines, self.metrics)
         given = Consumer(**(consumer or {}))
-        values = {name: getattr(given, name) for name in Consumer.model_fields}
-        defaults = {name: field.default for name, field in Consumer.model_fields.items()}
-        own = OwnSettings(node_id, values, frozenset(given.model_fields_set), defaults)
+        own = OwnSettings(node_id, {CONSUMER: own_kind(given), **(kinds or {})})
         self.rules = Rules(OwnRules(managed), self.codec, self.state, self.lines)
         written = Written(self.cluster, STATE, self.state, 1.0, self.tasks)
         self.configs = Configs(own, self.codec, self.state, written, self.rules, self.lines)
@@ -269,7 +270,7 @@ class House:
             self.state,
             self.configs,
             self.rules,
-            assignors,
+            {CONSUMER: assignors},
             self.background,
             self.metrics,
             self.lines,

@@ -79,7 +79,7 @@ class Claimant(Protocol):
 class Checks:
     def __init__(self, world: World) -> None:
         self.world = world
-        ports = Ports(world.assignors, Computed(world.settings))
+        ports = Ports({"consumer": world.assignors}, Computed(world.settings))
         self.folds = [Shard(REGISTRY, ports) for _ in world.logs]
         self.clients: Sequence[Claimant] = ()
         self.generations = Generations(world, self.group)

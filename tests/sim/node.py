@@ -13,7 +13,6 @@ from typing import Any
 
 from sidecar.core.classic.config import ClassicConfig
 from sidecar.core.classic.events import ClassicHeartbeat, JoinGroup, SyncGroup
-from sidecar.core.consumer.assignor_run import run
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.consumer.regexes import RegexResolved, ResolveRegex
@@ -78,7 +77,7 @@ class Node:
         """A new process, which knows nothing."""
         self.process += 1
         self.copy = Copy()
-        ports = Ports(self.world.assignors, Computed(self._config), lambda: self.world.asks_access)
+        ports = Ports({"consumer": self.world.assignors}, Computed(self._config), lambda: self.world.asks_access)
         self.service = Service(self.name, PARTITIONS, REGISTRY, ports, self.copy, self.world.service)
         self.tenures = [Tenure() for _ in range(PARTITIONS)]
         self.pending: dict[int, Ask] = {}
@@ -442,7 +441,7 @@ class Node:
             known, under_way = self._runs[key]
             if known is soft:
                 self._runs[key] = (soft, under_way - 1)
-            output = None if fails else run(inp, world.assignors[inp.assignor])
+            output = None if fails else REGISTRY.runner(inp.kind)(inp, world.assignors[inp.assignor])
             done = AssignorDone(inp.group_id, inp, output, "planted" if fails else "")
             self.service.owners[c.partition].done(c.attempt, done, self.clock())
             self.drain()

@@ -190,7 +190,8 @@ def test_targets_encoded_ahead_are_the_same_bytes() -> None:
     layout = Layout.of(tuple(topics))
     owner = array("i", [i % 3 - (i % 5 == 0) for i in range(204)])
     table = Table.of(layout, {"a": 0, "b": 1, "c": 2, "d": 3}, owner)
-    made = codec.targets("g", table, ["a", "b", "d"], "why ü", STAMP, {("target_member", "g", "b"): 300})
+    revisions = {(str(Kind.TARGET_MEMBER), "g", "b"): 300}
+    made = codec.targets(Kind.TARGET_MEMBER, "g", table, ["a", "b", "d"], "why ü", STAMP, revisions)
     for member, revision in (("a", 1), ("b", 301), ("d", 1)):
         parts = table.get(member) or {}
         record = TargetMemberRecord("g", member, parts, image.names, "why ü")

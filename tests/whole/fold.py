@@ -46,7 +46,7 @@ class Part:
     """When its owner took it over. Renewals of its fence are claims as well."""
     owner: int = -1
     """Node id of who made it."""
-    shard: Shard = field(default_factory=lambda: Shard(REGISTRY, Ports(BUILT_IN, Computed(_settings))))
+    shard: Shard = field(default_factory=lambda: Shard(REGISTRY, Ports({"consumer": BUILT_IN}, Computed(_settings))))
     values: dict[StateKey, bytes] = field(default_factory=dict)
 
 

@@ -11,7 +11,7 @@ from sidecar.assign.spec import Assignor
 from sidecar.audit.explain.model import ExplainError, Sidecar
 from sidecar.audit.topic import Row, Taken
 from sidecar.core.classic.config import CLASSIC, ClassicConfig
-from sidecar.core.consumer.config import ConsumerConfig
+from sidecar.core.consumer.config import CONSUMER, ConsumerConfig
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.group_loader import load
 from sidecar.core.runtime.owner import RENEWED
@@ -71,7 +71,7 @@ class Replayed:
         )
         classic = ClassicConfig(initial_rebalance_delay_ms=0)
         config: Mapping[Any, Any] = Computed(lambda kind, group_id: classic if kind == CLASSIC else consumer)
-        shard = Shard(REGISTRY, Ports(known, config), image)
+        shard = Shard(REGISTRY, Ports({CONSUMER: known}, config), image)
         try:
             load(shard, self.group_id, self.records, Now(MONO_MS, 0))
         except InvariantError as exc:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any
 
 from sidecar.coordinator.clock import now
@@ -18,7 +19,7 @@ from sidecar.coordinator.statelog.fenced_writer import WriteLost
 from sidecar.coordinator.statelog.read_index import Written
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.core.classic.config import CLASSIC, ClassicConfig
-from sidecar.core.consumer.config import CONSUMER, ConsumerConfig
+from sidecar.core.consumer.config import CONSUMER
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.events import Answer, Event
 from sidecar.core.vocabulary import group_config as cf
@@ -45,7 +46,6 @@ from sidecar.wire.generated import describe_configs as dc
 from sidecar.wire.generated import list_config_resources as lr
 from sidecar.wire.primitives import WireError
 
-PREFIX = "group.consumer."
 CONFIGS_BYTES, CONFIG_BYTES = 8 << 20, 300
 """Of the settings in force of groups: all together, and of one group."""
 KNOWN_WITHIN_S = 5.0
@@ -55,7 +55,7 @@ KAFKA_CLASSES = {
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
 }
 AUTHORIZER = "authorizer.class.name"
-POLICY = PREFIX + "migration.policy"
+POLICY = "group.consumer.migration.policy"
 RETENTION_CHECK = "offsets.retention.check.interval.ms"
 RETENTION_CHECK_MS = 600_000
 """Kafka's default."""
@@ -67,24 +67,16 @@ IDLE_MS = 600_000
 """Kafka's default: after so long the broker ends an idle connection."""
 
 
-def _kafka_name(field: str) -> str:
-    return PREFIX + field.replace("_", ".")
+def _fields(kind: str) -> dict[str, str]:
+    """Kafka's names of the settings of this kind that brokers have -> fields."""
+    rows = cf.KINDS[kind]
+    ranged = [m + s.field for s in rows.rows if s.ranged for m in ("", "min_", "max_")]
+    fields = (*ranged, *rows.brokers, *(s.field for s in rows.rows if not s.ranged))
+    return {f"group.{kind}.{field.replace('_', '.')}": field for field in fields}
 
 
-FIELDS = {
-    _kafka_name(f): f
-    for f in (
-        *(
-            f"{m}{n}"
-            for n in ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms")
-            for m in ("", "min_", "max_")
-        ),
-        "max_size",
-        "regex_refresh_interval_ms",
-        "assignor_offload_enable",
-        "assignors",
-    )
-}
+FIELDS = {kind: _fields(kind) for kind in cf.KINDS}
+BROKER_NAMES = [name for fields in FIELDS.values() for name in fields]
 CLASSIC_FIELDS = {
     "group.min.session.timeout.ms": "min_session_timeout_ms",
     "group.max.session.timeout.ms": "max_session_timeout_ms",
@@ -97,16 +89,22 @@ Append = Callable[[int, list[Encoded]], Awaitable[None]]
 
 
 @dataclass(frozen=True)
+class OwnKind:
+    """The sidecar's own configuration of one kind of groups: `values` by field, `given`: what was set on purpose,
+    `defaults`: Kafka's."""
+
+    values: Mapping[str, Any]
+    given: frozenset[str] = frozenset()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class OwnSettings:
-    """The sidecar's own configuration of consumer groups: `values` by field, `given`: those that were set on purpose,
-    `defaults`: Kafka's. `classic`, `classic_given`: the same of classic groups."""
+    """The sidecar's own configuration. `kinds`: of those in the table of group_config.py."""
 
     node_id: int
-    values: Mapping[str, Any]
-    given: frozenset[str]
-    defaults: Mapping[str, Any]
-    classic: Mapping[str, Any] = field(default_factory=dict)
-    classic_given: frozenset[str] = frozenset()
+    kinds: Mapping[str, OwnKind]
+    classic: OwnKind = OwnKind({})
 
 
 def group_configs(makers: Mapping[str, Callable[[str], Any]]) -> BoundedCache[tuple[str, str], Any]:
@@ -130,33 +128,35 @@ class Configs:
         self.wanted = asyncio.Event()
         """Somebody wants the broker to be asked at once."""
         self._own = own
+        self._consumer = own.kinds[CONSUMER]
         self._codec = codec
         self._state = state
         self._written = written
         self.managed = rules.managed
         self._rules = rules
         self._log = log
-        self._assignors_here: tuple[str, ...] = own.values["assignors"]
         self._known = asyncio.Event()
         self._broker: dict[str, tuple[str, int]] = {}
         self._levels: dict[str, tuple[tuple[str, int], ...]] = {}
         """All values that were set at the broker, the one in force first."""
         self._broker_groups: dict[str, dict[str, str]] = {}
         self._effective: dict[str, int | bool] | None = None
-        self.groups = group_configs({CONSUMER: self._make, CLASSIC: self._make_classic})
+        self._common: dict[str, dict[str, Any]] = {}
+        """By kind: what all of its groups have, unless they have something of their own."""
+        makers: dict[str, Callable[[str], Any]] = {kind: partial(self._make, kind) for kind in cf.KINDS}
+        self.groups = group_configs({**makers, CLASSIC: self._make_classic})
         self._refused = ""
         self._refused_groups: dict[str, int] = {}
 
     def poll(self) -> None:
         self.wanted.set()
 
-    @property
-    def assignor_timeout_s(self) -> float:
-        return float(self._own.values["assignor_timeout_ms"]) / 1000
+    def assignor_timeout_s(self, kind: str) -> float:
+        return float(self._own.kinds[kind].values["assignor_timeout_ms"]) / 1000
 
     @property
     def regex_time_s(self) -> float:
-        return float(self._own.values["regex_time_ms"]) / 1000
+        return float(self._consumer.values["regex_time_ms"]) / 1000
 
     @property
     def retention_check_ms(self) -> int:
@@ -174,40 +174,39 @@ class Configs:
         return int(self._broker.get(IDLE, (str(IDLE_MS), cf.DEFAULT))[0])
 
     # ---- what is in force -----------------------------------------------------------------------------------
-    def _make(self, group_id: str) -> ConsumerConfig:
+    def _make(self, kind: str, group_id: str) -> Any:
         effective = self.effective()
         try:
-            values = cf.level(self.own(group_id), effective)
+            values = cf.level(kind, self.own(group_id), effective)
         except CoordinatorError as exc:
             self._log.error("a group's settings are void", group_id=group_id, error=exc.message)
-            values = cf.level({}, effective)
-        return ConsumerConfig(
-            session_timeout_ms=int(values[cf.SESSION]),
-            heartbeat_interval_ms=int(values[cf.HEARTBEAT]),
-            assignment_interval_ms=int(values[cf.INTERVAL]),
-            assignor_offload_enable=bool(values[cf.OFFLOAD]),
-            max_size=int(effective[PREFIX + "max.size"]),
-            regex_refresh_interval_ms=int(effective[PREFIX + "regex.refresh.interval.ms"]),
-            assignors=self._assignors(),
-            assignor_timeout_ms=int(self._own.values["assignor_timeout_ms"]),
-            join_wait_ms=int(self._own.values["join_wait_ms"]),
-            regex_matches=int(self._own.values["regex_matches"]),
-            regexes_max=int(self._own.values["regexes_max"]),
-            refuse_commits_of_others=bool(self._own.values["refuse_commits_of_others"]),
-            migration_policy=self._policy(),
-        )
+            values = cf.level(kind, {}, effective)
+        return REGISTRY.kinds[kind].config(**{**self._of_kind(kind), **values})
+
+    def _of_kind(self, kind: str) -> dict[str, Any]:
+        found = self._common.get(kind)
+        if found is None:
+            own, effective = self._own.kinds[kind].values, self.effective()
+            known = {f.name for f in fields(REGISTRY.kinds[kind].config())}
+            found = {f: own[f] for f in known & own.keys()}
+            found |= {f: effective[name] for name, f in FIELDS[kind].items() if f in known and f != "assignors"}
+            found["assignors"] = self._assignors(kind)
+            if kind == CONSUMER:
+                found["migration_policy"] = self._policy()
+            self._common[kind] = found
+        return found
 
     def _policy(self) -> str:
         text, source = self._broker.get(POLICY, ("", cf.DEFAULT))
-        if not text or (source == cf.DEFAULT and "migration_policy" in self._own.given):
-            return str(self._own.values["migration_policy"])
+        if not text or (source == cf.DEFAULT and "migration_policy" in self._consumer.given):
+            return str(self._consumer.values["migration_policy"])
         return text.lower()
 
     def _make_classic(self, group_id: str) -> ClassicConfig:
-        values = dict(self._own.classic)
+        values = dict(self._own.classic.values)
         for name, own in CLASSIC_FIELDS.items():
             text, source = self._broker.get(name, (None, cf.DEFAULT))
-            if text is not None and not (source == cf.DEFAULT and own in self._own.classic_given):
+            if text is not None and not (source == cf.DEFAULT and own in self._own.classic.given):
                 values[own] = int(text)
         return ClassicConfig(**values)
 
@@ -215,17 +214,18 @@ class Configs:
         """Broker level, by broker names."""
         if self._effective is None:
             found: dict[str, int | bool] = {}
-            for name, own in FIELDS.items():
-                if own != "assignors":
-                    text = self._chosen(name, own)
-                    found[name] = text == "true" if own == "assignor_offload_enable" else int(text)
+            for kind, fields_of in FIELDS.items():
+                for name, own in fields_of.items():
+                    if own != "assignors":
+                        text = self._chosen(name, self._own.kinds[kind], own)
+                        found[name] = text == "true" if name in cf.BROKER_OFFLOADS else int(text)
             self._effective = found
         return self._effective
 
-    def _chosen(self, name: str, field: str) -> str:
+    def _chosen(self, name: str, own: OwnKind, field: str) -> str:
         text, source = self.broker_value(name)
-        if text is None or (source == cf.DEFAULT and field in self._own.given):
-            return cf.text(self._own.values[field])
+        if text is None or (source == cf.DEFAULT and field in own.given):
+            return cf.text(own.values[field])
         return text
 
     def broker_value(self, name: str) -> tuple[str | None, int]:
@@ -237,12 +237,14 @@ class Configs:
         value = self._broker.get(name)
         return (None, cf.DEFAULT) if value is None else value
 
-    def _assignors(self) -> tuple[str, ...]:
-        text, source = self._broker.get(PREFIX + "assignors", ("", cf.DEFAULT))
-        if source == cf.DEFAULT or "assignors" in self._own.given:
-            return self._assignors_here
+    def _assignors(self, kind: str) -> tuple[str, ...]:
+        own = self._own.kinds[kind]
+        here: tuple[str, ...] = own.values["assignors"]
+        text, source = self._broker.get(f"group.{kind}.assignors", ("", cf.DEFAULT))
+        if source == cf.DEFAULT or "assignors" in own.given:
+            return here
         names = [KAFKA_CLASSES.get(n.strip(), n.strip()) for n in text.split(",")]
-        return tuple(n for n in names if n in self._assignors_here) or self._assignors_here
+        return tuple(n for n in names if n in here) or here
 
     def own(self, group_id: str) -> dict[str, str]:
         """What is set for this group."""
@@ -283,9 +285,11 @@ class Configs:
     def changed(self, group_id: str = "") -> None:
         """In the state topic; "" stands for broker level."""
         if group_id:
-            self.groups.forget((CONSUMER, group_id))
+            for kind in cf.KINDS:
+                self.groups.forget((kind, group_id))
         else:
             self._effective = None
+            self._common.clear()
             self.groups.clear()
 
     # ---- requests -------------------------------------------------------------------------------------------
@@ -322,8 +326,8 @@ class Configs:
     def _describe(self, group_id: str) -> tuple[SettingValue, ...]:
         own, effective = self.own(group_id), self.effective()
         out = []
-        for s in cf.SETTINGS.values():
-            text, plain = cf.text(effective[s.broker_name]), cf.text(self._own.defaults[FIELDS[s.broker_name]])
+        for kind, s in ((kind, s) for kind, rows in cf.KINDS.items() for s in rows.rows):
+            text, plain = cf.text(effective[s.broker_name]), cf.text(self._own.kinds[kind].defaults[s.field])
             source = self.broker_value(s.broker_name)[1]
             hidden = tuple(level for level in self._levels.get(s.broker_name, ()) if level[1] > source)
             if source == cf.DEFAULT and text != plain:
@@ -355,8 +359,9 @@ class Configs:
         if settings and change.resource_type == cf.GROUP:
             after = {**self.own(change.name), **settings}
             cf.validate({n: v for n, v in after.items() if v is not None}, self.effective())
-        if change.resource_type == cf.BROKER and (value := change.values.get(cf.BROKER_OFFLOAD)) is not None:
-            cf.parse(cf.OFFLOAD, value)
+        for name, value in change.values.items() if change.resource_type == cf.BROKER else ():
+            if value is not None and name in cf.BROKER_OFFLOADS:
+                cf.parse(cf.BROKER_OFFLOADS[name], value)
 
     async def _store(self, change: SettingChange, client: str, append: Append) -> None:
         group_id = change.name if change.resource_type == cf.GROUP else ""
@@ -377,7 +382,7 @@ class Configs:
     async def refresh(self, cluster: Cluster) -> bool:
         """Ask the broker; returns whether anything is different. Raises ConnectionLost, TimeoutError, WireError."""
         conn = await cluster.node(self._own.node_id)
-        names = [*FIELDS, *CLASSIC_FIELDS, POLICY, AUTHORIZER, RETENTION_CHECK, ID_EXPIRATION, IDLE]
+        names = [*BROKER_NAMES, *CLASSIC_FIELDS, POLICY, AUTHORIZER, RETENTION_CHECK, ID_EXPIRATION, IDLE]
         broker = dc.DescribeConfigsResource(cf.BROKER, str(self._own.node_id), names)
         res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest([broker], include_synonyms=True))
         result = res.results[0]

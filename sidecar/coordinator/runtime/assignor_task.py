@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from sidecar.assign.spec import Assignor
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.statelog.encoder import Encoder
-from sidecar.core.kinds import REGISTRY
-from sidecar.core.modern.assignor_run import RunInput, RunOutput
+from sidecar.core.modern.assignor_run import Run, RunInput, RunOutput
 from sidecar.core.modern.target_assignment import AssignorDone
 from sidecar.state.codec import EncodedTargets
 
@@ -16,10 +15,11 @@ Result = tuple[RunOutput, EncodedTargets | None]
 
 
 def assigning(
-    inp: RunInput, assignor: Assignor | None, encoder: Encoder | None, told: Callable[[AssignorDone], None]
+    run: Run, inp: RunInput, assignor: Any | None, encoder: Encoder | None, told: Callable[[AssignorDone], None]
 ) -> tuple[Callable[[], Result], Callable[[Result | None, BaseException | None], None]]:
-    """The work, and what the event loop does at its end. `assignor` None: there is none of that name."""
-    wall_ms, run = now().wall_ms, REGISTRY.runner(inp.kind)
+    """The work, and what the event loop does at its end. `run`: what the kind of the group has for it; `assignor` None:
+    there is none of that name."""
+    wall_ms = now().wall_ms
 
     def work() -> Result:
         if assignor is None:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from sidecar.assign.spec import Assignor
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.membership.owner_map import Assignment
 from sidecar.coordinator.migration.group_configs import Configs
@@ -74,7 +73,7 @@ class Coordinator:
         state: StateLog,
         configs: Configs,
         rules: Rules,
-        assignors: Mapping[str, Assignor],
+        assignors: Mapping[str, Mapping[str, Any]],
         background: Background,
         figures: Figures,
         log: Logger,
@@ -272,9 +271,12 @@ class Coordinator:
         self._drain()
 
     def _run_assignor(self, c: Work, ask: RunAssignor) -> None:
-        encoder, assignor = self.takeovers.tenures[c.partition].encoder, self.assignors.get(ask.input.assignor)
-        work, done = assigning(ask.input, assignor, encoder, lambda event: self._done(c.partition, c.attempt, event))
-        self._background.submit(f"assignor {ask.input.assignor}", work, done, self._configs.assignor_timeout_s)
+        encoder = self.takeovers.tenures[c.partition].encoder
+        assignor = self.assignors[ask.input.kind].get(ask.input.assignor)
+        told = partial(self._done, c.partition, c.attempt)
+        work, done = assigning(REGISTRY.runner(ask.input.kind), ask.input, assignor, encoder, told)
+        limit_s = self._configs.assignor_timeout_s(ask.input.kind)
+        self._background.submit(f"assignor {ask.input.assignor}", work, done, limit_s)
 
     async def append_unfenced(self, partition: int, records: list[Encoded]) -> None:
         """Settings: records that any sidecar may write. Returns when the tail has passed them; raises WriteLost."""

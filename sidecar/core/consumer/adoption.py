@@ -9,6 +9,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from sidecar.assign.spec import Partitions
+from sidecar.core.consumer.config import CONSUMER
 from sidecar.core.consumer.group import ConsumerGroup, Member
 from sidecar.core.consumer.members import arm_session, remove_members
 from sidecar.core.consumer.records import (
@@ -85,4 +86,4 @@ def _unasked(group: ConsumerGroup) -> Iterable[Member]:
     return (m for m in group.members.values() if m.classic is not None)
 
 
-MOVES = Moves(TARGETS, remove_members, _unasked)
+MOVES = Moves(CONSUMER, TARGETS, remove_members, _unasked)

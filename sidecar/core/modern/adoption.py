@@ -29,10 +29,11 @@ def nobody(group: ModernGroup[Any]) -> Iterable[ModernMember]:
     return ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Moves:
     """`unasked`: members that may be removed as soon as nobody owns anything, without a heartbeat of theirs."""
 
+    kind: str
     targets: Targets
     remove: Remove
     unasked: Callable[[Any], Iterable[Any]] = nobody
@@ -68,7 +69,7 @@ class Moves:
     def sent_away(self, turn: Turn, hb: MemberHeartbeat, token: int) -> bool:
         """Whether the group goes back to the broker and this member has nothing more to wait for here."""
         group = turn.groups.get(hb.group_id)
-        if group is None or group.kind != self.targets.kind or group.owners:
+        if group is None or group.kind != self.kind or group.owners:
             return False
         soft: ModernSoft = turn.soft_of(hb.group_id)
         member = group.members.get(hb.member_id)
@@ -92,7 +93,7 @@ class Moves:
 
     def _there(self, turn: Turn, e: Event) -> ModernGroup[Any]:
         group = turn.groups.get(e.group_id)
-        if group is None or group.kind != self.targets.kind:
+        if group is None or group.kind != self.kind:
             raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Group {e.group_id} not found.")
         found: ModernGroup[Any] = group
         return found

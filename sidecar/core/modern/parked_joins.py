@@ -30,7 +30,7 @@ def waits(turn: Turn, hb: MemberHeartbeat, soft: ModernSoft, config: ModernConfi
     return asks and soft.needs_connection(turn)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ParkedAnswers:
     """`second`: (turn, the request that waits) -> the same with the answer that a second heartbeat of the member would
     bring. Raises CoordinatorError where that would be refused."""

@@ -50,7 +50,7 @@ class AssignorDone(Event):
     error: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Targets:
     """The target assignments of one kind of group: when they are due is the same for all, the rest is the kind's."""
 
@@ -99,7 +99,7 @@ class Targets:
             turn.fx.background.append(RunAssignor(inp))
             return
         try:
-            out = self.run(inp, turn.ports.assignors[inp.assignor])
+            out = self.run(inp, turn.ports.assignors[self.kind][inp.assignor])
         except Exception as exc:  # noqa: BLE001 - plug-in code: whatever it raises, the group keeps its last target
             self._failed(turn, group, inp.assignor, repr(exc))
             return

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.assign.spec import Assignor
 from sidecar.core.runtime.effects import Effects, Grant, Reply
 from sidecar.core.runtime.events import NO_TOKEN, Answer
 from sidecar.core.runtime.member_limits import MemberLimits, Pending
@@ -63,11 +62,11 @@ class Computed(dict[tuple[str, str], Any]):
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the coordinator is given. `config[(kind, group_id)]` holds the settings in force for that group, whichever
-    it is; `asks_access()` says whether topics found by a regular expression must be shown to the broker's
-    authorizer."""
+    """What the coordinator is given. `assignors[kind][name]` runs for groups of that kind; `config[(kind, group_id)]`
+    holds the settings in force for that group, whichever it is; `asks_access()` says whether topics found by a regular
+    expression must be shown to the broker's authorizer."""
 
-    assignors: Mapping[str, Assignor]
+    assignors: Mapping[str, Mapping[str, Any]]
     config: Mapping[tuple[str, str], Any]
     asks_access: Callable[[], bool] = lambda: False
     record_bytes: int = RECORD_BYTES

@@ -19,7 +19,7 @@ from sidecar.core.modern.adoption import Moves
 from sidecar.core.modern.sessions import arm_session
 from sidecar.core.runtime.events import Answer, Event
 from sidecar.core.runtime.turn import Turn
-from sidecar.core.share.config import config_of
+from sidecar.core.share.config import SHARE, config_of
 from sidecar.core.share.group import Member, ShareGroup, union
 from sidecar.core.share.members import remove_members
 from sidecar.core.share.placeholder import keep_placeholder
@@ -67,7 +67,7 @@ def _unasked(group: ShareGroup) -> Iterable[Member]:
     return tuple(group.members.values()) if known else ()
 
 
-MOVES = Moves(TARGETS, remove_members, _unasked)
+MOVES = Moves(SHARE, TARGETS, remove_members, _unasked)
 
 
 def adopt(turn: Turn, e: AdoptShare, token: int) -> None:

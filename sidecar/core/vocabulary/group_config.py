@@ -1,4 +1,4 @@
-"""Settings of consumer groups: names, types, ranges, layers, and Kafka's words for what is wrong with one.
+"""Settings of groups, rows by kind: names, types, ranges, layers, and Kafka's words for what is wrong with one.
 
 Source: GroupConfig, GroupCoordinatorConfig and ControllerConfigurationValidator of Kafka 4.4; KIP-1263 'Group
 Configurations' (-1 = the broker's, which Kafka refuses; offload, which it has not).
@@ -19,8 +19,6 @@ DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC, DEFAULT, GROUP_CONFIG = 2, 3, 4, 5, 8
 """Where a setting comes from, as DescribeConfigs says it."""
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 INTERVAL, OFFLOAD = "consumer.assignment.interval.ms", "consumer.assignor.offload.enable"
-BROKER_OFFLOAD = "group." + OFFLOAD
-"""Brokers do not know it: changed through a sidecar it is kept in the state topic."""
 MANAGED, REBALANCE = "sidecar.managed", "sidecar.rebalance"
 """Of any group, whoever coordinates it: `true` or `false` is stronger than the patterns; each change of the other,
 whose value is the reason, forces one rebalance."""
@@ -39,46 +37,69 @@ GROUP_MOVES, BROKER_MOVES = (MANAGED, REBALANCE), (INCLUDE, EXCLUDE)
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A group-level setting. `floor`: of the type; `limits`: names of the broker settings that bound it."""
+    """A group-level setting, named `<kind of group>.<field>`. `floor`: of the type; `ranged`: two settings of the
+    broker bound it."""
 
     name: str
     kind: str
     floor: int = 0
-    limits: tuple[str, str] = ("", "")
     documentation: str = ""
+    ranged: bool = True
+
+    @property
+    def field(self) -> str:
+        """Its name in the settings that the coordinator works with."""
+        return self.name.partition(".")[2].replace(".", "_")
 
     @property
     def broker_name(self) -> str:
         return "group." + self.name
 
+    @property
+    def limits(self) -> tuple[str, str]:
+        """Names of the broker settings that bound it."""
+        of, _, rest = self.broker_name.removeprefix("group.").partition(".")
+        return f"group.{of}.min.{rest}", f"group.{of}.max.{rest}"
 
-SETTINGS: Mapping[str, Setting] = {
-    s.name: s
-    for s in (
-        Setting(
-            SESSION,
-            "int",
-            1,
-            ("group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
-            "The timeout to detect client failures when using the consumer group protocol.",
-        ),
-        Setting(
-            HEARTBEAT,
-            "int",
-            1,
-            ("group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
-            "The heartbeat interval given to the members of a consumer group.",
-        ),
-        Setting(
-            INTERVAL,
-            "int",
-            -1,
-            ("group.consumer.min.assignment.interval.ms", "group.consumer.max.assignment.interval.ms"),
-            "The interval between assignment updates for a consumer group. -1: the broker's.",
-        ),
-        Setting(OFFLOAD, "boolean", documentation="Whether to run the assignor on the background threads (KIP-1263)."),
+    def inherits(self, value: int | bool) -> bool:
+        """Whether this value stands for the broker's (KIP-1263)."""
+        return self.floor == -1 and value == -1
+
+
+@dataclass(frozen=True, slots=True)
+class KindSettings:
+    """What a group of one kind may have of its own, and in `brokers`, by field, what only brokers have of it."""
+
+    session: Setting
+    heartbeat: Setting
+    interval: Setting
+    offload: Setting
+    more: tuple[Setting, ...] = ()
+    brokers: tuple[str, ...] = ("max_size", "assignors")
+
+    @property
+    def rows(self) -> tuple[Setting, ...]:
+        """In the order in which they are described."""
+        return (self.session, self.heartbeat, self.interval, self.offload, *self.more)
+
+    @property
+    def ranged(self) -> tuple[Setting, ...]:
+        """In the order in which Kafka checks them."""
+        return (self.heartbeat, self.session, *(s for s in self.more if s.ranged), self.interval)
+
+
+KINDS: Mapping[str, KindSettings] = {
+    "consumer": KindSettings(
+        Setting(SESSION, "int", 1, "The timeout to detect client failures when using the consumer group protocol."),
+        Setting(HEARTBEAT, "int", 1, "The heartbeat interval given to the members of a consumer group."),
+        Setting(INTERVAL, "int", -1, "The interval between assignment updates for a consumer group. -1: the broker's."),
+        Setting(OFFLOAD, "boolean", 0, "Whether to run the assignor on the background threads (KIP-1263).", False),
+        brokers=("max_size", "regex_refresh_interval_ms", "assignors"),
     )
 }
+SETTINGS: Mapping[str, Setting] = {s.name: s for kind in KINDS.values() for s in kind.rows}
+BROKER_OFFLOADS: Mapping[str, str] = {kind.offload.broker_name: kind.offload.name for kind in KINDS.values()}
+"""Brokers do not know them: changed through a sidecar they are kept in the state topic."""
 
 
 def invalid(message: str) -> CoordinatorError:
@@ -123,29 +144,29 @@ def check_move(name: str, value: str) -> None:
 def validate(own: Mapping[str, str], effective: Mapping[str, int | bool]) -> None:
     """`own`: all that the group would have; `effective`: broker level, by broker names. Raises INVALID_CONFIG."""
     values = {n: parse(n, given) for n, given in own.items()}
-    for name in (HEARTBEAT, SESSION, INTERVAL):
-        value = values.get(name)
-        low, high = SETTINGS[name].limits
-        if value is None or (name == INTERVAL and value == -1):
+    for s in (s for kind in KINDS.values() for s in kind.ranged):
+        value = values.get(s.name)
+        if value is None or s.inherits(value):
             continue
-        if not effective[low] <= value <= effective[high]:
-            raise invalid(f"{name} must be in the range {effective[low]} to {effective[high]} inclusive.")
-    session = values.get(SESSION, effective["group." + SESSION])
-    heartbeat = values.get(HEARTBEAT, effective["group." + HEARTBEAT])
-    if session <= heartbeat:
-        raise invalid(f"{SESSION} must be greater than {HEARTBEAT}")
+        low, high = (effective[limit] for limit in s.limits)
+        if not low <= value <= high:
+            raise invalid(f"{s.name} must be in the range {low} to {high} inclusive.")
+    for kind in KINDS.values():
+        session, heartbeat = (values.get(s.name, effective[s.broker_name]) for s in (kind.session, kind.heartbeat))
+        if session <= heartbeat:
+            raise invalid(f"{kind.session.name} must be greater than {kind.heartbeat.name}")
 
 
-def level(own: Mapping[str, str], effective: Mapping[str, int | bool]) -> dict[str, int | bool]:
-    """Values by group-level names: the group's own, brought into the broker's range as it is now, else the broker's."""
+def level(kind: str, own: Mapping[str, str], effective: Mapping[str, int | bool]) -> dict[str, int | bool]:
+    """Values for a group of this kind, by field: its own, brought into the broker's range as it is now, else the
+    broker's."""
     out: dict[str, int | bool] = {}
-    for name, s in SETTINGS.items():
+    for s in KINDS[kind].rows:
         value = effective[s.broker_name]
-        if name in own:
-            mine = parse(name, own[name])
-            if not (name == INTERVAL and mine == -1):
-                value = mine
-                if s.limits[0]:
-                    value = min(max(value, effective[s.limits[0]]), effective[s.limits[1]])
-        out[name] = value
+        if s.name in own and not s.inherits(mine := parse(s.name, own[s.name])):
+            value = mine
+            if s.ranged:
+                low, high = s.limits
+                value = min(max(value, effective[low]), effective[high])
+        out[s.field] = value
     return out

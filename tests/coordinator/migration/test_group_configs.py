@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from sidecar.coordinator.migration import group_configs as module
 from sidecar.coordinator.statelog import unfenced_append as unfenced
 from sidecar.core.consumer.config import CONSUMER, ConsumerConfig
+from sidecar.core.kinds import REGISTRY
+from sidecar.core.modern.config import ModernConfig
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code
 from sidecar.core.vocabulary.group_config import (
@@ -32,10 +35,14 @@ from sidecar.link.messages import (
     SettingsPassed,
     SettingValue,
 )
+from sidecar.process.coordination import own_kind
+from sidecar.process.sections import Consumer
 from sidecar.wire.apis import Api
 from tests.inprocess import clock
 from tests.inprocess.house import Heard, House, turns, until
 from tests.inprocess.messages import join
+
+BROKER_OFFLOAD = "group." + cf.OFFLOAD
 
 
 @pytest.fixture(autouse=True)
@@ -267,13 +274,13 @@ def test_a_change_that_is_only_checked_is_not_written() -> None:
 def test_offload_of_the_broker_is_kept_here_as_brokers_do_not_know_it() -> None:
     async def test(house: House, front: Heard) -> None:
         assert config(house).assignor_offload_enable
-        front.tell(Request(1, change(cf.BROKER_OFFLOAD, "maybe", "1", BROKER)))
+        front.tell(Request(1, change(BROKER_OFFLOAD, "maybe", "1", BROKER)))
         (refused,) = (await front.reply(1)).refused.values()
         assert refused[0] == Code.INVALID_CONFIG
-        front.tell(Request(2, change(cf.BROKER_OFFLOAD, "false", "1", BROKER)))
+        front.tell(Request(2, change(BROKER_OFFLOAD, "false", "1", BROKER)))
         assert (await front.reply(2)).refused == {}
         assert not config(house).assignor_offload_enable
-        assert house.configs.broker_value(cf.BROKER_OFFLOAD) == ("false", DYNAMIC_BROKER)
+        assert house.configs.broker_value(BROKER_OFFLOAD) == ("false", DYNAMIC_BROKER)
 
     run(test)
 
@@ -367,6 +374,58 @@ def test_what_the_broker_says_in_milliseconds_is_milliseconds_here() -> None:
         configs._broker["offsets.retention.check.interval.ms"] = ("5000", cf.STATIC)
         configs._broker["transactional.id.expiration.ms"] = ("7000", cf.STATIC)
         assert (configs.retention_check_ms, configs.fences_kept_ms) == (5_000, 7_000)
-        assert configs.assignor_timeout_s == house.configs._own.values["assignor_timeout_ms"] / 1000
+        own = configs._own.kinds[CONSUMER].values
+        assert configs.assignor_timeout_s(CONSUMER) == own["assignor_timeout_ms"] / 1000
 
     run(test)
+
+
+# ---- another kind ---------------------------------------------------------------------------------------------------
+def crew_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kind of group with epochs is a table of rows, a row in the registry, and the sidecar's own section."""
+    rows = cf.KindSettings(
+        cf.Setting("crew.session.timeout.ms", "int", 1),
+        cf.Setting("crew.heartbeat.interval.ms", "int", 1),
+        cf.Setting("crew.assignment.interval.ms", "int", -1),
+        cf.Setting("crew.assignor.offload.enable", "boolean", ranged=False),
+    )
+    kinds = {**cf.KINDS, "crew": rows}
+    monkeypatch.setattr(cf, "KINDS", kinds)
+    monkeypatch.setattr(cf, "SETTINGS", {s.name: s for kind in kinds.values() for s in kind.rows})
+    monkeypatch.setattr(cf, "BROKER_OFFLOADS", {k.offload.broker_name: k.offload.name for k in kinds.values()})
+    monkeypatch.setattr(module, "FIELDS", {kind: module._fields(kind) for kind in kinds})
+    monkeypatch.setattr(module, "BROKER_NAMES", [name for names in module.FIELDS.values() for name in names])
+    kind = replace(REGISTRY.kinds[CONSUMER], name="crew", config=ModernConfig)
+    monkeypatch.setitem(REGISTRY.kinds, "crew", kind)
+
+
+def test_a_further_kind_has_settings_by_a_table_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    crew_settings(monkeypatch)
+    consumer = own_kind(Consumer.model_validate({}))
+    crew = replace(consumer, values={**consumer.values, "assignors": ("pairs",)})
+
+    async def test(house: House, front: Heard) -> None:
+        def in_force() -> ModernConfig:
+            found = house.configs.groups[("crew", "g")]
+            assert isinstance(found, ModernConfig)
+            return found
+
+        assert in_force() == ModernConfig(assignors=("pairs",))
+        house.brokers.settings["group.crew.assignment.interval.ms"] = ("2000", STATIC)
+        house.brokers.settings["group.crew.max.size"] = ("7", STATIC)
+        await house.configs.refresh(house.cluster)
+        assert in_force() == ModernConfig(assignors=("pairs",), assignment_interval_ms=2_000, max_size=7)
+        front.tell(Request(1, change("crew.session.timeout.ms", "50000")))
+        await front.reply(1)
+        assert in_force().session_timeout_ms == 50_000 and config(house).session_timeout_ms == 45_000
+        front.tell(Request(2, change("crew.session.timeout.ms", "1")))
+        words = "crew.session.timeout.ms must be in the range 45000 to 60000 inclusive."
+        assert (await front.reply(2)).refused == {"32/g": (Code.INVALID_CONFIG, words)}
+        front.tell(Request(3, change("group.crew.assignor.offload.enable", "false", "1", BROKER)))
+        await front.reply(3)
+        assert not in_force().assignor_offload_enable and config(house).assignor_offload_enable
+        front.tell(Request(4, DescribeSettings("", ("g",))))
+        found = value((await front.reply(4)).groups["g"], "crew.assignment.interval.ms")
+        assert (found.own, found.broker, found.source, found.default) == (None, "2000", STATIC, "1000")
+
+    run(test, kinds={"crew": crew})

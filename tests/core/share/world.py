@@ -71,7 +71,7 @@ class World:
     def empty(self) -> Shard:
         config = Computed(lambda kind, group_id: self.config if kind == SHARE else REGISTRY.kinds[kind].config())
         image = self.shard.image if hasattr(self, "shard") else None
-        return Shard(REGISTRY, Ports(self.assignors, config), image)  # type: ignore[arg-type]
+        return Shard(REGISTRY, Ports({SHARE: self.assignors}, config), image)
 
     @property
     def now(self) -> Now:
