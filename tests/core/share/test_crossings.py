@@ -22,9 +22,7 @@ from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck
 from sidecar.core.share.adoption import AdoptShare
 from sidecar.core.share.events import DescribeShareGroup, Operation, ShareAdmin, ShareAdministered, ShareHeartbeat
 from sidecar.core.vocabulary.errors import Code
-from sidecar.link.codec import Frames, LinkCodec
-from sidecar.link.messages import Request
-from tests.core.share.world import REGISTRY, Client, World, topic
+from tests.core.share.world import Client, World, topic
 
 PROTOCOLS = (("range", b""),)
 NOT_SHARE, NOT_CONSUMER = "Group g is not a share group.", "Group g is not a consumer group."
@@ -101,25 +99,6 @@ def test_other_groups_meet_share_requests(join: Event) -> None:
         assert (reply.code, reply.message) == (Code.GROUP_ID_NOT_FOUND, NOT_SHARE), event
     assert world.ask(AdoptShare("g", 3, 3, "simple", (), {}, "moved")).code == Code.NON_EMPTY_GROUP
     assert world.log == before
-
-
-EVENTS = [e for e in REGISTRY.events if not e.inner and e.__module__.startswith("sidecar.core.share")]
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        share_join(),
-        DescribeShareGroup("g"),
-        ShareAdmin("g", Operation.DELETE),
-        ShareAdministered("g", Operation.ALTER, "w"),
-    ],
-    ids=lambda e: type(e).__name__,
-)
-def test_requests_of_share_groups_go_over_a_link(event: Event) -> None:
-    codec = LinkCodec(REGISTRY)
-    assert [*Frames(codec).feed(codec.encode(Request(7, event)))] == [Request(7, event)]
-    assert type(event) in EVENTS and len(EVENTS) == 4
 
 
 def test_a_share_group_has_no_placeholder_of_the_classic_protocol() -> None:

@@ -16,7 +16,7 @@ from sidecar.core.vocabulary.errors import InvariantError
 from sidecar.core.vocabulary.topics import TopicImage
 from sidecar.state.codec import Stamp, StateCodec
 from sidecar.state.keys import StateKey
-from tests.core.share.world import REGISTRY, Client, World, topic, topic_id
+from tests.core.share.world import Client, World, topic, topic_id
 
 A = topic_id(1)
 
@@ -43,7 +43,7 @@ def test_each_kind_is_there() -> None:
 
 @pytest.mark.parametrize("record", MADE, ids=lambda r: f"{r.kind}-{r.sub_id}")
 def test_a_record_comes_back_from_its_bytes(record: Record) -> None:
-    codec = StateCodec(REGISTRY)
+    codec = StateCodec()
     encoded = codec.encode(record, STAMP, 7)
     read, revision = codec.decode(StateKey(*key_of(record)), encoded.value)
     again = codec.encode(read, STAMP, 7)
@@ -52,7 +52,7 @@ def test_a_record_comes_back_from_its_bytes(record: Record) -> None:
 
 
 def test_a_member_comes_back_with_its_rack() -> None:
-    codec = StateCodec(REGISTRY)
+    codec = StateCodec()
     for rack_id in (None, "r"):
         record = MemberRecord("g", "m", rack_id, "c", "/h", ("a", "b"), "joined")
         encoded = codec.encode(record, STAMP, 1)
@@ -111,7 +111,7 @@ def test_a_record_of_another_kind_of_group_is_a_broken_invariant() -> None:
 
 def test_targets_encoded_ahead_are_the_same_bytes() -> None:
     """By the arrays in the background, or one record at a time."""
-    codec, members = StateCodec(REGISTRY), {f"m{i}": Member(f"m{i}", topic_names=("a", "bü")) for i in range(5)}
+    codec, members = StateCodec(), {f"m{i}": Member(f"m{i}", topic_names=("a", "bü")) for i in range(5)}
     image = TopicImage().next([topic(1, "a", 3), topic(2, "bü", 200)])[0]
     initialised = {topic_id(1): (0, 2), topic_id(2): tuple(range(150))}
     inp = ShareRun("g", 1, 5, "simple", image, members, frozenset(("a", "bü")), initialised, MemberTargets())

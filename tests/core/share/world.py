@@ -9,14 +9,12 @@ from dataclasses import dataclass, field
 from sidecar.assign.share import ShareAssignor
 from sidecar.assign.simple import SIMPLE
 from sidecar.assign.spec import AssignorError
-from sidecar.core.kinds import KINDS
-from sidecar.core.migration.registration import CROSSINGS
+from sidecar.core.kinds import REGISTRY
 from sidecar.core.modern.target_assignment import AssignorDone, RunAssignor
 from sidecar.core.runtime.effects import Count, Effects, Log, Observe, Reply
 from sidecar.core.runtime.events import NO_TOKEN, Answer, Event
 from sidecar.core.runtime.group_loader import load
 from sidecar.core.runtime.records import Partitions, Record, Tombstone, key_of, single
-from sidecar.core.runtime.registry import Registry
 from sidecar.core.runtime.shard import Shard
 from sidecar.core.runtime.topic_lookup import LookFirst, TopicsSeen
 from sidecar.core.runtime.turn import Computed, Now, Ports
@@ -31,13 +29,11 @@ from sidecar.core.share.events import (
 )
 from sidecar.core.share.group import ShareGroup
 from sidecar.core.share.placeholder import HoldPlaceholder, LeavePlaceholder
-from sidecar.core.share.registration import SHARE as SHARE_KIND
 from sidecar.core.vocabulary.errors import Code
 from sidecar.core.vocabulary.topics import Topic
 from tests.core.world import topic, topic_id
 
 __all__ = ["Client", "World", "topic", "topic_id"]
-REGISTRY = Registry((*(k for k in KINDS if k.name != SHARE), SHARE_KIND), CROSSINGS)
 NATURAL = frozenset((Code.NONE, Code.UNKNOWN_MEMBER_ID, Code.FENCED_MEMBER_EPOCH))
 """What a live member may be told. Any other code of the core ends Java's client for good."""
 
