@@ -17,7 +17,7 @@ from sidecar.core.classic.events import (
     SyncGroup,
 )
 from sidecar.core.consumer.events import ConsumerHeartbeat, DescribeConsumerGroup
-from sidecar.core.runtime.events import Event
+from sidecar.core.runtime.events import Answer, Event
 from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck
 from sidecar.core.share.adoption import AdoptShare
 from sidecar.core.share.events import DescribeShareGroup, Operation, ShareAdmin, ShareAdministered, ShareHeartbeat
@@ -51,6 +51,13 @@ def live(*, empty: bool) -> World:
     return world
 
 
+def told(world: World, event: Event) -> Answer:
+    """The answer to a program that takes the group for one of its own kind. Nothing is written for it."""
+    fx = world.shard.handle(event, 1, world.now)
+    assert not fx.records and not fx.background
+    return fx.replies[0].answer
+
+
 @pytest.mark.parametrize("empty", [False, True], ids=["live", "empty"])
 @pytest.mark.parametrize(
     ("event", "code", "message"),
@@ -73,14 +80,13 @@ def live(*, empty: bool) -> World:
 )
 def test_a_share_group_meets_others(event: Event, code: Code, message: Any, empty: bool) -> None:
     world = live(empty=empty)
-    before = list(world.log)
-    reply = world.ask(event)
+    reply = told(world, event)
     assert reply.code == code and message in (reply.message, ...)
-    assert world.log == before and world.group("g").kind == "share"
+    assert world.group("g").kind == "share"
 
 
 def test_members_that_leave_are_unknown() -> None:
-    reply = live(empty=False).ask(LeaveGroup("g", (Leaving("m", None, None),)))
+    reply = told(live(empty=False), LeaveGroup("g", (Leaving("m", None, None),)))
     assert isinstance(reply, LeaveReply)
     assert (reply.code, [m.code for m in reply.members]) == (Code.NONE, [Code.UNKNOWN_MEMBER_ID])
 
@@ -90,15 +96,13 @@ def test_other_groups_meet_share_requests(join: Event) -> None:
     world = World()
     world.topics(topic(1, "a", 1))
     world.request(join)
-    before = list(world.log)
     events: list[Event] = [share_join(), share_join(4), share_join(-1), DescribeShareGroup("g")]
     events += [ShareAdmin("g", operation) for operation in Operation]
     events += [ShareAdministered("g", operation, "late") for operation in Operation]
     for event in events:
-        reply = world.ask(event)
+        reply = told(world, event)
         assert (reply.code, reply.message) == (Code.GROUP_ID_NOT_FOUND, NOT_SHARE), event
-    assert world.ask(AdoptShare("g", 3, 3, "simple", (), {}, "moved")).code == Code.NON_EMPTY_GROUP
-    assert world.log == before
+    assert told(world, AdoptShare("g", 3, 3, "simple", (), {}, "moved")).code == Code.NON_EMPTY_GROUP
 
 
 def test_a_share_group_has_no_placeholder_of_the_classic_protocol() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sidecar.core.runtime.member_limits import MemberLimits
+from sidecar.core.runtime.turn import RECORD_BYTES
 from sidecar.core.share.config import ShareConfig
 from sidecar.core.share.events import ShareHeartbeat, ShareHeartbeatReply
 from sidecar.core.vocabulary.errors import Code
@@ -26,10 +27,15 @@ def test_a_group_holds_no_more_than_it_may() -> None:
 
 
 def test_a_request_must_fit_into_a_record() -> None:
-    world = World()
-    turn = world.shard._turn
-    turn.ports = replace(turn.ports, record_bytes=100)
-    assert Client(world, "g", "m", ("a" * 101,)).heartbeat().code == Code.UNKNOWN_SERVER_ERROR
+    assert Client(World(), "g", "m", ("a" * (RECORD_BYTES + 1),)).heartbeat().code == Code.UNKNOWN_SERVER_ERROR
+
+
+def test_a_full_group_tells_an_unknown_member_so_whatever_its_epoch() -> None:
+    """Row 12 of the request's checks comes before row 13. Such a member would join next, and be told so then."""
+    world = World(ShareConfig(assignor_offload_enable=False, join_wait_ms=0, max_size=1))
+    Client(world, "g", "m", ("a",)).heartbeat()
+    fx = world.shard.handle(ShareHeartbeat("g", "other", 5), 1, world.now)
+    assert [r.answer.code for r in fx.replies] == [Code.GROUP_MAX_SIZE_REACHED]
 
 
 def test_a_remembered_answer_ends_with_the_group_s_next_change() -> None:

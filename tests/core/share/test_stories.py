@@ -7,7 +7,7 @@ Commands: `topics NAME=PARTITIONS[!ID] ...`, `config KEY=VALUE ...`, `NAME join 
 placeholder member reports that, or not all, or to a command that was withdrawn), `refused CODE` (the broker does not
 take it), `left` (it has left the broker's group), `sleep MS`, `finish` (offloaded runs end), `fail` (they fail),
 `takeover [lost]`, `group`, `describe`, `may OPERATION`, `done OPERATION`, `delete`, `rebalance REASON`,
-`drain [stop]`, `taken-in epoch=n m1=a:0;b:1 ...`, `commit`, `fetch`, `standing`. A member `waits` whose answer comes
+`drain [stop]`, `taken-in epoch=n m1=a:0;b:1 ...`, `standing`. A member `waits` whose answer comes
 with a later line. `#` begins a comment.
 """
 
@@ -31,7 +31,6 @@ from sidecar.core.runtime.events import (
     Standing,
     StandingReply,
 )
-from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck
 from sidecar.core.runtime.records import Partitions
 from sidecar.core.share.adoption import AdoptShare, NativeShareMember
 from sidecar.core.share.events import (
@@ -246,8 +245,6 @@ COMMANDS: dict[str, Callable[[Story, list[str], Options], list[str]]] = {
     "rebalance": lambda story, words, options: story.plain(Rebalance(GROUP, " ".join(words))),
     "drain": lambda story, words, options: story.plain(Drain(GROUP, WHY, words == ["stop"])),
     "standing": lambda story, words, options: story.plain(Standing(GROUP)),
-    "commit": lambda story, words, options: story.plain(CommitCheck(GROUP, "", -1, None, 9, False, ())),
-    "fetch": lambda story, words, options: story.plain(FetchCheck(GROUP, None, -1)),
 }
 
 

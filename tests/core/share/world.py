@@ -32,10 +32,9 @@ from sidecar.core.share.placeholder import HoldPlaceholder, LeavePlaceholder
 from sidecar.core.vocabulary.errors import Code
 from sidecar.core.vocabulary.topics import Topic
 from tests.core.world import topic, topic_id
+from tests.harness.endings import Endings, ends
 
 __all__ = ["Client", "World", "topic", "topic_id"]
-NATURAL = frozenset((Code.NONE, Code.UNKNOWN_MEMBER_ID, Code.FENCED_MEMBER_EPOCH))
-"""What a live member may be told. Any other code of the core ends Java's client for good."""
 
 
 @dataclass
@@ -59,6 +58,7 @@ class World:
         """By group."""
         self.leaving: dict[str, LeavePlaceholder] = {}
         self.notes: list[Log | Count | Observe] = []
+        self.endings = Endings(self._alone)
         self.dying = False
         """Nothing that the owner does now reaches anybody."""
         self.applied: Callable[[Effects], None] = lambda fx: None
@@ -68,6 +68,11 @@ class World:
         config = Computed(lambda kind, group_id: self.config if kind == SHARE else REGISTRY.kinds[kind].config())
         image = self.shard.image if hasattr(self, "shard") else None
         return Shard(REGISTRY, Ports({SHARE: self.assignors}, config), image)
+
+    def _alone(self, event: Event) -> Code:
+        """How a coordinator answers this that knows nobody."""
+        replies = self.empty().handle(event, 1, self.now).replies
+        return replies[0].answer.code if replies else Code.NONE
 
     @property
     def now(self) -> Now:
@@ -81,6 +86,7 @@ class World:
     def request(self, event: Event) -> int:
         """The token under which the answer comes, now or later, in `replies`."""
         self.token += 1
+        self.endings.asked(self.token, event)
         self.apply(self.shard.handle(event, self.token, self.now))
         return self.token
 
@@ -134,6 +140,9 @@ class World:
             self.last = len(self.log)
         self.log += single(fx.records)
         self.replies.update((r.token, r) for r in fx.replies)
+        for r in fx.replies:
+            self.endings.answered(r.token, r.answer)
+        self.endings.check()
         self.applied(fx)
         self.notes += fx.notes
         looks = []
@@ -184,6 +193,7 @@ class World:
         """Another owner goes on. `lost`: what the last event wrote never reached the log."""
         if lost:
             del self.log[self.last :]
+            self.endings.lost()
         self.dying = False
         self.running.clear()
         self.held.clear()
@@ -243,7 +253,7 @@ class Client:
 
     def hear(self, reply: ShareHeartbeatReply) -> None:
         if reply.code:
-            if reply.code not in NATURAL:
+            if ends("ShareGroupHeartbeat", reply.code):
                 self.died_of = Code(reply.code)
             self.epoch, self.assigned = 0, {}
         else:
