@@ -32,6 +32,12 @@ class ShareRun(modern.RunInput):
     target: MemberTargets[MemberTable]
 
 
+@dataclass(frozen=True, slots=True)
+class ShareOutput(modern.RunOutput):
+    covers: bool
+    """Everything that may be assigned is."""
+
+
 def snapshot(turn: Turn, group: ShareGroup, assignor: str) -> ShareRun:
     """Costs a few copies of references."""
     return ShareRun(
@@ -47,7 +53,7 @@ def snapshot(turn: Turn, group: ShareGroup, assignor: str) -> ShareRun:
     )
 
 
-def run(inp: ShareRun, assignor: ShareAssignor) -> modern.RunOutput:
+def run(inp: ShareRun, assignor: ShareAssignor) -> ShareOutput:
     """Whatever the assignor raises comes through."""
     problem = problem_from(inp)
     if isinstance(assignor, ShareArrayAssignor):
@@ -61,7 +67,7 @@ def run(inp: ShareRun, assignor: ShareAssignor) -> modern.RunOutput:
         if had is None or _as_sets(had) != _as_sets(now):
             changed.append(member_id)
             moved += sum(len(set(ps).difference((had or {}).get(t, ()))) for t, ps in now.items())
-    return modern.RunOutput(table, tuple(changed), moved)
+    return ShareOutput(table, tuple(changed), moved, set(read(parts)) == set(read(problem.allowed)))
 
 
 def problem_from(inp: ShareRun) -> ShareProblem:

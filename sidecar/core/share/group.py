@@ -192,7 +192,7 @@ class ShareGroup:
 
     def _replay_target(self, r: TargetRecord) -> None:
         self.target.adopt(r.table)
-        self._differs = None
+        self._differs = None if r.covers is None else (r.covers, False)
         self._replay_target_metadata(r.metadata())
 
     def _replay_placeholder(self, r: PlaceholderRecord) -> None:

@@ -66,13 +66,14 @@ def _go_on(turn: Turn, group: ShareGroup) -> None:
 def _note(turn: Turn, group: ShareGroup, e: ShareInitialised) -> None:
     """Write down what is new."""
     old = group.placeholder
+    known = {} if e.whole or old is None else old.initialised
     new = PlaceholderRecord(
         e.group_id,
         e.placeholder_id,
         e.keeper,
         e.topic_names,
         old.since_ms if old is not None and old.member_id == e.placeholder_id else turn.now.wall_ms,
-        _together({} if e.whole or old is None else old.initialised, e.initialised),
+        old.initialised if old is not None and e.initialised == old.initialised else _together(known, e.initialised),
         {**(old.names if old is not None else {}), **e.names},
         "the broker has told what is initialised",
     )

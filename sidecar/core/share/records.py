@@ -137,7 +137,11 @@ class TargetMemberRecord:
 
 @dataclass(frozen=True, slots=True)
 class TargetRecord(modern.TargetRecord):
+    """`covers`: the members' partitions are together just these, which is not written; None: nobody has looked."""
+
     kind = Kind.TARGET_METADATA
+
+    covers: Partitions | None = field(default=None, compare=False)
 
     def metadata(self) -> TargetMetadataRecord:
         return TargetMetadataRecord(

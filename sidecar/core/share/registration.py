@@ -43,7 +43,8 @@ def _loaded(turn: Turn, group: ShareGroup) -> None:
 
 def _topics_changed(turn: Turn, group: ShareGroup, changed: frozenset[str]) -> None:
     modern.topics_changed(turn, group, changed)
-    keep_placeholder(turn, group)
+    if not changed.isdisjoint(group.subscribed_topics()):
+        keep_placeholder(turn, group)
 
 
 def _released(turn: Turn, group: ShareGroup) -> None:

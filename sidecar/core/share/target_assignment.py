@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from sidecar.core.modern.assignor_run import RunOutput
 from sidecar.core.modern.epochs import bump_epoch
 from sidecar.core.modern.target_assignment import Targets
 from sidecar.core.runtime.turn import Turn
-from sidecar.core.share.assignor_run import ShareRun, run, snapshot, without
+from sidecar.core.share.assignor_run import ShareOutput, ShareRun, run, snapshot, without
 from sidecar.core.share.config import SHARE, ShareConfig
 from sidecar.core.share.group import ShareGroup
 from sidecar.core.share.records import TargetRecord
@@ -19,12 +18,15 @@ def preferred(group: ShareGroup, config: ShareConfig) -> str:
     return config.assignors[0]
 
 
-def _result(turn: Turn, group: ShareGroup, inp: ShareRun, out: RunOutput) -> TargetRecord:
+def _result(turn: Turn, group: ShareGroup, inp: ShareRun, out: ShareOutput) -> TargetRecord:
     """Without what has lost its share state meanwhile. A target of nothing has no time: the first partitions that are
     initialised are assigned at once, and not after the interval."""
     soft: ShareSoft = turn.soft_of(group.group_id)
     soft.assigned_from = inp.assignable
-    table = without(out.table, group.assignable(turn.image))
+    now, table = group.assignable(turn.image), out.table
+    if now is not inp.assignable:
+        table = without(table, now)
+    covers = now is inp.assignable and out.covers and len(table.index) == len(table.members)
     return TargetRecord(
         group.group_id,
         table,
@@ -35,6 +37,7 @@ def _result(turn: Turn, group: ShareGroup, inp: ShareRun, out: RunOutput) -> Tar
         inp.image.names,
         inp.why,
         inp.run_id if table is out.table else 0,
+        now if covers else None,
     )
 
 

@@ -50,6 +50,12 @@ def test_what_is_new_to_a_member_is_counted_as_moved() -> None:
     assert sorted(p for m in "mn" for p in (out.table.get(m) or {})[A]) == [0, 1, 2]
 
 
+def test_it_says_whether_all_that_may_be_assigned_is() -> None:
+    assert run(run_of({"m": ("a",)}, {A: (0, 2)}), SIMPLE).covers
+    assert run(run_of({"m": ("a",)}, {}), SIMPLE).covers
+    assert not run(run_of({"m": ("a",), "n": ("b",)}, {A: (0, 1)}), lambda spec: {"m": {A: (0,)}}).covers
+
+
 def test_the_same_input_gives_the_same_table() -> None:
     inp = run_of({f"m{i}": ("a", "b") for i in range(4)}, {A: (0, 1, 2), B: (0, 1)})
     other = replace(inp, members=dict(reversed(list(inp.members.items()))))

@@ -228,7 +228,9 @@ class Client:
         return reply
 
     def send(self) -> None:
-        """One request; an answer to an earlier one is not read any more."""
+        """One request. The answer to an earlier one took too long: it is not read any more."""
+        if self.token:
+            self.lose()
         names = self.names if self.full or self.epoch == 0 else None
         hb = ShareHeartbeat(self.group_id, self.member_id, self.epoch, topic_names=names, client_id=self.member_id)
         self.full = False
