@@ -6,18 +6,17 @@
 maps. `run` is all that one run costs the background thread, from the snapshot of a group to its new table. `dicts` is
 `arrays` plus a mapping member -> topic -> partitions for the members whose partitions changed; Kafka shares the maps
 of the others, too. The KIP's load has five disjoint subscriptions, like Kafka's own ServerSideAssignorBenchmark. In
-`mixed` each member has a subscription of its own.
+`mixed` each member has a subscription of its own. group_assignors.py has the rows of share and streams groups.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
-import time
-from collections.abc import Callable
 from dataclasses import replace
 
-from benchmarks.common import finish, median
+from benchmarks import group_assignors
+from benchmarks.common import finish, median, timed
 from sidecar import native as kernel
 from sidecar.assign import BUILT_IN
 from sidecar.assign.layout import problem_of
@@ -68,16 +67,6 @@ def changed(c: Case, how: str, name: str) -> Case:
     return Case(c.counts, c.classes, members, c.ids)
 
 
-def timed(work: Callable[[], object], repeat: int) -> float:
-    """Return the median of this thread's CPU time, in milliseconds."""
-    took = []
-    for _ in range(repeat):
-        start = time.thread_time_ns()
-        work()
-        took.append((time.thread_time_ns() - start) / 1e6)
-    return median(took)
-
-
 def ours(c: Case, name: str, repeat: int) -> dict[str, float]:
     assignor = BUILT_IN[name]
     problem = problem_of(c.spec())
@@ -117,16 +106,9 @@ ROWS = [
 ]
 
 
-def main() -> None:
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("--repeat", type=int, default=15)
-    a = ap.parse_args()
+def compare(repeat: int) -> dict[str, object]:
     oracle = Oracle("-Xmx2g", "-XX:+UseParallelGC")
-    figures: dict[str, object] = {
-        "bench": "assignors",
-        "peer": f"Kafka {KAFKA} UniformAssignor, RangeAssignor",
-        "compiled": kernel.COMPILED,
-    }
+    figures: dict[str, object] = {}
     print("members x topics x partitions; thread CPU, ms, medians; x = Kafka's / ours")
     print(f"{'':36} {'Kafka':>9} {'arrays':>9} {'x':>6} {'run':>9} {'x':>6} {'dicts':>9} {'x':>6}")
     slowest = 1e9
@@ -135,10 +117,10 @@ def main() -> None:
         for how in hows:
             c = changed(base, how, name)
             oracle.ask(c.question(name, repeat=WARM, silent=True))
-            theirs = median(oracle.ask(c.question(name, repeat=a.repeat, silent=True))["cpu_us"]) / 1000
-            mine = ours(c, name, a.repeat)
+            theirs = median(oracle.ask(c.question(name, repeat=repeat, silent=True))["cpu_us"]) / 1000
+            mine = ours(c, name, repeat)
             theirs = median(
-                [theirs, *[u / 1000 for u in oracle.ask(c.question(name, repeat=a.repeat, silent=True))["cpu_us"]]]
+                [theirs, *[u / 1000 for u in oracle.ask(c.question(name, repeat=repeat, silent=True))["cpu_us"]]]
             )
             x = {k: theirs / v for k, v in mine.items()}
             slowest = min(slowest, *x.values())
@@ -154,7 +136,20 @@ def main() -> None:
                 **{f"x_{k}": round(v, 1) for k, v in x.items()},
             }
     oracle.close()
-    figures["slowest_x"] = round(slowest, 2)
+    return {**figures, "slowest_x": round(slowest, 2)}
+
+
+def main() -> None:
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--repeat", type=int, default=15)
+    ap.add_argument("--only", choices=("consumer", "groups"), help="uniform and range, or simple and sticky")
+    a = ap.parse_args()
+    peers = f"Kafka {KAFKA} UniformAssignor, RangeAssignor, SimpleAssignor, StickyTaskAssignor"
+    figures: dict[str, object] = {"bench": "assignors", "peer": peers, "compiled": kernel.COMPILED}
+    if a.only != "groups":
+        figures |= compare(a.repeat)
+    if a.only != "consumer":
+        figures |= group_assignors.compare(a.repeat)
     finish(figures)
 
 

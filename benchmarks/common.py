@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import statistics
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -49,6 +50,16 @@ def cpu_s(process: Process | None) -> float:
     assert process is not None
     t = psutil.Process(process.worker_pid).cpu_times()
     return float(t.user + t.system)
+
+
+def timed(work: Callable[[], object], repeat: int) -> float:
+    """Return the median of this thread's CPU time, in milliseconds."""
+    took = []
+    for _ in range(repeat):
+        start = time.thread_time_ns()
+        work()
+        took.append((time.thread_time_ns() - start) / 1e6)
+    return median(took)
 
 
 def median(values: Sequence[float]) -> float:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -23,8 +24,8 @@ from tests.harness.tiers import Seeds
 pytestmark = pytest.mark.tier("test")  # Kafka's own assignors run on a JVM
 
 STEPS = 3
-FULL = 3_000
-"""Groups, each of which is assigned once and then STEPS times after a change: 150 in `test`, 900 in `all`."""
+FULL = 5_000
+"""Groups, each of which is assigned once and then STEPS times after a change: 250 in `test`, 1,500 in `all`."""
 SMALL = ("-Xmx512m", "-XX:TieredStopAtLevel=1")
 HEX = [f"{i:032x}" for i in range(9)]
 SHARE_EDGES = {
@@ -36,6 +37,14 @@ SHARE_EDGES = {
     ),
     "nobody shares a topic": ShareCase(
         [b"a" * 16, b"b" * 16], [4, 2], [(0, 1, 2, 3), (0, 1)], [(0,), (1,)], {"a": (0, {}), "b": (1, {0: (0, 1)})}
+    ),
+    "a member that is asked twice for a partition": ShareCase(
+        [b"a" * 16],
+        [8],
+        [(0, 1, 4, 7)],
+        [(0,), ()],
+        {m: (0, {0: had} if had else {}) for m, had in zip("abcde", ((), (1, 6), (2, 7), (2, 5), (4,)), strict=True)}
+        | {"f": (1, {})},
     ),
     "a subscription without topics beside another": ShareCase(
         [b"a" * 16], [4], [(0, 1, 2, 3)], [(0,), ()], {"a": (0, {}), "b": (1, {0: (0, 1)}), "c": (0, {})}
@@ -75,7 +84,7 @@ def task_oracle() -> Iterator[Oracle]:
 @pytest.fixture
 def kernels() -> tuple[Any, ModuleType]:
     assert native.COMPILED, "no compiler was there at install: the compiled kernels are not tested"
-    return groups_twin, groups_twin
+    return native.groups, groups_twin
 
 
 def compare_share(oracle: Oracle, kernels: tuple[Any, ...], case: ShareCase) -> dict[str, dict[str, list[int]]]:
@@ -131,3 +140,22 @@ def test_edges_of_simple(share_oracle: Oracle, kernels: tuple[Any, ...], edge: s
 @pytest.mark.parametrize("edge", TASK_EDGES)
 def test_edges_of_sticky(task_oracle: Oracle, kernels: tuple[Any, ...], edge: str) -> None:
     compare_tasks(task_oracle, kernels, TASK_EDGES[edge])
+
+
+def test_large_groups(share_oracle: Oracle, task_oracle: Oracle, kernels: tuple[Any, ...]) -> None:
+    """1,000 members with 10,000 partitions, and with 3,000 tasks: assigned, and again after a third has gone."""
+    rng = random.Random(1)
+    ids = [rng.randbytes(16) for _ in range(10)]
+    every = tuple(range(1_000))
+    case = ShareCase(
+        ids, [1_000] * 10, [every] * 10, [tuple(range(10))], {f"{i:04}-{i * i}": (0, {}) for i in range(1_000)}
+    )
+    result = compare_share(share_oracle, kernels, case)
+    members = {m: (0, {int(t): tuple(ps) for t, ps in result[m].items()}) for m in list(case.members)[300:]}
+    compare_share(share_oracle, kernels, replace(case, members=members))
+    spec = TaskSpec(
+        {f"{i:04}-{i * i}": TaskMemberSpec(f"process-{i % 250}") for i in range(1_000)},
+        {str(s): Subtopology(1_000, s > 0) for s in range(3)},
+        AssignmentConfigs(1),
+    )
+    compare_tasks(task_oracle, kernels, later(spec, compare_tasks(task_oracle, kernels, spec), rng))
