@@ -16,7 +16,8 @@ class ShareSoft(ModernSoft):
     placeholder_id: str = ""
     """The placeholder member of this owner; "": the broker has not taken it so far."""
     assigned_from: Partitions | None = None
-    """The partitions that the last assignor run could assign; None: it was another owner's, if there was one."""
+    """The partitions that the last assignor run could assign; None: others than when it ended, or it was another
+    owner's."""
     uninitialised: bool = False
     """Topics that somebody subscribes to have no share state, as far as this owner has heard."""
     refused: int = Code.NONE

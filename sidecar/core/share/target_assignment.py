@@ -22,10 +22,10 @@ def _result(turn: Turn, group: ShareGroup, inp: ShareRun, out: ShareOutput) -> T
     """Without what has lost its share state meanwhile. A target of nothing has no time: the first partitions that are
     initialised are assigned at once, and not after the interval."""
     soft: ShareSoft = turn.soft_of(group.group_id)
-    soft.assigned_from = inp.assignable
     now, table = group.assignable(turn.image), out.table
     if now is not inp.assignable:
         table = without(table, now)
+    soft.assigned_from = inp.assignable if now == inp.assignable else None
     covers = now is inp.assignable and out.covers and len(table.index) == len(table.members)
     return TargetRecord(
         group.group_id,
