@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sidecar.core.runtime.records import Tombstone
-from sidecar.core.share.group import GroupState, ShareGroup, assignable
+from sidecar.core.share.group import GroupState, Member, ShareGroup, assignable
 from sidecar.core.share.records import CurrentRecord, Kind, MemberRecord, PlaceholderRecord, TargetMemberRecord
 from sidecar.core.vocabulary.topics import TopicImage
 from tests.core.share.world import topic, topic_id
@@ -90,3 +90,9 @@ def test_a_current_assignment_without_a_member_is_one_that_knows_no_topics() -> 
     assert group.members["m"].topic_names == () and group.members["m"].member_epoch == 3
     group.replay(Tombstone(Kind.CURRENT, "g", "m"))
     assert group.members["m"].assigned == {} and group.members["m"].member_epoch == -1
+
+
+def test_a_member_gets_nothing_of_what_it_does_not_subscribe_to_any_more() -> None:
+    """Its target may be older than its subscription."""
+    now = image((1, "a", 2), (2, "b", 1))
+    assert Member("m", topic_names=("b",)).subscribed({A: (0, 1), B: (0,), topic_id(9): (0,)}, now) == {B: (0,)}
