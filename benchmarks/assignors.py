@@ -22,8 +22,8 @@ from sidecar.assign import BUILT_IN
 from sidecar.assign.layout import problem_of
 from sidecar.core.consumer.assignor_run import ConsumerRun, run
 from sidecar.core.consumer.group import Member
-from sidecar.core.consumer.subscriptions import Subscription
 from sidecar.core.consumer.target_table import Table, TargetAssignment
+from sidecar.core.modern.subscriptions import Subscription
 from sidecar.core.vocabulary.topics import Topic, TopicImage
 from sidecar.drill.artifacts import KAFKA
 from tests.assign.oracle import Case, Oracle

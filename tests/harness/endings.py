@@ -1,8 +1,8 @@
 """Which answers end a client for good, and a check that no member hears one that it has not earned.
 
 `ENDS` is read off the clients' code: kafka-clients 4.3.1 (AbstractHeartbeatRequestManager,
-ConsumerHeartbeatRequestManager, CommitRequestManager, AbstractCoordinator, ConsumerCoordinator, TransactionManager; of
-4.4.0 for TxnOffsetCommit v6),
+ConsumerHeartbeatRequestManager, ShareHeartbeatRequestManager, CommitRequestManager, AbstractCoordinator,
+ConsumerCoordinator, TransactionManager; of 4.4.0 for TxnOffsetCommit v6),
 librdkafka (rdkafka_cgrp.c, rdkafka_request.c, rdkafka_txnmgr.c), franz-go (consumer_group.go, consumer_group_848.go),
 kafka-python (coordinator/base.py, coordinator/consumer.py) as of summer 2026. Kafka Streams takes what Java's consumer
 throws: CommitFailedException is a task that has moved, any other exception ends the thread. "Ends" is: the client does
@@ -22,6 +22,7 @@ from sidecar.core.classic.events import ClassicHeartbeat, JoinGroup, JoinReply, 
 from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.runtime.events import Answer, Event
 from sidecar.core.runtime.offset_checks import TXN_OF_CONSUMERS, CheckReply, CommitCheck, FetchCheck
+from sidecar.core.share.events import ShareHeartbeat
 from sidecar.core.vocabulary.errors import Code, name_of
 
 JAVA, STREAMS, LIBRDKAFKA, FRANZ, PYTHON = "Java", "Kafka Streams", "librdkafka", "franz-go", "kafka-python"
@@ -75,6 +76,7 @@ ENDS: dict[str, dict[str, Ends]] = {
             Code.UNSUPPORTED_ASSIGNOR,
         ),
     },
+    "ShareGroupHeartbeat": {JAVA: but(*AGAIN, Code.FENCED_MEMBER_EPOCH, Code.UNKNOWN_MEMBER_ID)},
     "JoinGroup": {JAVA: _JOIN, STREAMS: _JOIN, PYTHON: _JOIN, LIBRDKAFKA: _FENCED},
     "SyncGroup": {JAVA: _SYNC, STREAMS: _SYNC, PYTHON: _SYNC, LIBRDKAFKA: _FENCED},
     "Heartbeat": {JAVA: _SYNC, STREAMS: _SYNC, PYTHON: _SYNC, LIBRDKAFKA: _FENCED},
@@ -113,7 +115,7 @@ ENDS: dict[str, dict[str, Ends]] = {
 }
 """API -> client -> the codes that end it. franz-go joins again after every error of the classic protocol."""
 APIS = {ConsumerHeartbeat: "ConsumerGroupHeartbeat", JoinGroup: "JoinGroup", SyncGroup: "SyncGroup"}
-APIS |= {ClassicHeartbeat: "Heartbeat", FetchCheck: "OffsetFetch"}
+APIS |= {ClassicHeartbeat: "Heartbeat", FetchCheck: "OffsetFetch", ShareHeartbeat: "ShareGroupHeartbeat"}
 
 
 def ends(api: str, code: int) -> list[str]:
@@ -293,7 +295,7 @@ def _comes(event: Event) -> bool:
 
 def _leaves(event: Event) -> bool:
     """Nothing ends whoever leaves."""
-    return isinstance(event, ConsumerHeartbeat) and event.member_epoch < 0
+    return isinstance(event, ConsumerHeartbeat | ShareHeartbeat) and event.member_epoch < 0
 
 
 def _name_of_answered(event: Event, answer: Answer) -> str:

@@ -45,6 +45,17 @@ from sidecar.core.runtime.events import (
     StandingReply,
 )
 from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchCheck
+from sidecar.core.share.events import (
+    DescribedShareMember,
+    DescribeShareGroup,
+    Operation,
+    ShareAdmin,
+    ShareAdministered,
+    ShareAdminReply,
+    ShareDescribeReply,
+    ShareHeartbeat,
+    ShareHeartbeatReply,
+)
 from sidecar.core.vocabulary.errors import Code
 from sidecar.link.codec import SIMPLE, Frames, LinkCodec, LinkError
 from sidecar.link.messages import (
@@ -77,6 +88,7 @@ from tests.harness.properties import given, st
 
 TOPIC = b"\x01\xff" * 8
 MEMBER = DescribedMember("m", "i", None, 3, "c", "/h", ("a",), None, ((TOPIC, "a", (0, 2)),), ())
+SHARE_MEMBER = DescribedShareMember("m", None, 3, "c", "/h", ("a",), ((TOPIC, "a", (0, 2)),))
 EVENTS: list[Event] = [
     ConsumerHeartbeat("g", "m", 3, "i", "r", 5, ("a",), "a.*", "range", {TOPIC: (0, 2)}, "c", "/h", 0, "new"),
     ConsumerHeartbeat("g", "m", -1),
@@ -88,6 +100,11 @@ EVENTS: list[Event] = [
     ClassicHeartbeat("g", "m", "i", 3),
     LeaveGroup("g", (Leaving("m", None, "why"), Leaving("", "i", None))),
     DescribeClassic("g", 6),
+    ShareHeartbeat("g", "m", 3, "r", ("a",), "c", "/h"),
+    ShareHeartbeat("g", "m", -1),
+    DescribeShareGroup("g"),
+    ShareAdmin("g", Operation.ALTER),
+    ShareAdministered("g", Operation.DELETE_GROUP, "why"),
     Standing("g"),
     DeleteGroup("g"),
     ListGroups(),
@@ -102,6 +119,9 @@ ANSWERS: list[Answer] = [
     HeartbeatReply(member_id="m", member_epoch=3, heartbeat_interval_ms=5, assignment={TOPIC: (1,)}),
     CheckReply(partition_code=113, partitions=frozenset({("a", TOPIC, 0)})),
     DescribeReply(state="Stable", epoch=3, assignment_epoch=3, assignor="range", members=(MEMBER,)),
+    ShareHeartbeatReply(member_id="m", member_epoch=3, heartbeat_interval_ms=5, assignment={TOPIC: (1,)}),
+    ShareDescribeReply(state="Stable", epoch=3, assignment_epoch=3, assignor="simple", members=(SHARE_MEMBER,)),
+    ShareAdminReply(exists=True, placeholder_id="p"),
     JoinReply(
         member_id="m",
         generation=3,

@@ -86,6 +86,12 @@ PINNED = {
     "12dd656028c4db28": "ClassicGroup",
     "c1e8e4e5e1bf1659": "ClassicMember",
     "d52175ab8c4f360b": "ClassicAssignment",
+    "f2a3eeb5d9cadc7e": "ShareCurrent",
+    "272a9e04f3279bca": "ShareGroup",
+    "2f6a442d4ba227be": "ShareMember",
+    "bfe8e8a6fb07819d": "SharePlaceholder",
+    "8f2bfb1ee157c310": "ShareTargetMember",
+    "3af8a74a6d2e0ae3": "ShareTargetMetadata",
 }
 
 

@@ -19,7 +19,10 @@ from sidecar.core.classic.records import GroupRecord as Generation
 from sidecar.core.classic.records import Kind as ClassicKind
 from sidecar.core.consumer.records import Kind as ConsumerKind
 from sidecar.core.consumer.records import TargetMetadataRecord
+from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.records import Key, Record
+from sidecar.core.share.records import Kind as ShareKind
+from sidecar.core.share.records import TargetMetadataRecord as ShareTarget
 from sidecar.core.vocabulary.errors import InvariantError
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.link.ports import Figures, Logger
@@ -42,8 +45,8 @@ Item = tuple[int, int, StateKey | None, bytes | None, int]
 END: there is nothing more for now, and the last one is where that is."""
 END = -2
 NOTHING: Mapping[StateKey, bytes] = {}
-GROUP_KINDS = (ClassicKind.GROUP, ConsumerKind.GROUP)
-ASSIGNMENT_KINDS = (ClassicKind.GROUP, ConsumerKind.TARGET_METADATA)
+GROUP_KINDS = frozenset(name for name, row in REGISTRY.records.items() if row.record.root)
+ASSIGNMENT_KINDS = (ClassicKind.GROUP, ConsumerKind.TARGET_METADATA, ShareKind.TARGET_METADATA)
 
 
 class Watcher(Protocol):
@@ -125,7 +128,7 @@ class StateLog:
                     continue
                 if isinstance(record, Generation):
                     return record.assigned_generation
-                if isinstance(record, TargetMetadataRecord):
+                if isinstance(record, TargetMetadataRecord | ShareTarget):
                     return record.assignment_epoch
         return -1
 

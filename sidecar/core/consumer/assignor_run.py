@@ -12,9 +12,9 @@ from sidecar.assign.spec import Assignor
 from sidecar.core.consumer.config import CONSUMER
 from sidecar.core.consumer.group import ConsumerGroup, Member
 from sidecar.core.consumer.records import Kind, RegexRecord
-from sidecar.core.consumer.subscriptions import Subscription
 from sidecar.core.consumer.target_table import Table, TargetAssignment
 from sidecar.core.modern.assignor_run import RunInput, RunOutput
+from sidecar.core.modern.subscriptions import Subscription
 from sidecar.core.vocabulary.topics import TopicImage
 from sidecar.native import by_member, changed, lookup
 from sidecar.native.twin import pack, read

@@ -22,9 +22,9 @@ from sidecar.core.consumer.records import (
     TargetMetadataRecord,
     TargetRecord,
 )
-from sidecar.core.consumer.subscriptions import Subscription, Subscriptions
 from sidecar.core.consumer.target_table import TargetAssignment
 from sidecar.core.modern.group import INITIAL_EPOCH, LEAVE_EPOCH
+from sidecar.core.modern.subscriptions import Subscription, Subscriptions
 from sidecar.core.runtime.events import StandingReply
 from sidecar.core.runtime.member_limits import bytes_of_member, bytes_of_protocols
 from sidecar.core.runtime.records import Epochs, Partitions, Record, Tombstone

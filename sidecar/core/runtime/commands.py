@@ -94,7 +94,8 @@ class TookOver:
 
 @dataclass(frozen=True, slots=True)
 class Occupied:
-    """The group has members now, or has none any more; also told of each group that a takeover has loaded."""
+    """The group has members that commit offsets now, or has none any more; also told of each group that a takeover has
+    loaded."""
 
     partition: int
     group_id: str

@@ -325,7 +325,7 @@ class Owner:
             groups = dict.fromkeys(r.group_id for r in records)
             out.append(Append(self.partition, self.attempt, self._unsent.append(groups, now.mono_ms), records))
             for group_id in groups:
-                members = shard.has_members(group_id)
+                members = shard.has_committers(group_id)
                 if members != (group_id in self._occupied):
                     self._tell_occupied(group_id, members)
         if fx.notes:
@@ -435,7 +435,7 @@ class Owner:
             self._keep_unreadable(group_id, repr(exc))
         else:
             self._failed_once.discard(group_id)
-            self._tell_occupied(group_id, shard.has_members(group_id))
+            self._tell_occupied(group_id, shard.has_committers(group_id))
 
     def _keep_unreadable(self, group_id: str, why: str) -> None:
         """The same records would bring the same about again."""

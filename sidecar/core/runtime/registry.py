@@ -81,6 +81,9 @@ class GroupKind:
     """Whether members of this group wait for one another, which begins anew with another owner."""
     released: Callable[[Turn, Any], None] = field(default=lambda turn, group: None)
     """The group is about to be deleted: answer whoever still waits."""
+    commits: bool = True
+    """Its members commit offsets at the broker. A group of theirs has a placeholder of the classic protocol there, for
+    which the broker keeps the offsets (`Occupied`)."""
     run: Callable[[Any, Any], Any] | None = None
     """Background work of a group that has the coordinator assign: (what its snapshot made, assignor) -> output. Pure;
     it runs in any thread."""

@@ -148,9 +148,10 @@ class Shard:
     def listed(self) -> Sequence[Listed]:
         return [Listed(g.group_id, g.protocol_type, g.state_name(), g.kind) for g in self.groups.values()]
 
-    def has_members(self, group_id: str) -> bool:
+    def has_committers(self, group_id: str) -> bool:
+        """Whether the group has members that commit offsets."""
         group = self.groups.get(group_id)
-        return group is not None and group.member_count() > 0
+        return group is not None and group.member_count() > 0 and self._kind_of(group).commits
 
     def in_barrier(self) -> bool:
         """Members of a group wait for one another, which begins anew with another owner."""

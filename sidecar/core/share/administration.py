@@ -1,0 +1,37 @@
+"""What administrators do to a share group's state. The broker does it, and its rule that the group must be empty is the
+fence: the placeholder member has left before. Here is the same rule for our own members, and what the outcome changes.
+"""
+
+from __future__ import annotations
+
+from sidecar.core.modern.group import INITIAL_EPOCH
+from sidecar.core.runtime.events import Answer
+from sidecar.core.runtime.turn import Turn
+from sidecar.core.share.events import Operation, ShareAdmin, ShareAdministered, ShareAdminReply
+from sidecar.core.share.group import share_group
+from sidecar.core.share.records import GroupRecord
+from sidecar.core.vocabulary.errors import Code, CoordinatorError
+
+
+def may_administer(turn: Turn, e: ShareAdmin, token: int) -> None:
+    group = share_group(turn.groups, e.group_id)
+    if group is None:
+        turn.reply(token, ShareAdminReply())
+        return
+    if group.members:
+        raise CoordinatorError(Code.NON_EMPTY_GROUP, "The group is not empty.")
+    placeholder_id = "" if group.placeholder is None else group.placeholder.member_id
+    turn.reply(token, ShareAdminReply(exists=True, placeholder_id=placeholder_id))
+
+
+def administered(turn: Turn, e: ShareAdministered, token: int) -> None:
+    """A member may have joined meanwhile. Its placeholder member came to the broker behind this operation, so what that
+    one has seen holds."""
+    group = share_group(turn.groups, e.group_id)
+    if e.operation is Operation.ALTER and group is None:
+        turn.write(GroupRecord(e.group_id, INITIAL_EPOCH, 0, e.why))
+    elif e.operation is Operation.DELETE_GROUP and group is not None and not group.members:
+        for tombstone in group.tombstones(e.why):
+            turn.write(tombstone)
+        turn.fx.log("group deleted", group_id=e.group_id, why=e.why)
+    turn.reply(token, Answer())

@@ -1,0 +1,37 @@
+"""The settings of one share group as the coordinator uses them. Those that the leader of a partition reads, such as
+share.record.lock.duration.ms, are the broker's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sidecar.core.modern.config import ModernConfig
+from sidecar.core.runtime.turn import Turn
+
+SHARE = "share"
+"""The name of this kind of group, as ListGroups and the settings spell it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareConfig(ModernConfig):
+    """Kafka's group.share. settings; RANGES has the ranges."""
+
+    max_size: int = 200
+    assignors: tuple[str, ...] = ("simple",)
+
+
+RANGES = {
+    "session_timeout_ms": (45_000, 60_000),
+    "heartbeat_interval_ms": (5_000, 15_000),
+    "max_size": (1, 1_000),
+    "assignment_interval_ms": (0, 15_000),
+}
+"""Of the broker-level settings (Kafka 4.4). A group's own session timeout, heartbeat interval and assignment interval
+lie within what the broker's group.share.min. and group.share.max. settings say, which have these defaults."""
+
+
+def config_of(turn: Turn, group_id: str) -> ShareConfig:
+    """The group need not be there yet."""
+    found = turn.ports.config[(SHARE, group_id)]
+    assert isinstance(found, ShareConfig)
+    return found

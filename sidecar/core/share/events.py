@@ -1,0 +1,129 @@
+"""Events of share groups and their answers. Times are milliseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import ClassVar
+
+from msgspec import Struct
+
+from sidecar.assign.spec import Partitions
+from sidecar.core.modern.events import MemberHeartbeat, MemberReply
+from sidecar.core.runtime.events import Answer, Event
+
+
+class ShareHeartbeatReply(MemberReply):
+    assignment: Partitions | None = None
+
+
+class ShareHeartbeat(MemberHeartbeat):
+    """ShareGroupHeartbeat (api 76, KIP-932). `None` means: not changed since the last one."""
+
+    answer: ClassVar[type[Answer]] = ShareHeartbeatReply
+
+    rack_id: str | None = None
+    topic_names: tuple[str, ...] | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+    def largest_bytes(self) -> int:
+        return sum(map(len, self.topic_names)) if self.topic_names else 0
+
+
+TopicPartitions = tuple[bytes, str, tuple[int, ...]]
+"""Topic id, name, sorted partitions."""
+
+
+class DescribedShareMember(Struct, gc=False):
+    member_id: str
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    topic_names: tuple[str, ...]
+    assignment: tuple[TopicPartitions, ...]
+
+
+class ShareDescribeReply(Answer):
+    state: str = ""
+    epoch: int = 0
+    assignment_epoch: int = 0
+    assignor: str = ""
+    members: tuple[DescribedShareMember, ...] = ()
+
+
+class DescribeShareGroup(Event):
+    """ShareGroupDescribe (api 77, KIP-932)."""
+
+    answer: ClassVar[type[Answer]] = ShareDescribeReply
+
+
+class ShareInitialised(Event):
+    """The placeholder member is in the broker's group, and these partitions have share state there. `whole`: no other
+    partition of the topics that it shows has any; else there may be more, as a new member is told of part of them
+    beside others."""
+
+    inner: ClassVar[bool] = True
+
+    hold_id: int
+    """Of the `HoldPlaceholder` that this answers (placeholder.py)."""
+    placeholder_id: str
+    keeper: int
+    """Node id of the broker that coordinates its group."""
+    topic_names: tuple[str, ...]
+    """What it shows to that broker."""
+    initialised: Partitions
+    names: Mapping[bytes, str]
+    """Of these topics."""
+    whole: bool = False
+
+
+class PlaceholderRefused(Event):
+    """The broker does not take the placeholder member, or not with these topics. It is tried again."""
+
+    inner: ClassVar[bool] = True
+
+    hold_id: int
+    code: int
+    message: str | None = None
+
+
+class PlaceholderLeft(Event):
+    """The end of `LeavePlaceholder`: the broker knows no such member of its group any more."""
+
+    inner: ClassVar[bool] = True
+
+    placeholder_id: str
+
+
+class Operation(StrEnum):
+    """What an administrator does to a share group at the broker, by the name of the API."""
+
+    ALTER = "AlterShareGroupOffsets"
+    DELETE = "DeleteShareGroupOffsets"
+    DELETE_GROUP = "DeleteGroups"
+
+
+class ShareAdminReply(Answer):
+    """`placeholder_id`: the placeholder member that must leave the broker's group before the request is sent to it;
+    "": there is none. `exists`: the group is here."""
+
+    exists: bool = False
+    placeholder_id: str = ""
+
+
+class ShareAdmin(Event):
+    """May this be done? (AlterShareGroupOffsets, DeleteShareGroupOffsets and DeleteGroups ask before anything is sent
+    to the broker.) Whether the broker has such a group, the broker says."""
+
+    answer: ClassVar[type[Answer]] = ShareAdminReply
+
+    operation: Operation
+
+
+class ShareAdministered(Event):
+    """The broker has done it. A group that was made by an alteration of its offsets is empty."""
+
+    operation: Operation
+    why: str

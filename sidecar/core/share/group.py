@@ -1,0 +1,292 @@
+"""The hard state of one share group and how a record changes it. It decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from sidecar.core.modern.group import INITIAL_EPOCH, LEAVE_EPOCH
+from sidecar.core.modern.subscriptions import Subscriptions
+from sidecar.core.modern.target_table import MemberTable, MemberTargets
+from sidecar.core.runtime.events import StandingReply
+from sidecar.core.runtime.member_limits import bytes_of_member
+from sidecar.core.runtime.records import Partitions, Record, Tombstone
+from sidecar.core.share.config import SHARE
+from sidecar.core.share.records import (
+    CurrentRecord,
+    GroupRecord,
+    Kind,
+    MemberRecord,
+    PlaceholderRecord,
+    TargetMemberRecord,
+    TargetMetadataRecord,
+    TargetRecord,
+)
+from sidecar.core.vocabulary.errors import Code, CoordinatorError, InvariantError
+from sidecar.core.vocabulary.topics import TopicImage
+
+
+class GroupState(StrEnum):
+    """ShareGroup.ShareGroupState. Dead, the third, is a group that is not here."""
+
+    EMPTY = "Empty"
+    STABLE = "Stable"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Subscription and current assignment of one member; replaced as a whole on any change."""
+
+    member_id: str
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topic_names: tuple[str, ...] = ()
+    member_epoch: int = 0
+    previous_epoch: int = -1
+    assigned: Partitions = field(default_factory=dict)
+
+    instance_id: ClassVar[None] = None
+    """There are no static members (KIP-932)."""
+
+    @property
+    def holds(self) -> bool:
+        return bool(self.assigned)
+
+    def reconciled_to(self, epoch: int) -> bool:
+        return self.member_epoch == epoch
+
+    def subscribed(self, partitions: Partitions, image: TopicImage) -> Partitions:
+        """Those of the topics that the member subscribes to and that exist."""
+        by_id, names = image.by_id, self.topic_names
+        return {t: ps for t, ps in partitions.items() if ps and t in by_id and by_id[t].name in names}
+
+
+@dataclass(slots=True)
+class ShareGroup:
+    """All of this comes from records, or is derived from what does."""
+
+    group_id: str
+    epoch: int = INITIAL_EPOCH
+    metadata_hash: int = 0
+    members: dict[str, Member] = field(default_factory=dict)
+    assignment_epoch: int = INITIAL_EPOCH
+    assignment_timestamp_ms: int = 0
+    assignor: str = ""
+    target: MemberTargets[MemberTable] = field(default_factory=MemberTargets)
+    placeholder: PlaceholderRecord | None = None
+    subscriptions: Subscriptions = field(default_factory=Subscriptions)
+    members_bytes: int = 0
+    """See `held_bytes`, without subscriptions."""
+    _hash: tuple[TopicImage | None, frozenset[str] | None, int] = (None, None, 0)
+    _assignable: tuple[TopicImage, frozenset[str], Partitions] | None = None
+    _differs: tuple[Partitions, bool] | None = None
+
+    kind = SHARE
+    protocol_type = "share"
+    static_members: ClassVar[Mapping[str, str]] = {}
+    owners: ClassVar[Mapping[bytes, object]] = {}
+    """Nobody waits for a partition that another member has."""
+
+    # ---- queries ----------------------------------------------------------------------------------------
+    @property
+    def held_bytes(self) -> int:
+        """About what its members take in memory."""
+        return self.members_bytes + self.subscriptions.held_bytes
+
+    def state(self) -> GroupState:
+        return GroupState.STABLE if self.members else GroupState.EMPTY
+
+    def state_name(self) -> str:
+        return str(self.state())
+
+    def member_count(self) -> int:
+        return len(self.members)
+
+    def member_ids(self) -> Collection[str]:
+        return self.members.keys()
+
+    def tombstones(self, why: str) -> list[Tombstone]:
+        """Every key of the group, the group itself last."""
+        keys = [(kind, m) for m in self.members for kind in (Kind.CURRENT, Kind.MEMBER)]
+        keys += [(Kind.TARGET_MEMBER, m) for m in dict.fromkeys((*self.members, *self.target))]
+        if self.placeholder is not None:
+            keys.append((Kind.PLACEHOLDER, ""))
+        keys += [(Kind.TARGET_METADATA, ""), (Kind.GROUP, "")]
+        return [Tombstone(kind, self.group_id, sub_id, why) for kind, sub_id in keys]
+
+    def standing(self) -> StandingReply:
+        return StandingReply(
+            exists=True, kind=self.kind, members=len(self.members), subscribed=self.subscribed_topics()
+        )
+
+    def subscribed_topics(self) -> frozenset[str]:
+        return self.subscriptions.topics()
+
+    def hash_over(self, image: TopicImage) -> int:
+        """Hash of the metadata of all subscribed topics as `image` has them."""
+        of, names, value = self._hash
+        topics = self.subscribed_topics()
+        if of is not image or names is not topics:
+            value = image.hash_of(topics)
+            self._hash = (image, topics, value)
+        return value
+
+    @property
+    def initialised(self) -> Partitions:
+        """Partitions whose share state the broker has initialised, as far as this group has heard."""
+        return {} if self.placeholder is None else self.placeholder.initialised
+
+    def assignable(self, image: TopicImage) -> Partitions:
+        """Partitions of subscribed topics that exist and are initialised: nothing else may be in a target. The same
+        object as long as nothing changed."""
+        topics, known = self.subscribed_topics(), self._assignable
+        if known is None or known[0] is not image or known[1] is not topics:
+            known = image, topics, assignable(self.initialised, topics, image)
+            self._assignable = known
+        return known[2]
+
+    def differs(self, image: TopicImage) -> bool:
+        """Whether the union of the target is not what can be assigned."""
+        now, known = self.assignable(image), self._differs
+        if known is None or known[0] is not now:
+            known = now, union(map(self.target.of, self.target)) != {t: set(ps) for t, ps in now.items()}
+            self._differs = known
+        return known[1]
+
+    def target_of(self, member_id: str, image: TopicImage) -> Partitions:
+        """What may be assigned of the target. Something may have lost its share state since."""
+        target = self.target.of(member_id)
+        return both(target, self.assignable(image)) if self.differs(image) else target
+
+    # ---- records ----------------------------------------------------------------------------------------
+    def epoch_record(self, epoch: int, metadata_hash: int, why: str) -> GroupRecord:
+        return GroupRecord(self.group_id, epoch, metadata_hash, why)
+
+    def target_epoch_record(self, epoch: int, timestamp_ms: int, why: str) -> TargetMetadataRecord:
+        return TargetMetadataRecord(self.group_id, epoch, timestamp_ms, self.assignor, why)
+
+    def empty_target_record(self, member_id: str, why: str) -> TargetMemberRecord:
+        return TargetMemberRecord(self.group_id, member_id, {}, {}, why)
+
+    # ---- replay -----------------------------------------------------------------------------------------
+    def replay(self, r: Record) -> None:
+        """Apply one record. Tolerates what compaction leaves: parts of members, tombstones of the unknown."""
+        apply = _APPLY.get(type(r))
+        if apply is None:
+            raise InvariantError(f"group {self.group_id}: a share group has no record {type(r).__name__}")
+        apply(self, r)
+
+    def _replay_group(self, r: GroupRecord) -> None:
+        self.epoch, self.metadata_hash = r.epoch, r.metadata_hash
+
+    def _replay_target_metadata(self, r: TargetMetadataRecord) -> None:
+        self.assignment_epoch, self.assignment_timestamp_ms = r.assignment_epoch, r.assignment_timestamp_ms
+        self.assignor = r.assignor
+
+    def _replay_target_member(self, r: TargetMemberRecord) -> None:
+        self.target.put(r.member_id, r.partitions)
+        self._differs = None
+
+    def _replay_target(self, r: TargetRecord) -> None:
+        self.target.adopt(r.table)
+        self._differs = None if r.covers is None else (r.covers, False)
+        self._replay_target_metadata(r.metadata())
+
+    def _replay_placeholder(self, r: PlaceholderRecord) -> None:
+        self.placeholder = r
+        self._assignable = None
+
+    def _replay_member(self, r: MemberRecord) -> None:
+        old = self.members.get(r.member_id) or Member(r.member_id)
+        subscription = self.subscriptions.put(r.member_id, r.topic_names, None)
+        self.members_bytes += bytes_of(r) - (bytes_of(old) if r.member_id in self.members else 0)
+        self.members[r.member_id] = replace(
+            old,
+            rack_id=r.rack_id,
+            client_id=r.client_id,
+            client_host=r.client_host,
+            topic_names=subscription.names,
+        )
+
+    def _replay_current(self, r: CurrentRecord) -> None:
+        old = self.members.get(r.member_id)
+        if old is None:  # compaction took the rest of it
+            old = Member(r.member_id)
+            self.members_bytes += bytes_of(old)
+            self.subscriptions.put(r.member_id, (), None)
+        self.members[r.member_id] = replace(
+            old, member_epoch=r.member_epoch, previous_epoch=r.previous_epoch, assigned=r.assigned
+        )
+
+    def _replay_tombstone(self, r: Tombstone) -> None:
+        if r.kind is Kind.MEMBER:
+            gone = self.members.pop(r.sub_id, None)
+            if gone is not None:
+                self.subscriptions.drop(r.sub_id)
+                self.members_bytes -= bytes_of(gone)
+        elif r.kind is Kind.CURRENT:
+            old = self.members.get(r.sub_id)
+            if old is not None:
+                self.members[r.sub_id] = replace(old, member_epoch=LEAVE_EPOCH, previous_epoch=-1, assigned={})
+        elif r.kind is Kind.TARGET_MEMBER:
+            self.target.drop(r.sub_id)
+            self._differs = None
+        elif r.kind is Kind.TARGET_METADATA:
+            self.assignment_epoch, self.assignment_timestamp_ms = INITIAL_EPOCH, 0
+        elif r.kind is Kind.PLACEHOLDER:
+            self.placeholder = self._assignable = None
+
+
+def assignable(initialised: Partitions, topics: Collection[str], image: TopicImage) -> Partitions:
+    """Those of `initialised` that exist, of these topics."""
+    kept = {}
+    for topic_id in sorted(initialised):
+        topic = image.by_id.get(topic_id)
+        if topic is not None and topic.name in topics:
+            ps = tuple(p for p in initialised[topic_id] if p < topic.partitions)
+            if ps:
+                kept[topic_id] = ps
+    return kept
+
+
+def both(a: Partitions, b: Partitions) -> Partitions:
+    kept = {t: tuple(p for p in ps if p in b[t]) for t, ps in a.items() if t in b}
+    return {t: ps for t, ps in kept.items() if ps}
+
+
+def union(parts: Iterable[Partitions]) -> dict[bytes, set[int]]:
+    """Topic id -> the partitions that any of these has."""
+    found: dict[bytes, set[int]] = {}
+    for each in parts:
+        for topic_id, ps in each.items():
+            if ps:
+                found.setdefault(topic_id, set()).update(ps)
+    return found
+
+
+def bytes_of(m: Member | MemberRecord) -> int:
+    """About what a member takes in memory beside its subscription, which others may share."""
+    return bytes_of_member(m.member_id, m.rack_id, m.client_id, m.client_host)
+
+
+_APPLY: dict[type, Callable[[ShareGroup, Any], None]] = {
+    GroupRecord: ShareGroup._replay_group,
+    MemberRecord: ShareGroup._replay_member,
+    TargetMetadataRecord: ShareGroup._replay_target_metadata,
+    TargetMemberRecord: ShareGroup._replay_target_member,
+    TargetRecord: ShareGroup._replay_target,
+    CurrentRecord: ShareGroup._replay_current,
+    PlaceholderRecord: ShareGroup._replay_placeholder,
+    Tombstone: ShareGroup._replay_tombstone,
+}
+
+
+def share_group(groups: Mapping[str, Any], group_id: str) -> ShareGroup | None:
+    """The group, if it is there. Raises GROUP_ID_NOT_FOUND for a group of another kind, as Kafka does."""
+    group = groups.get(group_id)
+    if group is None or type(group) is ShareGroup:
+        return group
+    raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")

@@ -1,0 +1,86 @@
+"""What the placeholder member has seen, and the end of an assignor run: after either, partitions may be assigned, and
+those that wait for them are answered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sidecar.core.modern.target_assignment import AssignorDone
+from sidecar.core.runtime.records import Partitions
+from sidecar.core.runtime.turn import Turn
+from sidecar.core.share.events import PlaceholderRefused, ShareInitialised
+from sidecar.core.share.group import ShareGroup
+from sidecar.core.share.parked_joins import PARKED
+from sidecar.core.share.placeholder import HoldPlaceholder, keep_placeholder
+from sidecar.core.share.records import PlaceholderRecord
+from sidecar.core.share.soft_state import ShareSoft
+from sidecar.core.share.target_assignment import TARGETS, reassign_initialised
+from sidecar.core.vocabulary.errors import Code, name_of
+
+
+def initialised(turn: Turn, e: ShareInitialised, token: int) -> None:
+    group = _meant(turn, e)
+    if group is not None:
+        soft: ShareSoft = turn.soft_of(e.group_id)
+        soft.placeholder_id, soft.refused = e.placeholder_id, Code.NONE
+        _note(turn, group, e)
+        _go_on(turn, group)
+
+
+def refused(turn: Turn, e: PlaceholderRefused, token: int) -> None:
+    """Members keep what they have. No join waits any longer for what may not come."""
+    if _meant(turn, e) is not None:
+        soft: ShareSoft = turn.soft_of(e.group_id)
+        if soft.refused != e.code:
+            soft.refused = e.code
+            told = {"group_id": e.group_id, "error": name_of(e.code), "message": e.message}
+            turn.fx.log("placeholder member refused", "warning", **told)
+        PARKED.wake(turn, e.group_id)
+
+
+def _meant(turn: Turn, e: ShareInitialised | PlaceholderRefused) -> ShareGroup | None:
+    """The group, if this answers what is wanted now. Else it was on its way when the group was emptied: the state may
+    have been deleted since."""
+    group = turn.groups.get(e.group_id)
+    if type(group) is not ShareGroup:
+        return None
+    soft: ShareSoft = turn.soft_of(e.group_id)
+    wanted = soft.wanted
+    return group if type(wanted) is HoldPlaceholder and wanted.hold_id == e.hold_id else None
+
+
+def assignor_done(turn: Turn, e: AssignorDone, token: int) -> None:
+    TARGETS.done(turn, e)
+    group = turn.groups.get(e.group_id)
+    if type(group) is ShareGroup:
+        _go_on(turn, group)
+
+
+def _go_on(turn: Turn, group: ShareGroup) -> None:
+    if reassign_initialised(turn, group):
+        TARGETS.update(turn, group)
+    keep_placeholder(turn, group)
+    PARKED.wake(turn, group.group_id)
+
+
+def _note(turn: Turn, group: ShareGroup, e: ShareInitialised) -> None:
+    """Write down what is new."""
+    old = group.placeholder
+    known = {} if e.whole or old is None else old.initialised
+    new = PlaceholderRecord(
+        e.group_id,
+        e.placeholder_id,
+        e.keeper,
+        e.topic_names,
+        old.since_ms if old is not None and old.member_id == e.placeholder_id else turn.now.wall_ms,
+        old.initialised if old is not None and e.initialised == old.initialised else _together(known, e.initialised),
+        {**(old.names if old is not None else {}), **e.names},
+        "the broker has told what is initialised",
+    )
+    if old is None or new != replace(old, names=new.names, why=new.why):
+        turn.write(new)
+
+
+def _together(known: Partitions, more: Partitions) -> Partitions:
+    both = {t: tuple(sorted({*known.get(t, ()), *more.get(t, ())})) for t in sorted({*known, *more})}
+    return {t: ps for t, ps in both.items() if ps}

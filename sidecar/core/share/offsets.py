@@ -1,0 +1,16 @@
+"""A share group has no offsets of its members: what was acknowledged is share state, which the broker keeps."""
+
+from __future__ import annotations
+
+from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchCheck
+from sidecar.core.runtime.turn import Turn
+from sidecar.core.vocabulary.errors import Code
+
+
+def check_commit(turn: Turn, c: CommitCheck, token: int) -> None:
+    turn.reply(token, CheckReply(Code.GROUP_ID_NOT_FOUND))
+
+
+def check_fetch(turn: Turn, f: FetchCheck, token: int) -> None:
+    """Allowed: the broker has nothing to show."""
+    turn.reply(token, CheckReply())

@@ -1,0 +1,102 @@
+"""The placeholder member: the owner's member in the broker's share group of the same name.
+
+What it is for: the broker initialises the share state of the topics that its members subscribe to, and refuses to alter
+or delete that state while it has a member. So nothing of ours ever initialises share state, and none but the broker
+fences its administrators. The assignment that the broker gives to it is used by nobody; it tells what is initialised.
+
+Here is what is wanted of it and what follows from what it has seen. Two commands go out, and coordinator/placeholder
+carries them out. A group has a placeholder member while it has members that subscribe to a topic that exists. It leaves
+when the group is empty; what it has seen holds no longer from then on, as an administrator may delete it.
+
+**Takeover**: the new owner's placeholder member joins beside that of the former owner, and then removes it. The record
+says which that was, and what is initialised: assignments go on from there while the broker cannot be asked. The first
+complete report of the new one replaces it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from sidecar.core.runtime.records import Tombstone
+from sidecar.core.runtime.turn import Turn
+from sidecar.core.share.events import PlaceholderLeft
+from sidecar.core.share.group import ShareGroup
+from sidecar.core.share.records import Kind
+from sidecar.core.share.soft_state import ShareSoft
+
+TIMER = "share_placeholder"
+
+
+@dataclass(frozen=True, slots=True)
+class HoldPlaceholder:
+    """Background work without an end: be a member of the broker's share group, subscribed to these topics, until the
+    next command for this group. Each report of the broker comes back as `ShareInitialised` with this `hold_id`.
+    `complete`: all their partitions are known to be initialised, so reports are not urgent. `predecessor`: the
+    placeholder member of a former owner, to be removed when this one is in."""
+
+    group_id: str
+    topic_names: tuple[str, ...]
+    complete: bool
+    hold_id: int = field(compare=False)
+    predecessor: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LeavePlaceholder:
+    """Background work: take this member out of the broker's share group, and the one that `HoldPlaceholder` has made,
+    and try again until the broker knows neither. Ends as `PlaceholderLeft`. `placeholder_id` "": only the latter."""
+
+    group_id: str
+    placeholder_id: str
+
+
+def keep_placeholder(turn: Turn, group: ShareGroup) -> None:
+    """Ask for what is wanted now, if that has changed. To be called when members, topics or the record changed."""
+    soft: ShareSoft = turn.soft_of(group.group_id)
+    if group.members:
+        _hold(turn, group, soft)
+    elif group.placeholder is not None or type(soft.wanted) is HoldPlaceholder:
+        _leave(turn, group, soft)
+
+
+def _hold(turn: Turn, group: ShareGroup, soft: ShareSoft) -> None:
+    names = tuple(sorted(n for n in group.subscribed_topics() if n in turn.image.by_name))
+    topics = [turn.image.by_name[n] for n in names]
+    known = group.assignable(turn.image)
+    soft.uninitialised = any(t.partitions and t.id not in known for t in topics)
+    held = soft.wanted
+    if not names:
+        return  # the broker's group keeps what it has: it takes no member without topics
+    complete = all(len(known.get(t.id, ())) == t.partitions for t in topics)
+    hold_id = held.hold_id if type(held) is HoldPlaceholder else turn.next_run()
+    recorded = "" if group.placeholder is None else group.placeholder.member_id
+    predecessor = recorded if recorded != soft.placeholder_id else ""
+    wanted = HoldPlaceholder(group.group_id, names, complete, hold_id, predecessor)
+    if wanted != held:
+        soft.wanted = wanted
+        turn.fx.background.append(wanted)
+
+
+def _leave(turn: Turn, group: ShareGroup, soft: ShareSoft) -> None:
+    record = group.placeholder
+    if record is not None and record.initialised:
+        turn.write(replace(record, initialised={}, names={}, why="the group has no members"))
+    wanted = LeavePlaceholder(group.group_id, "" if record is None else record.member_id)
+    if wanted != soft.wanted:
+        soft.wanted, soft.uninitialised = wanted, False
+        turn.fx.background.append(wanted)
+
+
+def left(turn: Turn, e: PlaceholderLeft, token: int) -> None:
+    group = turn.groups.get(e.group_id)
+    if type(group) is not ShareGroup or group.members:
+        return  # the next one is on its way
+    record, soft = group.placeholder, turn.soft_of(e.group_id)
+    if record is not None and record.member_id == e.placeholder_id:
+        turn.write(Tombstone(Kind.PLACEHOLDER, e.group_id, "", "the placeholder member has left"))
+    soft.wanted = None
+
+
+def look_after(turn: Turn, group: ShareGroup, key: tuple[str, ...], tag: int) -> None:
+    """A takeover has loaded the group."""
+    keep_placeholder(turn, group)

@@ -1,0 +1,246 @@
+"""The records of share groups. state/ turns them into Avro by their `body`; `of` is its inverse.
+
+The names in `Kind` and the fields of `body` are published: they stand in the state topic and in state/schemas. Unlike
+Kafka, no record says what is being initialised: the broker's own coordinator does that (placeholder.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from sidecar.core.modern import target_record as modern
+from sidecar.core.runtime.records import Partitions, RecordKind
+
+Body = Mapping[str, Any]
+Names = Mapping[bytes, str]
+
+
+class Kind(StrEnum):
+    GROUP = "share_group"
+    MEMBER = "share_member"
+    TARGET_METADATA = "share_target_metadata"
+    TARGET_MEMBER = "share_target_member"
+    CURRENT = "share_current"
+    PLACEHOLDER = "share_placeholder"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """The group's epoch and the hash of the topics it subscribes to."""
+
+    group_id: str
+    epoch: int
+    metadata_hash: int
+    why: str = ""
+
+    kind = Kind.GROUP
+
+    @property
+    def sub_id(self) -> str:
+        return ""
+
+    def body(self) -> dict[str, Any]:
+        return {"epoch": self.epoch, "metadata_hash": self.metadata_hash}
+
+    @classmethod
+    def of(cls, group_id: str, sub_id: str, b: Body) -> GroupRecord:
+        return cls(group_id, b["epoch"], b["metadata_hash"], b["why"])
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRecord:
+    """A member's subscription."""
+
+    group_id: str
+    member_id: str
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    topic_names: tuple[str, ...]
+    why: str = ""
+
+    kind = Kind.MEMBER
+
+    @property
+    def sub_id(self) -> str:
+        return self.member_id
+
+    def body(self) -> dict[str, Any]:
+        return {
+            "rack_id": self.rack_id,
+            "client_id": self.client_id,
+            "client_host": self.client_host,
+            "topic_names": list(self.topic_names),
+        }
+
+    @classmethod
+    def of(cls, group_id: str, sub_id: str, b: Body) -> MemberRecord:
+        names = tuple(b["topic_names"])
+        return cls(group_id, sub_id, b["rack_id"], b["client_id"], b["client_host"], names, b["why"])
+
+
+@dataclass(frozen=True, slots=True)
+class TargetMetadataRecord:
+    """Epoch of the target assignment and when its calculation finished (KIP-1263, Records)."""
+
+    group_id: str
+    assignment_epoch: int
+    assignment_timestamp_ms: int
+    assignor: str
+    why: str = ""
+
+    kind = Kind.TARGET_METADATA
+
+    @property
+    def sub_id(self) -> str:
+        return ""
+
+    def body(self) -> dict[str, Any]:
+        return {
+            "assignment_epoch": self.assignment_epoch,
+            "assignment_timestamp_ms": self.assignment_timestamp_ms,
+            "assignor": self.assignor,
+        }
+
+    @classmethod
+    def of(cls, group_id: str, sub_id: str, b: Body) -> TargetMetadataRecord:
+        return cls(group_id, b["assignment_epoch"], b["assignment_timestamp_ms"], b["assignor"], b["why"])
+
+
+@dataclass(frozen=True, slots=True)
+class TargetMemberRecord:
+    """The partitions that one member shall have."""
+
+    group_id: str
+    member_id: str
+    partitions: Partitions
+    names: Names = field(default_factory=dict)
+    """Of these topics at least."""
+    why: str = ""
+
+    kind = Kind.TARGET_MEMBER
+
+    @property
+    def sub_id(self) -> str:
+        return self.member_id
+
+    def body(self) -> dict[str, Any]:
+        return {"partitions": _listed(self.partitions, self.names)}
+
+    @classmethod
+    def of(cls, group_id: str, sub_id: str, b: Body) -> TargetMemberRecord:
+        return cls(group_id, sub_id, _partitions(b["partitions"]), _names(b["partitions"]), b["why"])
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRecord(modern.TargetRecord):
+    """`covers`: the members' partitions are together just these, which is not written; None: nobody has looked."""
+
+    kind = Kind.TARGET_METADATA
+
+    covers: Partitions | None = field(default=None, compare=False)
+
+    def metadata(self) -> TargetMetadataRecord:
+        return TargetMetadataRecord(
+            self.group_id, self.assignment_epoch, self.assignment_timestamp_ms, self.assignor, self.why
+        )
+
+    def member(self, member_id: str) -> TargetMemberRecord:
+        parts = self.table.get(member_id) or {}
+        return TargetMemberRecord(self.group_id, member_id, parts, self.names, self.why)
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentRecord:
+    """What one member has now. It has no state: a member goes straight to its target (KIP-932)."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    previous_epoch: int
+    assigned: Partitions
+    names: Names = field(default_factory=dict)
+    """Of these topics at least."""
+    why: str = ""
+
+    kind = Kind.CURRENT
+
+    @property
+    def sub_id(self) -> str:
+        return self.member_id
+
+    def body(self) -> dict[str, Any]:
+        return {
+            "member_epoch": self.member_epoch,
+            "previous_epoch": self.previous_epoch,
+            "assigned": _listed(self.assigned, self.names),
+        }
+
+    @classmethod
+    def of(cls, group_id: str, sub_id: str, b: Body) -> CurrentRecord:
+        assigned, names = _partitions(b["assigned"]), _names(b["assigned"])
+        return cls(group_id, sub_id, b["member_epoch"], b["previous_epoch"], assigned, names, b["why"])
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceholderRecord:
+    """The placeholder member in the broker's share group of the same name, the topics that it subscribes to there, and
+    the partitions whose share state the broker has initialised. `keeper`: node id of the broker that coordinates that
+    group; `since_ms`: when the broker took this member."""
+
+    group_id: str
+    member_id: str
+    keeper: int
+    topic_names: tuple[str, ...]
+    since_ms: int
+    initialised: Partitions
+    names: Names = field(default_factory=dict)
+    """Of these topics at least."""
+    why: str = ""
+
+    kind = Kind.PLACEHOLDER
+
+    @property
+    def sub_id(self) -> str:
+        return ""
+
+    def body(self) -> dict[str, Any]:
+        return {
+            "member_id": self.member_id,
+            "keeper": self.keeper,
+            "topic_names": list(self.topic_names),
+            "since_ms": self.since_ms,
+            "initialised": _listed(self.initialised, self.names),
+        }
+
+    @classmethod
+    def of(cls, group_id: str, sub_id: str, b: Body) -> PlaceholderRecord:
+        initialised, topics = b["initialised"], tuple(b["topic_names"])
+        parts, names = _partitions(initialised), _names(initialised)
+        return cls(group_id, b["member_id"], b["keeper"], topics, b["since_ms"], parts, names, b["why"])
+
+
+RECORDS = (
+    RecordKind(Kind.GROUP, GroupRecord, "share_group-v1", root=True),
+    RecordKind(Kind.MEMBER, MemberRecord, "share_member-v1"),
+    RecordKind(Kind.TARGET_METADATA, TargetMetadataRecord, "share_target_metadata-v1"),
+    RecordKind(Kind.TARGET_MEMBER, TargetMemberRecord, "share_target_member-v1"),
+    RecordKind(Kind.CURRENT, CurrentRecord, "share_current-v1"),
+    RecordKind(Kind.PLACEHOLDER, PlaceholderRecord, "share_placeholder-v1"),
+)
+"""In the order in which a rebuild replays them."""
+
+
+def _listed(parts: Partitions, names: Names) -> list[dict[str, Any]]:
+    return [{"topic_id": t, "topic_name": names.get(t, ""), "partitions": list(ps)} for t, ps in parts.items()]
+
+
+def _partitions(items: Iterable[Body]) -> dict[bytes, tuple[int, ...]]:
+    return {i["topic_id"]: tuple(i["partitions"]) for i in items}
+
+
+def _names(items: Iterable[Body]) -> dict[bytes, str]:
+    return {i["topic_id"]: i["topic_name"] for i in items}

@@ -1,0 +1,42 @@
+"""What a ShareGroupHeartbeat must be before the group is looked at, and which epochs are accepted.
+
+Source: Kafka's KafkaApis, GroupCoordinatorService and GroupMetadataManager, in their order.
+"""
+
+from __future__ import annotations
+
+from sidecar.core.modern import validation as modern
+from sidecar.core.modern.group import LEAVE_EPOCH
+from sidecar.core.modern.validation import invalid
+from sidecar.core.share.config import SHARE
+from sidecar.core.share.events import ShareHeartbeat
+from sidecar.core.share.group import Member
+
+MEMBER_ID_CHARS = 36
+
+
+def check_member_id(member_id: str) -> None:
+    """Comes behind the right to read the group, and before the rights on its topics."""
+    if not member_id or len(member_id) > MEMBER_ID_CHARS:
+        raise invalid("Invalid member id in the request.")
+
+
+def check_request(hb: ShareHeartbeat) -> None:
+    check_member_id(hb.member_id)
+    if not hb.member_id.strip():
+        raise invalid("MemberId can't be empty.")
+    if not hb.group_id.strip():
+        raise invalid("GroupId can't be empty.")
+    if hb.rack_id is not None and not hb.rack_id.strip():
+        raise invalid("RackId can't be empty.")
+    if hb.member_epoch == 0:
+        if not hb.topic_names:
+            raise invalid("SubscribedTopicNames must be set in first request.")
+    elif hb.member_epoch < LEAVE_EPOCH:
+        raise invalid("MemberEpoch is invalid.")
+
+
+def check_epoch(member: Member, received: int) -> None:
+    """The previous epoch is accepted without any proof: the request has none."""
+    note = f", and it does not match the previous member epoch ({member.previous_epoch})"
+    modern.check_epoch(SHARE, member, received, reply_lost=True, note=note)

@@ -1,0 +1,272 @@
+"""A shard with a clock of its own, members of share groups that behave as Java's clients do, and a broker's share group
+that a placeholder member is in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sidecar.assign.share import ShareAssignor
+from sidecar.assign.simple import SIMPLE
+from sidecar.assign.spec import AssignorError
+from sidecar.core.kinds import REGISTRY
+from sidecar.core.modern.target_assignment import AssignorDone, RunAssignor
+from sidecar.core.runtime.effects import Count, Effects, Log, Observe, Reply
+from sidecar.core.runtime.events import NO_TOKEN, Answer, Event
+from sidecar.core.runtime.group_loader import load
+from sidecar.core.runtime.records import Partitions, Record, Tombstone, key_of, single
+from sidecar.core.runtime.shard import Shard
+from sidecar.core.runtime.topic_lookup import LookFirst, TopicsSeen
+from sidecar.core.runtime.turn import Computed, Now, Ports
+from sidecar.core.share.assignor_run import ShareRun, run
+from sidecar.core.share.config import SHARE, ShareConfig
+from sidecar.core.share.events import (
+    PlaceholderLeft,
+    PlaceholderRefused,
+    ShareHeartbeat,
+    ShareHeartbeatReply,
+    ShareInitialised,
+)
+from sidecar.core.share.group import ShareGroup
+from sidecar.core.share.placeholder import HoldPlaceholder, LeavePlaceholder
+from sidecar.core.vocabulary.errors import Code
+from sidecar.core.vocabulary.topics import Topic
+from tests.core.world import topic, topic_id
+from tests.harness.endings import Endings, ends
+
+__all__ = ["Client", "World", "topic", "topic_id"]
+
+
+@dataclass
+class World:
+    config: ShareConfig = field(default_factory=lambda: ShareConfig(assignor_offload_enable=False, join_wait_ms=0))
+    assignors: dict[str, ShareAssignor] = field(default_factory=lambda: {"simple": SIMPLE})
+    now_ms: int = 1_000_000
+    terms: int = 1
+    """The owner's epoch, which names its placeholder member."""
+
+    def __post_init__(self) -> None:
+        self.shard = self.empty()
+        self.log: list[Record] = []
+        self.last = 0
+        self.token = NO_TOKEN
+        self.replies: dict[int, Reply] = {}
+        self.running: list[RunAssignor] = []
+        self.commands: list[HoldPlaceholder | LeavePlaceholder] = []
+        """Of placeholder members, in their order; whoever reads them takes them out."""
+        self.held: dict[str, HoldPlaceholder] = {}
+        """By group."""
+        self.leaving: dict[str, LeavePlaceholder] = {}
+        self.notes: list[Log | Count | Observe] = []
+        self.endings = Endings(self._alone)
+        self.dying = False
+        """Nothing that the owner does now reaches anybody."""
+        self.applied: Callable[[Effects], None] = lambda fx: None
+        """Called after each event."""
+
+    def empty(self) -> Shard:
+        config = Computed(lambda kind, group_id: self.config if kind == SHARE else REGISTRY.kinds[kind].config())
+        image = self.shard.image if hasattr(self, "shard") else None
+        return Shard(REGISTRY, Ports({SHARE: self.assignors}, config), image)
+
+    def _alone(self, event: Event) -> Code:
+        """How a coordinator answers this that knows nobody."""
+        replies = self.empty().handle(event, 1, self.now).replies
+        return replies[0].answer.code if replies else Code.NONE
+
+    @property
+    def now(self) -> Now:
+        return Now(self.now_ms, self.now_ms)
+
+    # ---- in -----------------------------------------------------------------------------------------------
+    def topics(self, *topics: Topic) -> None:
+        image, changed = self.shard.image.next(topics)
+        self.apply(self.shard.topics_changed(image, changed, self.now))
+
+    def request(self, event: Event) -> int:
+        """The token under which the answer comes, now or later, in `replies`."""
+        self.token += 1
+        self.endings.asked(self.token, event)
+        self.apply(self.shard.handle(event, self.token, self.now))
+        return self.token
+
+    def ask(self, event: Event) -> Answer:
+        """The answer, which must come at once."""
+        return self.replies.pop(self.request(event)).answer
+
+    def tell(self, event: Event) -> None:
+        """The end of background work."""
+        self.apply(self.shard.handle(event, NO_TOKEN, self.now))
+
+    def sleep(self, ms: int, step_ms: int = 100) -> None:
+        until = self.now_ms + ms
+        while self.now_ms < until:
+            self.now_ms = min(until, self.now_ms + step_ms)
+            self.apply(self.shard.wake(self.now))
+
+    def finish(self, error: str = "") -> None:
+        """The offloaded assignor runs under way come to their end, or fail."""
+        running, self.running = self.running, []
+        for ask in running:
+            assert isinstance(ask.input, ShareRun)
+            try:
+                if error:
+                    raise AssignorError(error)
+                done = AssignorDone(ask.group_id, ask.input, run(ask.input, self.assignors[ask.input.assignor]))
+            except AssignorError as exc:
+                done = AssignorDone(ask.group_id, ask.input, None, str(exc))
+            self.tell(done)
+
+    def initialised(self, group_id: str, parts: Partitions, whole: bool = True, hold_id: int | None = None) -> None:
+        """The placeholder member reports these."""
+        held = self.held[group_id]
+        names = {t: self.shard.image.names[t] for t in parts if t in self.shard.image.names}
+        number = held.hold_id if hold_id is None else hold_id
+        who = f"placeholder-{self.terms}"
+        self.tell(ShareInitialised(group_id, number, who, 7, held.topic_names, parts, names, whole))
+
+    def refused(self, group_id: str, code: Code) -> None:
+        """The broker does not take the placeholder member."""
+        self.tell(PlaceholderRefused(group_id, self.held[group_id].hold_id, code))
+
+    def has_left(self, group_id: str) -> None:
+        self.tell(PlaceholderLeft(group_id, self.leaving[group_id].placeholder_id))
+
+    # ---- out ----------------------------------------------------------------------------------------------
+    def apply(self, fx: Effects) -> None:
+        if self.dying:
+            return
+        if fx.records:
+            self.last = len(self.log)
+        self.log += single(fx.records)
+        self.replies.update((r.token, r) for r in fx.replies)
+        for r in fx.replies:
+            self.endings.answered(r.token, r.answer)
+        self.endings.check()
+        self.applied(fx)
+        self.notes += fx.notes
+        looks = []
+        for item in fx.background:
+            if isinstance(item, RunAssignor):
+                self.running.append(item)
+            elif isinstance(item, LookFirst):
+                looks.append(item)
+            else:
+                assert isinstance(item, HoldPlaceholder | LeavePlaceholder)
+                self.commands.append(item)
+                if isinstance(item, HoldPlaceholder):
+                    self.held[item.group_id] = item
+                else:
+                    self.held.pop(item.group_id, None)
+                    self.leaving[item.group_id] = item
+        for look in looks:
+            if look.request is not None:
+                self.tell(TopicsSeen(look.group_id, look.request, look.token))
+
+    # ---- state --------------------------------------------------------------------------------------------
+    def group(self, group_id: str) -> ShareGroup:
+        found = self.shard.groups[group_id]
+        assert isinstance(found, ShareGroup)
+        return found
+
+    def compacted(self) -> list[Record]:
+        """The last record of each key, as compaction leaves them, without tombstones."""
+        last: dict[tuple[str, str, str], Record] = {}
+        for r in self.log:
+            key = key_of(r)
+            last.pop(key, None)
+            if not isinstance(r, Tombstone):
+                last[key] = r
+        return list(last.values())
+
+    def rebuilt(self) -> Shard:
+        """A new owner's shard, from the compacted log."""
+        shard = self.empty()
+        by_group: dict[str, list[Record]] = {}
+        for r in self.compacted():
+            by_group.setdefault(r.group_id, []).append(r)
+        for group_id, records in by_group.items():
+            load(shard, group_id, records, self.now)
+        return shard
+
+    def takeover(self, lost: bool = False) -> None:
+        """Another owner goes on. `lost`: what the last event wrote never reached the log."""
+        if lost:
+            del self.log[self.last :]
+            self.endings.lost()
+        self.dying = False
+        self.running.clear()
+        self.held.clear()
+        self.replies.clear()
+        self.terms += 1
+        self.shard = self.rebuilt()
+
+
+@dataclass
+class Client:
+    """A KIP-932 member: sends its topics with its first heartbeat and after each failure, and joins anew when told."""
+
+    world: World
+    group_id: str
+    member_id: str
+    names: tuple[str, ...]
+    epoch: int = 0
+    assigned: Partitions = field(default_factory=dict)
+    full: bool = True
+    """Its next heartbeat names its topics."""
+    token: int = NO_TOKEN
+    """Of the request that has no answer yet."""
+    unheard: int = 0
+    """Answers that were lost since it last heard one."""
+    died_of: Code = Code.NONE
+
+    def heartbeat(self) -> ShareHeartbeatReply:
+        """The answer, which must come at once."""
+        self.send()
+        reply = self.heard()
+        assert reply is not None, "it waits"
+        return reply
+
+    def send(self) -> None:
+        """One request. The answer to an earlier one took too long: it is not read any more."""
+        if self.token:
+            self.lose()
+        names = self.names if self.full or self.epoch == 0 else None
+        hb = ShareHeartbeat(self.group_id, self.member_id, self.epoch, topic_names=names, client_id=self.member_id)
+        self.full = False
+        self.token = self.world.token + 1
+        self.world.request(hb)
+
+    def heard(self) -> ShareHeartbeatReply | None:
+        """The answer, if it is there."""
+        reply = self.world.replies.pop(self.token, None)
+        if reply is None:
+            return None
+        self.token = NO_TOKEN
+        assert isinstance(reply.answer, ShareHeartbeatReply)
+        self.hear(reply.answer)
+        self.unheard = 0
+        return reply.answer
+
+    def lose(self) -> None:
+        """The request has no answer: the next one is a full one."""
+        self.token, self.full = NO_TOKEN, True
+        self.unheard += 1
+
+    def hear(self, reply: ShareHeartbeatReply) -> None:
+        if reply.code:
+            if ends("ShareGroupHeartbeat", reply.code):
+                self.died_of = Code(reply.code)
+            self.epoch, self.assigned = 0, {}
+        else:
+            self.epoch = reply.member_epoch
+            if reply.assignment is not None:
+                self.assigned = reply.assignment
+
+    def leave(self) -> Code:
+        reply = self.world.ask(ShareHeartbeat(self.group_id, self.member_id, -1))
+        self.epoch, self.assigned, self.token = 0, {}, NO_TOKEN
+        return Code(reply.code)
+
+    def partitions(self) -> set[tuple[bytes, int]]:
+        return {(t, p) for t, ps in self.assigned.items() for p in ps}
