@@ -68,9 +68,9 @@ class Case:
 
 
 class Oracle:
-    def __init__(self, *jvm: str) -> None:
+    def __init__(self, *jvm: str, source: str = "AssignorOracle.java") -> None:
         libs = kafka_libs()
-        command = [java(), *jvm, "-cp", f"{libs}/*", str(JAVA / "AssignorOracle.java")]
+        command = [java(), *jvm, "-cp", f"{libs}/*", str(JAVA / source)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, question: dict[str, object]) -> dict[str, Any]:

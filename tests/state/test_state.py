@@ -86,6 +86,12 @@ PINNED = {
     "12dd656028c4db28": "ClassicGroup",
     "c1e8e4e5e1bf1659": "ClassicMember",
     "d52175ab8c4f360b": "ClassicAssignment",
+    "2a64496feefd8ca5": "StreamsGroup",
+    "84f2c386734fc839": "StreamsTopology",
+    "6155cbcb8db97b75": "StreamsMember",
+    "240bf6e4bb469808": "StreamsTargetMetadata",
+    "42f8e79497fd09eb": "StreamsTargetMember",
+    "f328b6f1a2055280": "StreamsCurrent",
 }
 
 
