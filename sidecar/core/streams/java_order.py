@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from sidecar.native import java_hash
 
 CAPACITY = 16
-"""Of a table that nobody gave a size."""
+"""Java's default size of a table."""
 
 
 def hash_order(keys: Iterable[str]) -> list[str]:

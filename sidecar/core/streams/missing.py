@@ -1,7 +1,7 @@
 """The statuses of a streams group: what it lacks, with Kafka's codes and words, and the internal topics to create.
 
 A status comes with error NONE and leaves the members in the group. Source: Kafka's InternalTopicManager and
-StreamsGroupHeartbeatResponse.Status; KafkaApis and DefaultAutoTopicCreationManager for topics that nobody could create.
+StreamsGroupHeartbeatResponse.Status; KafkaApis and DefaultAutoTopicCreationManager for failed creations.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Struct
 SHOWN = 3
 """Topics that a status names."""
 GIVE_UP_MS = 60_000
-"""A CreateTopics request that was not answered for so long is taken to be lost."""
+"""A CreateTopics request counts as lost after this time without an answer."""
 
 
 class StatusCode(IntEnum):
@@ -91,7 +91,7 @@ def summary(topics: Collection[str]) -> str:
 
 
 def with_creation(status: Status, unauthorized: Collection[str], failed: Mapping[str, str]) -> Status:
-    """A status 3 that tells why its topics are not there. `failed`: topic -> the words of the error."""
+    """Returns a status 3 with the reasons why its topics are missing. `failed`: topic -> error message."""
     detail = status.detail
     if unauthorized:
         detail += f"; Unauthorized to CREATE on topics {', '.join(unauthorized)}."
@@ -104,18 +104,18 @@ def with_creation(status: Status, unauthorized: Collection[str], failed: Mapping
 
 @dataclass(slots=True)
 class Creations:
-    """The internal topics of one group that are asked for, and those that could not be created. Soft: a new owner asks
-    again, and hears that they exist. All times are monotonic milliseconds."""
+    """CreateTopics requests of one group that are under way, and those that failed. Soft state: a new owner asks again
+    and gets TOPIC_ALREADY_EXISTS. All times are monotonic milliseconds."""
 
     asked: dict[str, int] = field(default_factory=dict)
-    """Topic -> when to take the request for lost."""
+    """Topic -> the time at which its request counts as lost."""
     errors: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """Topic -> the words of the error, and until when they are shown and nobody asks again."""
+    """Topic -> error message, and the time until which it is shown and the topic is not asked for."""
     denied: dict[str, int] = field(default_factory=dict)
-    """Topic that the client may not create -> until when."""
+    """Topic that the client may not create -> the time until which it is not asked for."""
 
     def ask(self, missing: Mapping[str, NewTopic], now_ms: int) -> tuple[NewTopic, ...]:
-        """The topics to create now; they are taken as asked for. One asker for each topic."""
+        """Returns the topics to create now, and counts them as asked for: one request at a time for each topic."""
         self._forget(missing, now_ms)
         new = tuple(t for name, t in missing.items() if not self._known(name))
         for topic in new:
@@ -131,7 +131,7 @@ class Creations:
         self.errors[topic] = (why, until_ms)
 
     def refused(self, topic: str, until_ms: int) -> None:
-        """TOPIC_AUTHORIZATION_FAILED for this topic."""
+        """Notes a TOPIC_AUTHORIZATION_FAILED of this topic."""
         self.asked.pop(topic, None)
         self.denied[topic] = until_ms
 
@@ -143,7 +143,7 @@ class Creations:
         return name in self.asked or name in self.errors or name in self.denied
 
     def _forget(self, missing: Mapping[str, NewTopic], now_ms: int) -> None:
-        """What is over, and what is not missing any more."""
+        """Drops expired entries, and topics that are not missing any more."""
         for times in (self.asked, self.denied):
             for topic in [t for t, until in times.items() if until <= now_ms or t not in missing]:
                 del times[topic]

@@ -20,7 +20,7 @@ from sidecar.core.streams.missing import (
 from sidecar.core.streams.topology import Subtopology, TopicInfo, Topology, invalid
 
 PartitionsOf = Callable[[str], int | None]
-"""Topic -> its number of partitions; None: it does not exist, or nobody knows yet."""
+"""Topic -> its number of partitions; None: it does not exist."""
 DEFAULT_REPLICATION = -1
 
 
@@ -73,8 +73,8 @@ class _NotReady(Exception):
 
 
 def configure(topology: Topology, partitions_of: PartitionsOf) -> ConfiguredTopology:
-    """`topology` has passed `check_topology`. Raises STREAMS_INVALID_TOPOLOGY where Kafka refuses the request and tells
-    no status."""
+    """Computes partition counts and tasks of a topology that has passed `check_topology`. Raises
+    STREAMS_INVALID_TOPOLOGY where Kafka fails the request and returns no status."""
     try:
         _check_sources(topology, partitions_of)
         decided = _decide(topology, partitions_of)
@@ -96,7 +96,7 @@ def _check_sources(topology: Topology, partitions_of: PartitionsOf) -> None:
 
 
 def _known(partitions_of: PartitionsOf, decided: Mapping[str, int]) -> Callable[[str], int]:
-    """Partitions of a topic that exists or was decided upon. Every topic that is asked for is one of them."""
+    """Returns a function: topic -> partitions, the real ones first, then the decided ones."""
 
     def known(topic: str) -> int:
         real = partitions_of(topic)
@@ -106,7 +106,7 @@ def _known(partitions_of: PartitionsOf, decided: Mapping[str, int]) -> Callable[
 
 
 def _decide(topology: Topology, partitions_of: PartitionsOf) -> dict[str, int]:
-    """Partitions of every internal topic."""
+    """Returns the partitions of every internal topic."""
     subtopologies = topology.in_java_order()
     decided = repartition_counts(subtopologies, partitions_of)
     known = _known(partitions_of, decided)
@@ -120,8 +120,8 @@ def _decide(topology: Topology, partitions_of: PartitionsOf) -> dict[str, int]:
 
 
 def repartition_counts(subtopologies: Iterable[Subtopology], partitions_of: PartitionsOf) -> dict[str, int]:
-    """A repartition topic has its fixed number, or the largest among the sources of the subtopology that writes to it:
-    of those that are known when its turn comes."""
+    """Returns partitions of repartition topics: the fixed number, or the largest among the sources of the subtopology
+    that writes to it. Only sources whose number is known at its turn count, so the order matters."""
     order = list(subtopologies)
     counts = {t.name: t.partitions for s in order for t in s.repartition_source_topics if t.partitions}
     needed = True
@@ -157,8 +157,8 @@ def _largest_source(s: Subtopology, counts: Mapping[str, int], partitions_of: Pa
 
 
 def copartition(topics: list[str], fixed: set[str], flexible: set[str], known: Callable[[str], int]) -> dict[str, int]:
-    """New counts of the repartition topics of one copartition group. `fixed` and `flexible`: repartition source topics
-    with and without a number of their own, of the whole topology: Kafka compares fixed numbers across groups."""
+    """Returns new counts of the repartition topics of one copartition group. `fixed` and `flexible`: repartition source
+    topics of the whole topology with and without a number of their own: Kafka compares fixed numbers across groups."""
     counts = {t: known(t) for t in hash_order(t for t in topics if t in fixed or t in flexible)}
     external = {t: known(t) for t in topics if t not in counts}
     if not topics:
@@ -216,7 +216,7 @@ def _configured(s: Subtopology, known: Callable[[str], int], decided: Mapping[st
 def _to_create(
     topology: Topology, configured: Mapping[str, ConfiguredSubtopology], partitions_of: PartitionsOf
 ) -> dict[str, NewTopic]:
-    """The internal topics that do not exist, in Kafka's order."""
+    """Returns the internal topics that do not exist, in Kafka's order."""
     wanted = {t.name: t.new() for s in configured.values() for t in s.internal_topics()}
     order = hash_order(wanted)
     for topic in topology.required_topics():

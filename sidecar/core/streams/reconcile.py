@@ -36,8 +36,8 @@ class Processes(Protocol):
 
 @dataclass(slots=True)
 class _Role:
-    """One role of one member: what it keeps, must give up, and could get now. `unreleased`: somebody else has more of
-    its target."""
+    """Tasks of one member in one role: kept, to be revoked, and free to be granted. `unreleased`: other members still
+    have tasks of its target."""
 
     had: set[Task]
     keep: set[Task] = field(default_factory=set)
@@ -53,8 +53,8 @@ class _Role:
 
 
 def reconcile(member: Member, epoch: int, target: Tasks, owned: Tasks | None, processes: Processes) -> Member:
-    """The member's next state. `epoch`: of the target; `owned`: all tasks that it reports to have, None if it reports
-    nothing."""
+    """Returns the member's next state. `epoch`: of the target; `owned`: all tasks that the member reports to have, None
+    if it reports none of the lists."""
     if member.state is MemberState.STABLE:
         return member if member.member_epoch == epoch else _towards(member, epoch, target, owned, processes, 0)
     if member.state is MemberState.UNREVOKED_TASKS:
@@ -65,7 +65,7 @@ def reconcile(member: Member, epoch: int, target: Tasks, owned: Tasks | None, pr
 
 
 def _still_has(owned: Tasks | None, pending: AssignedTasks) -> bool:
-    """A member that reports nothing is taken to have them still."""
+    """True without a report: silence is no revocation."""
     return owned is None or overlap(owned, pending)
 
 

@@ -75,7 +75,7 @@ class GroupRecord:
 
 @dataclass(frozen=True, slots=True)
 class TopologyRecord:
-    """`partial`: it was taken over from a broker, which does not tell copartition groups."""
+    """`partial`: adopted from a broker, whose description has no copartition groups."""
 
     group_id: str
     topology: Topology
@@ -102,7 +102,7 @@ Endpoint = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class MemberRecord:
-    """What a member tells of itself."""
+    """Metadata of one member."""
 
     group_id: str
     member_id: str
@@ -218,7 +218,7 @@ class TargetRecord:
 
 @dataclass(frozen=True, slots=True)
 class CurrentRecord:
-    """What one member has now; `pending` is still its own until it says it gave it up."""
+    """The tasks of one member now; `pending` ones are still its own until its heartbeat leaves them out."""
 
     group_id: str
     member_id: str

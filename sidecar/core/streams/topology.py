@@ -103,20 +103,20 @@ class Topology(Struct, frozen=True, gc=False):
 
 
 class Comparison(Enum):
-    """What the topology of a joining member is to its group."""
+    """Result of comparing a joining member's topology with the group's."""
 
     FIRST = "first"
-    """The group has none: it becomes the group's."""
+    """The group has none: the given one becomes the group's."""
     SAME = "same"
     COMPLETES = "completes"
-    """The group's lacks copartition groups, because StreamsGroupDescribe does not tell them: it becomes the group's."""
+    """The group's lacks copartition groups, as StreamsGroupDescribe has none: the given one replaces it."""
     STALE = "stale"
-    """Of a lower epoch: the group's stays, and the member is told."""
+    """Of a lower epoch: the group's stays, and the member gets a status."""
 
 
 def compare(current: Topology | None, given: Topology, partial: bool = False) -> Comparison:
-    """`partial`: the group's topology lacks its copartition groups. Raises INVALID_REQUEST for a change. A greater
-    epoch alone is one."""
+    """Compares a joining member's topology with the group's. Raises INVALID_REQUEST for an update, as a greater epoch
+    alone is. `partial`: the group's lacks copartition groups."""
     if current is None:
         return Comparison.FIRST
     if given.epoch < current.epoch:
@@ -130,8 +130,8 @@ def compare(current: Topology | None, given: Topology, partial: bool = False) ->
 
 
 def _without_copartition_groups(topology: Topology) -> dict[str, tuple[object, ...]]:
-    """What StreamsGroupDescribe tells of a topology as it was sent: it sorts the lists, and tells the computed numbers
-    of partitions."""
+    """Returns what a topology has in common with its description: StreamsGroupDescribe sorts the lists and has the
+    computed numbers of partitions."""
     return {
         s.subtopology_id: (
             frozenset(s.source_topics),
@@ -148,7 +148,7 @@ def _as_described(t: TopicInfo) -> TopicInfo:
 
 
 def check_topology(topology: Topology) -> None:
-    """Refuse what makes Kafka fail inside, with UNKNOWN_SERVER_ERROR, which ends a client for good."""
+    """Refuses topologies at which Kafka fails with UNKNOWN_SERVER_ERROR, which ends the client without a reason."""
     if topology.epoch < 0:
         raise CoordinatorError(Code.INVALID_REQUEST, "Topology epoch must be non-negative.")
     if twice := _first_twice([s.subtopology_id for s in topology.subtopologies]):

@@ -198,6 +198,13 @@ def test_a_static_member_is_replaced() -> None:
     assert group.static_member("i") is group.members["n"] and group.static_member(None) is None
 
 
+def test_an_instance_id_is_the_last_members() -> None:
+    group = group_of(member(instance="i"), member("n", instance="i"), Tombstone(Kind.MEMBER, "g", "m"))
+    assert group.static_members == {"i": "n"}
+    group.replay(member("n", instance="j"))
+    assert group.static_members == {"j": "n"}
+
+
 def test_a_current_tombstone_takes_the_tasks() -> None:
     group = whole()
     group.replay(Tombstone(Kind.CURRENT, "g", "m"))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
-from sidecar.core.streams.events import StreamsHeartbeat
+from sidecar.core.streams.events import HeartbeatReply, StreamsHeartbeat
 from sidecar.core.streams.group import STATIC_LEAVE_EPOCH, Member, StreamsGroup
+from sidecar.core.streams.missing import INTERVAL_DELAY, NewTopic, Status, StatusCode
 from sidecar.core.streams.partitions import configure
 from sidecar.core.streams.records import CurrentRecord, MemberRecord, MemberState
 from sidecar.core.streams.tasks import NOTHING_ASSIGNED, AssignedTasks
-from sidecar.core.streams.topology import Subtopology, Topology
+from sidecar.core.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
 from sidecar.core.streams.validation import (
     check_epoch,
     check_released,
@@ -104,3 +106,18 @@ def test_blank_ids_are_those_of_java() -> None:
     """Java's trim knows no other spaces than those up to U+0020."""
     check_request(beat("\u2003"))
     assert refusal(lambda: check_request(beat("\x00 "))) == (Code.INVALID_REQUEST, "MemberId can't be empty.")
+
+
+def test_a_heartbeat_and_its_reply_survive_the_link() -> None:
+    """Fronts and coordinators send them to each other."""
+    topology = Topology(0, (Subtopology("0", ("in",), (), (TopicInfo("r"),), (), (CopartitionGroup((0,), (0,)),)),))
+    hb = beat("a", 0, topology=topology, active_tasks=(("0", (0, 1)),), endpoint=("h", 1), client_tags=(("k", "v"),))
+    reply = HeartbeatReply(
+        status=(INTERVAL_DELAY, Status(StatusCode.STALE_TOPOLOGY, "x")),
+        active_tasks={"0": (0, 1)},
+        partitions_by_endpoint=((("h", 1), {"in": (0,)}, {}),),
+        create=(NewTopic("r", 1, -1, (("k", "v"),)),),
+    )
+    packed = msgspec.msgpack.encode([hb, reply])
+    assert msgspec.msgpack.decode(packed, type=tuple[StreamsHeartbeat, HeartbeatReply]) == (hb, reply)
+    assert hash(topology) == hash(hb.topology)
