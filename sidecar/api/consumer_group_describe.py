@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable
 from typing import Any
 
 from sidecar.api import access, slices
-from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, upstream
+from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate, upstream
 from sidecar.api.room import ANOTHER_TIME, Room
 from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply, TopicPartitions
 from sidecar.core.vocabulary.errors import Code, fitting
@@ -21,6 +21,8 @@ from sidecar.wire.generated import consumer_group_describe as cd
 
 NO_OPERATIONS = -2147483648
 """Authorized operations were not asked for, or are not told."""
+MANY = 16
+"""Members of a group that is described in a turn of its own."""
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
 
@@ -69,6 +71,8 @@ def _describe(call: Call, group_id: str) -> Generator[Want, Any, cd.DescribedGro
     topics = {name for m in told.members for _, name, _ in (*m.assignment, *m.target)}
     if (yield from access.hidden_topics(call, topics)):
         return _refused(group_id, Code.TOPIC_AUTHORIZATION_FAILED, HIDDEN_TOPICS)
+    if len(told.members) > MANY:
+        yield PAUSE
     return cd.DescribedGroup(
         group_id=group_id,
         group_state=told.state,

@@ -10,11 +10,12 @@ from contextlib import suppress
 from typing import Any
 
 from sidecar.api import access, slices
-from sidecar.api.call import FORWARD, Call, Coordinate, Handler, Want, packed, upstream
+from sidecar.api.call import FORWARD, PAUSE, Call, Coordinate, Handler, Want, packed, upstream
 from sidecar.api.one_name import left_to_the_broker, taken_at_the_broker
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.modern.validation import unknown_member
 from sidecar.core.vocabulary.errors import TEXT, Code, fitting
+from sidecar.core.vocabulary.topic_regex import is_validated, validate_ahead
 from sidecar.native import unpack
 from sidecar.wire.frames import header_end
 from sidecar.wire.generated import consumer_group_heartbeat as ch
@@ -47,6 +48,9 @@ def consumer_group_heartbeat(call: Call) -> Handler:
         return _error(Code.TOPIC_AUTHORIZATION_FAILED)
     if event.member_epoch == 0 and (yield from taken_at_the_broker(call, group_id, came_ms)):
         return _error(Code.GROUP_ID_NOT_FOUND, fitting(f"Group {group_id} is not a consumer group."))
+    if event.topic_regex and not is_validated(event.topic_regex):
+        yield PAUSE
+        validate_ahead(event.topic_regex)
     reply = yield Coordinate(event)
     assert isinstance(reply, HeartbeatReply)
     return to_body(reply)

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from sidecar.api import access, slices
-from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, store_at, upstream
+from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate, store_at, upstream
 from sidecar.api.room import ANOTHER_TIME, Room
 from sidecar.core.classic.embedded import CONSUMER_TYPE, assignment, plain_subscription
 from sidecar.core.classic.events import DescribeClassic, DescribeClassicReply
@@ -99,6 +99,8 @@ def _describe(call: Call, group_id: str) -> Generator[Want, Any, dg.DescribedGro
         return dg.DescribedGroup(
             error_code=reply.code, error_message=reply.message, group_id=group_id, group_state="Dead"
         )
+    if sum(len(m.metadata) + len(m.assignment) for m in reply.members) > slices.SMALL_BYTES:
+        yield PAUSE
     members = yield from slices.made(
         reply.members,
         lambda m: dg.DescribedGroupMember(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
 
 from sidecar.api import slices
-from sidecar.api.call import Call, Want
+from sidecar.api.call import PAUSE, Call, Want
 from sidecar.core.vocabulary.errors import Code
 
 ANOTHER_TIME = Code.COORDINATOR_LOAD_IN_PROGRESS
@@ -31,8 +31,10 @@ class Room(Generic[G]):
         """From the first group on that has no room any more."""
 
     def described(self, group_id: str, group: G) -> Generator[Want, Any, None]:
-        body = yield from slices.encoded(self._alone(group), self._version)
-        self._described[group_id] = group, len(body)
+        size = len((yield from slices.encoded(self._alone(group), self._version)))
+        self._described[group_id] = group, size
+        if size > slices.SMALL_BYTES:  # the answer is made and sent in a turn of its own
+            yield PAUSE
 
     def knows(self, group_id: str) -> bool:
         return group_id in self._described

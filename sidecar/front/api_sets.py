@@ -6,6 +6,8 @@ from sidecar.wire.apis import Api
 
 BEFORE_ALL = (Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 """What a broker answers before it knows who asks."""
+WAIT_FOR_OTHERS = (Api.JOIN_GROUP, Api.SYNC_GROUP)
+"""What is answered when other members have joined, or when their leader has sent what it has assigned."""
 MEMBERS_ASK = frozenset(
     (
         Api.JOIN_GROUP,

@@ -57,7 +57,7 @@ class Door:
         self._so_far = self._arriving = 0
         self._turn_s = float("-inf")
         """When the last connection was read first, or will be; not before a second ago."""
-        self._looking = self._large = False
+        self._looking = False
         self._said: dict[tuple[str, str], tuple[float, int]] = {}
         """Event and reason -> when it may be logged again, and how often it was not since the last line."""
 
@@ -165,18 +165,6 @@ class Door:
         self._from[host] -= 1
         if not self._from[host]:
             del self._from[host]
-
-    def large(self) -> bool:
-        """To read a large request may take a good part of a second. Between two of them, whoever sent them, the loop
-        turns: this sidecar's own heartbeats must leave, or it would lose what it owns."""
-        if self._large:
-            return False
-        self._large = True
-        asyncio.get_running_loop().call_soon(self._next_large)
-        return True
-
-    def _next_large(self) -> None:
-        self._large = False
 
     def refused(self, session: Session, close: Close) -> None:
         """Bytes that close their connection: counted each time, logged now and then."""

@@ -33,9 +33,10 @@ from sidecar.core.runtime.events import Answer, Event
 from sidecar.core.runtime.offset_checks import CheckReply
 from sidecar.core.vocabulary.cache import Shared
 from sidecar.core.vocabulary.errors import TEXT, Code, name_of
-from sidecar.front.api_sets import BEFORE_ALL, MEMBERS_ASK
+from sidecar.front.api_sets import BEFORE_ALL, MEMBERS_ASK, WAIT_FOR_OTHERS
 from sidecar.front.broker_watch import BrokerWatch
 from sidecar.front.door import Door
+from sidecar.front.large import LargeRequests
 from sidecar.front.links import Links
 from sidecar.front.managed import Managed
 from sidecar.front.memory import shared
@@ -98,22 +99,19 @@ class Front:
         self.settings = settings
         self.broker = settings.broker
         self.upstream_tls, self.upstream_host = settings.upstream_tls, settings.upstream_host
-        self.limits, self.internal = settings.limits, Internal(settings.internal_topic, self._topics_passed)
-        self.header_timeout_s = settings.header_timeout_s
+        self.limits, self.header_timeout_s = settings.limits, settings.header_timeout_s
+        self.internal = Internal(settings.internal_topic, self._topics_passed)
         self.held_bytes, self.unread_bytes = settings.held_bytes, settings.unread_bytes
         self.memory = shared(settings.memory_bytes, settings.door.connections_max, settings.held_bytes)
         self.door = Door(settings.door, figures, log)
         self.sessions, self.pauses = self.door.sessions, self.door.pauses
         self.stopping = False
-        self.gone, self.refused, self.large = self.door.gone, self.door.refused, self.door.large
-        self.broker_refused = self.door.broker_refused
-        self.log = log
+        self.gone, self.refused, self.broker_refused = self.door.gone, self.door.refused, self.door.broker_refused
+        self.large = LargeRequests(settings.large_requests)
+        self.log, self.links = log, Links(self.sessions, figures)
         reach = partial(connect, self)
-        self.links = Links(self.sessions, figures)
         self.watch = BrokerWatch(settings.silence_ms, reach, self.sessions, self._silence, figures, log)
-        self._cluster = cluster
-        self._figures = figures
-        self._tasks = tasks
+        self._cluster, self._figures, self._tasks = cluster, figures, tasks
         self._faults = figures("handler_faults")
         self._seen, self._steady_replies, self._probes = dict.fromkeys(SERVED, 0), 0, 0
         self._rights = Shared(settings.remembered_bytes // 4)
@@ -370,6 +368,8 @@ class Front:
         if run.comes_too_late(event):
             self._came_too_late(run)
             return
+        if run.api_key in WAIT_FOR_OTHERS:
+            self.large.ended(run.session)
         self._last_token = token = self._last_token + 1
         run.event = event
         self._waiting[token] = run

@@ -8,6 +8,7 @@ A client is read no further (`flow`) while one of these is so, and each time it 
     held       what came behind a request that is being answered, or behind its turn, has come to `held_bytes`
     memory     it has more to come or to wait than its own part, and all sessions together have as much as they may
     rate       it has just connected, and more have than may in a second: it waits for its turn
+    large      its large request waits until fewer of others are handled: it is read, so that its end is noticed
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Protocol, cast
 from sidecar.api.call import Client
 from sidecar.core.vocabulary.cache import BoundedCache
 from sidecar.front.broker_watch import BrokerWatch
+from sidecar.front.large import LARGE_BYTES, LargeRequests
 from sidecar.front.memory import Memory
 from sidecar.front.steady import Steady, steady_cache
 from sidecar.link.ports import Logger
@@ -29,7 +31,7 @@ from sidecar.proxy.connection import ClientConnection
 from sidecar.proxy.internal import Internal
 from sidecar.wire.frames import Limits
 
-PAUSES = ("upstream", "unread", "in_flight", "held", "memory", "rate")
+PAUSES = ("upstream", "unread", "in_flight", "held", "memory", "rate", "large")
 CONNECT_TIMEOUT_S = 10.0
 SILENT = "broker_silent"
 """Why a connection is closed that needs a silent broker."""
@@ -59,6 +61,8 @@ class Desk(Protocol):
     @property
     def memory(self) -> Memory: ...
     @property
+    def large(self) -> LargeRequests: ...
+    @property
     def pauses(self) -> dict[str, int]: ...
     @property
     def log(self) -> Logger: ...
@@ -67,9 +71,6 @@ class Desk(Protocol):
 
     def opened(self, session: Session) -> str:
         """Why this connection is one too many; "": it is not."""
-
-    def large(self) -> bool:
-        """Whether one more request of more than `held_bytes` may be read in this turn of the loop."""
 
     def gone(self, session: Session, cause: str) -> None: ...
 
@@ -140,6 +141,9 @@ class Session(asyncio.Protocol):
         self.had_turn = False
         """It has waited for that already, before its handshake."""
         self.reserved_bytes = 0
+        self.has_place = False
+        self.waits_for_place = 0
+        """Bytes of a large request that has none yet (large.py)."""
         self.heard = False
         """The broker has answered on this connection."""
         self.detector = front.watch.detector
@@ -196,7 +200,7 @@ class Session(asyncio.Protocol):
         """The client sends no more; what it asked for is still answered. TLS ends with its client's half, here as at a
         broker."""
         self.facts.left = True
-        if self.client is None or not self.client.can_write_eof():
+        if self.waits_for_place or self.client is None or not self.client.can_write_eof():
             return False
         self._pass_eof()
         return True
@@ -205,6 +209,7 @@ class Session(asyncio.Protocol):
         self._cause = self._cause or ("client_reset" if exc else "client_closed")
         self.front.gone(self, self._cause)
         self.conn.closed = True
+        self.front.large.ended(self)
         if self._partial is not None:
             self._partial.cancel()
         self.front.memory.give_back(self)
@@ -329,11 +334,10 @@ class Session(asyncio.Protocol):
                 if type(a) is ToClient:
                     self._out.append(a.data)
                 elif type(a) is Got:
-                    if len(a.frame) > self.front.held_bytes and not self.conn.closed and not self.front.large():
-                        todo.appendleft(a)
-                        self._soon()
-                        break
-                    self.front.dispatch(self, a)
+                    if len(a.frame) <= LARGE_BYTES or self.conn.closed or self.front.large.begins(self, a):
+                        self.front.dispatch(self, a)
+                    else:
+                        self.front.pauses["large"] += 1
                 else:
                     self._do(a)
         finally:
@@ -363,11 +367,15 @@ class Session(asyncio.Protocol):
 
     def reply(self, token: int, frame: bytes) -> None:
         """`frame` may be empty: no response is due."""
+        if self.has_place:
+            self.front.large.ended(self)
         self.run(self.conn.answer(token, frame))
         if not self._running:
             self.flow()  # otherwise whoever runs looks at it in the end
 
     def forward(self, got: Got, frame: bytes | None = None) -> None:
+        if self.has_place:
+            self.front.large.ended(self)
         self.run(self.conn.forward(got.token, frame if frame is not None else got.frame))
         if not self._running:
             self.flow()
@@ -387,6 +395,7 @@ class Session(asyncio.Protocol):
             if detail and cause != "client_closed":
                 self.front.log.debug("connection closed", client=self.host, cause=cause, detail=detail)
         self.conn.closed = True
+        self.front.large.ended(self)
         self._flush()
         if self.client is not None and not self.client.is_closing():
             self.client.close()
@@ -411,6 +420,7 @@ class Session(asyncio.Protocol):
             or self.client_full
             or self.upstream_full
             or self._paused
+            or self.waits_for_place
             or self._partial is not None
             or self.reserved_bytes
             or (self._connecting is not None and self.upstream is None)
@@ -470,7 +480,7 @@ class Session(asyncio.Protocol):
         conn, front = self.conn, self.front
         if conn.closed:
             return
-        needed = conn.partial_bytes if conn.partial else conn.held_bytes
+        needed = self.waits_for_place + (conn.partial_bytes if conn.partial else conn.held_bytes)
         if needed > front.memory.own_bytes:
             front.memory.take(self, needed, keep=not conn.partial)
         elif self.reserved_bytes or self.waits_for_memory:

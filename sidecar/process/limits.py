@@ -93,6 +93,12 @@ class LimitsSection(Section):
         "behind requests; more is not read yet. Half of it is shared out among `connections`. 0: no limit. Kafka's "
         "queued.max.request.bytes.",
     )
+    large_requests: int = Field(
+        3,
+        ge=1,
+        description="Requests of more than 16 KiB that are handled at a time, of all connections together; the others wait, and "
+        "addresses have their turns. One may take 17 MiB meanwhile.",
+    )
     pending_members: int = Field(
         2_500,
         ge=1,

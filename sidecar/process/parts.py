@@ -55,6 +55,7 @@ def front_settings(
         held_bytes=s.limits.held_bytes,
         unread_bytes=s.limits.unread_bytes,
         memory_bytes=s.limits.queued_bytes,
+        large_requests=s.limits.large_requests,
         door=DoorSettings(
             connections_max=s.limits.connections,
             per_address_max=per_address(s.limits),

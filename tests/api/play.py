@@ -16,12 +16,13 @@ looks after that.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import pytest
 
+from sidecar.api.access import ASKED
 from sidecar.api.call import (
     CLIENT_ID,
     FORWARD,
@@ -156,6 +157,8 @@ class Play:
             lambda g: g in moved,
             learnt or Learnt(),
         )
+        self.pauses = 0
+        """How often the handler has let others have their turn."""
         self._clock = clock or Clock()
         self._call = Call(scope, self.client, view, api, version, CORRELATION, frame, pos, told, self._clock())
         self._handler = HANDLERS[api](self._call)
@@ -306,6 +309,13 @@ class Play:
         return self.coordinates(OpenOffsets(group_id, frozenset(subscribed))).coordinator(Answer())
 
     def may_describe_topics(self, *topics: str, hidden: Collection[str] = (), code: Code = Code.NONE) -> Play:
+        """The broker is asked of so many at a time."""
+        play = self
+        for at in range(0, len(topics), ASKED):
+            play = play._may_describe_topics(topics[at : at + ASKED], hidden, code)
+        return play
+
+    def _may_describe_topics(self, topics: Sequence[str], hidden: Collection[str], code: Code) -> Play:
         probe = [lo.ListOffsetsTopic(t, [lo.ListOffsetsPartition(0, timestamp=-1)]) for t in topics]
         said = []
         for t in topics:
@@ -344,6 +354,7 @@ class Play:
         try:
             self._want = self._handler.send(value)
             while self._want is PAUSE:
+                self.pauses += 1
                 self._want = self._handler.send(None)
         except StopIteration as end:
             self._want, self._result = None, end.value

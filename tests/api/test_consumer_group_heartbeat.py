@@ -9,7 +9,7 @@ import pytest
 from sidecar.api.call import Client
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.vocabulary.errors import TEXT, Code, CoordinatorError
-from sidecar.core.vocabulary.topic_regex import validate
+from sidecar.core.vocabulary.topic_regex import is_validated, validate
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.primitives import WireError
@@ -61,6 +61,18 @@ def test_a_member_that_joins() -> None:
     conversation = beat(JOIN).may_read("g").may_describe_topics("orders", "refunds").coordinates(JOINED)
     parts = ch.Assignment([ch.ResponseTopicPartitions(A, [0])])
     conversation.coordinator(ASSIGNED).answers(ch.ConsumerGroupHeartbeatResponse(0, 0, None, "m", 6, 5_000, parts))
+
+
+def test_a_new_expression_is_compiled_in_a_turn_of_its_own() -> None:
+    """Symptom: joins of forty members with an expression each, which came together, were all compiled in one turn."""
+    request = ch.ConsumerGroupHeartbeatRequest("g", "m", 0, topic_partitions=[], subscribed_topic_regex="turns.*")
+    event = ConsumerHeartbeat(
+        "g", "m", 0, topic_regex="turns.*", owned={}, client_id="app", client_host="/10.0.0.9", version=1
+    )
+    for pauses in (1, 0):
+        play = beat(request).may_read("g").coordinates(event)
+        assert play.pauses == pauses and is_validated("turns.*")
+        play.coordinator(OK).gives()
 
 
 def test_a_steady_heartbeat() -> None:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from sidecar.front.broker_watch import BrokerWatch
+from sidecar.front.large import LargeRequests
 from sidecar.front.memory import Memory
 from sidecar.front.session import PAUSES, Session, _Upstream, connect
 from sidecar.proxy.actions import Close, Got
@@ -45,6 +46,7 @@ class Reception:
         self.header_timeout_s = 0.02
         self.held_bytes, self.unread_bytes = 65_536, 1 << 20
         self.memory = Memory(0, 65_536)
+        self.large = LargeRequests(4)
         self.pauses = dict.fromkeys(PAUSES, 0)
         self.log = Lines()
         self.watch = BrokerWatch(0, partial(connect, self), (), lambda quiet_ms, to_all: None, Counted(), self.log)
@@ -58,9 +60,6 @@ class Reception:
     def opened(self, session: Session) -> str:
         self.room -= 1
         return "" if self.room >= 0 else "too_many_connections"
-
-    def large(self) -> bool:
-        return True
 
     def gone(self, session: Session, cause: str) -> None:
         self.closed.append(cause)

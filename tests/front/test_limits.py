@@ -116,6 +116,7 @@ def test_of_large_requests_one_is_read_before_the_loop_turns_whoever_sends_them(
 
     async def test(desk: Desk) -> None:
         seen: list[int] = []
+        desk.front.large.at_a_time = 5
         desk.front.dispatch = lambda session, got: seen.append(got.correlation_id)  # type: ignore[method-assign]
         clients = [await desk.client() for _ in range(5)]
         for n, client in enumerate(clients):

@@ -26,7 +26,7 @@ GROUP = "@"
 """Between the id of a test and its xdist group."""
 TESTS = Path(__file__).resolve().parent.parent
 TIERS = ("quick", "test", "all", "nightly")
-WORLDS = {"trio_world": "trio", "kafka": "kafka", "spark": "kafka"}
+WORLDS = {"trio_world": "trio", "kafka": "kafka", "spark": "kafka", "attacked": "attacked"}
 """Fixture of a shared world -> xdist group of the tests that use it."""
 FOLDERS: Mapping[str, str] = {
     "audit/lake": "test",

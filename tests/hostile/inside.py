@@ -282,6 +282,23 @@ async def topics_that_change(t: Target, done: Done) -> None:
     await leave(t, done, leaving(group, member))
 
 
+async def names_at_once(t: Target, done: Done) -> None:
+    """A hundred connections, each of which joins with as many short names of topics as a request may have."""
+    group, member = f"{OWN}names", str(uuid.uuid4())
+    frame = beating(group, member, 0, subscribed_topic_names=names(24_900, ""))
+    await asks(t, done, lambda: [frame], connections=100)
+    await leave(t, done, leaving(group, member))
+
+
+async def described_by_many(t: Target, done: Done) -> None:
+    """A hundred connections that have a large group described and do not read the answer."""
+    group = f"{OWN}many"
+    async with caller(t, done) as me:
+        await _large_member(me, group)
+    frame = request(15, 5, dg.DescribeGroupsRequest([group]))
+    await asks(t, done, lambda: [frame], connections=100, read=False)
+
+
 async def groups_at_once(t: Target, done: Done) -> None:
     """Each heartbeat makes another group, as quickly as they are answered."""
     member, made, serial = str(uuid.uuid4()), [], count()
@@ -391,6 +408,8 @@ ALICE: dict[str, Attack] = {
     "expressions": expressions,
     "expressions_that_change": expressions_that_change,
     "topics_that_change": topics_that_change,
+    "names_at_once": names_at_once,
+    "described_by_many": described_by_many,
     "groups_at_once": groups_at_once,
     "churn": churn,
     "long_racks": long_racks,

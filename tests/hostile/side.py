@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -16,11 +17,12 @@ import psutil
 from benchmarks.common import percentile
 from benchmarks.heartbeat import TOPIC
 from sidecar.drill.processes import Process
-from sidecar.wire.frames import SIZE, request_frame
+from sidecar.wire.frames import request_frame
 from sidecar.wire.generated import metadata as md
+from tests.hostile import waits
+from tests.hostile.waits import PACE_S, Meter, Wait
 from tests.security.raw import RawClient, plain
 
-PACE_S = 0.002
 SAMPLE_S = 0.05
 MIB = 1 << 20
 
@@ -35,63 +37,57 @@ def login(port: int, user: str) -> RawClient:
     return client
 
 
-def felt(times_ms: Sequence[float]) -> list[float]:
+def felt(times_ms: Iterable[float]) -> list[float]:
     """The waits of a client that does not wait for its last answer before it asks again: while one request takes long,
     those that were due each `PACE_S` wait for the rest of that time."""
     step = PACE_S * 1000
     return [t - i * step for t in times_ms for i in range(1 + int(t / step))]
 
 
-class Bystander(threading.Thread):
-    """One request at a time, every 2 ms, on one connection; a reply that does not come in 20 s ends it. `other`: how
-    many responses were not the same as the first one: a steady member's are, byte by byte."""
+def p99(times_ms: Iterable[float]) -> float:
+    return round(percentile(felt(times_ms) or [0.0], 0.99), 2)
 
-    def __init__(self, sock: socket.socket, frame: bytes) -> None:
-        super().__init__(daemon=True)
-        self.sock = sock
-        self.sock.settimeout(20)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.frame = frame
-        self.first = b""
-        self.times_ms: list[float] = []
-        self.other = 0
-        self.broken = ""
-        self.over = False
 
-    def run(self) -> None:
-        try:
-            while not self.over:
-                self.times_ms.append(self.once())
-                time.sleep(PACE_S)
-        except OSError as exc:
-            self.broken = repr(exc)
+@dataclass
+class Waits:
+    """p99s in ms of one bystander (waits.py), infinity if it was not served any more. `other`: responses that were not
+    the same as the first one."""
 
-    def once(self) -> float:
-        """Return the milliseconds from the request to the whole response. Raises OSError."""
-        start = time.perf_counter_ns()
-        self.sock.sendall(self.frame)
-        buf = b""
-        while len(buf) < 4 or len(buf) < 4 + SIZE.unpack_from(buf)[0]:
-            data = self.sock.recv(65_536)
-            if not data:
-                raise ConnectionResetError("the bystander was closed")
-            buf += data
-        took_ms = (time.perf_counter_ns() - start) / 1e6
-        self.first = self.first or buf
-        self.other += buf != self.first
-        return took_ms
+    wall_ms: float = 0.0
+    work_ms: float = 0.0
+    idle_ms: float = 0.0
+    other: int = 0
 
-    def end(self) -> float:
-        """Return the p99 in milliseconds; infinity if it was not served any more."""
-        self.over = True
-        self.join(25)
-        self.sock.close()
-        return inf if self.broken else percentile(felt(self.times_ms), 0.99)
+    @classmethod
+    def of(cls, waits: Iterable[Sequence[float]], other: int, broken: str) -> Waits:
+        if broken:
+            return cls(inf, inf, inf, other)
+        known = [Wait(*w) for w in waits]
+        return cls(p99(w.wall for w in known), p99(w.work for w in known), p99(w.idle for w in known), other)
+
+    def __str__(self) -> str:
+        return f"{self.wall_ms:.0f}/{self.work_ms:.0f}/{self.idle_ms:.0f}"
+
+
+class Bystander:
+    """A process with one request at a time, each 2 ms after the last answer, on this connection, to the process `pid`
+    (waits.py)."""
+
+    def __init__(self, sock: socket.socket, frame: bytes, pid: int) -> None:
+        with sock:
+            fd = sock.fileno()
+            command = [sys.executable, "-I", "-S", waits.__file__, str(fd), str(pid), frame.hex()]
+            pipe = subprocess.PIPE
+            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, pass_fds=[fd])
+
+    def end(self) -> Waits:
+        return Waits.of(**json.loads(self._process.communicate()[0]))
 
 
 @dataclass
 class Side:
-    """`user`: who the bystanders are; `admin`, `group`: what an attack is told beside the port; `nice`: of attacks."""
+    """`user`: who the bystanders are; `admin`, `group`: what an attack is told beside the port;
+    `broker`: port of the broker itself."""
 
     name: str
     port: int
@@ -100,23 +96,23 @@ class Side:
     user: str = ""
     admin: int = 0
     group: str = ""
-    nice: int = 0
+    broker: int = 0
 
     def rss_mib(self) -> float:
         """0 when the process has ended."""
         return float(psutil.Process(self.process.worker_pid).memory_info().rss / MIB) if self.process.alive else 0.0
 
     def bystanders(self) -> list[Bystander]:
-        """One with heartbeats and one whose requests pass to the broker."""
+        """One with heartbeats, one whose requests pass to the broker, and one that asks the same of the broker itself,
+        if that is known."""
         body = md.MetadataRequest(topics=[md.MetadataRequestTopic(name=TOPIC)]).encode(9)
-        frames = (self.heartbeat, request_frame(3, 9, 1, "bystander", True, body))
-        found = [Bystander(login(self.port, self.user).sock, frame) for frame in frames]
-        for b in found:
-            b.start()
-        return found
+        passing = request_frame(3, 9, 1, "bystander", True, body)
+        ways = [(self.port, self.heartbeat), (self.port, passing), (self.broker, passing)]
+        pid = self.process.worker_pid
+        return [Bystander(login(port, self.user).sock, frame, pid) for port, frame in ways if port]
 
     def attack(self, name: str, seconds: float, user: str = "") -> subprocess.Popen[str]:
-        command = ["nice", "-n", str(self.nice), sys.executable, "-m", "tests.hostile.attacks", name]
+        command = [sys.executable, "-m", "tests.hostile.attacks", name]
         command += ["--port", str(self.port), "--seconds", str(seconds), "--frame", self.heartbeat.hex()]
         command += ["--user", user, "--admin", str(self.admin), "--group", self.group]
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -133,36 +129,39 @@ class Side:
         return most, out
 
 
-def p99s(bystanders: list[Bystander]) -> tuple[float, float]:
-    beat, passed = (b.end() for b in bystanders)
-    return round(beat, 2), round(passed, 2)
+def ended(bystanders: Iterable[Bystander]) -> list[Waits]:
+    return [b.end() for b in bystanders]
 
 
-def calm(side: Side, seconds: float) -> tuple[float, float]:
+def calm(side: Side, seconds: float) -> list[Waits]:
     found = side.bystanders()
     time.sleep(seconds)
-    return p99s(found)
+    return ended(found)
 
 
 class Repeated(threading.Thread):
-    """Does something again and again beside an attack. `took_s`: the seconds of each, infinity where it failed."""
+    """Does something again and again beside an attack. `took_s`: the seconds of each, less those in which the process
+    `pid` or this thread had no processor; infinity where it failed."""
 
-    def __init__(self, act: Callable[[], None], pause_s: float) -> None:
+    def __init__(self, act: Callable[[], None], pause_s: float, pid: int) -> None:
         super().__init__(daemon=True)
-        self.act, self.pause_s = act, pause_s
+        self.act, self.pause_s, self.pid = act, pause_s, pid
         self.took_s: list[float] = []
         self.failures: list[str] = []
         self._over = threading.Event()
 
     def run(self) -> None:
+        meter = Meter(self.pid)
         while not self._over.wait(self.pause_s):
             start = time.monotonic()
             try:
+                meter.begin()
                 self.act()
-                self.took_s.append(time.monotonic() - start)
+                self.took_s.append(meter.end().less_queued / 1000)
             except (OSError, EOFError) as exc:
                 self.took_s.append(inf)
                 self.failures.append(f"{exc!r} after {time.monotonic() - start:.0f} s")
+        meter.close()
 
     def end(self) -> float:
         """Return the longest; whatever is under way comes to its end before."""

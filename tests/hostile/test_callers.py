@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 
 import pytest
 
 from tests.hostile.attacks import CALLERS
 from tests.hostile.effect import Place, place
 
-SECONDS = 3.0
+SECONDS = 2.0
 OPEN = ("", "bob")
 """Whose attacks need no right: where the broker is open, they are anybody's. Those are played each night."""
 EACH = [
@@ -24,12 +26,18 @@ EACH = [
 
 
 @pytest.fixture(scope="module")
-def at(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    with place(tmp_path_factory.mktemp("callers") / "run", request.param == "secured") as found:
-        yield found
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Place]]:
+    """One place of each kind for all attacks. A fixture with a parameter would make one for each."""
+    with ExitStack() as stack:
+
+        @cache
+        def at(world: str) -> Place:
+            return stack.enter_context(place(tmp_path_factory.mktemp("callers") / "run", world == "secured"))
+
+        yield at
 
 
-@pytest.mark.parametrize(("at", "user", "name"), EACH, indirect=["at"])
-def test_others_notice_little(at: Place, user: str, name: str) -> None:
-    effect = at.attacked(name, user, SECONDS)
+@pytest.mark.parametrize(("world", "user", "name"), EACH)
+def test_others_notice_little(attacked: Callable[[str], Place], world: str, user: str, name: str) -> None:
+    effect = attacked(world).attacked(name, user, SECONDS)
     assert not effect.faults(), effect

@@ -19,18 +19,20 @@ import pytest
 from benchmarks.common import cpu_s, create_topic
 from benchmarks.heartbeat import TOPIC, join
 from sidecar.drill.local import LocalKafka
-from tests.hostile.attacks import HALF_OPEN, HOARD_BYTES
+from tests.hostile.attacks import HALF_OPEN
 from tests.hostile.run import fill, under
 from tests.hostile.side import MIB, Side
 from tests.hostile.target import HOST
 
 pytestmark = pytest.mark.tier("all")
 GROUP = "bench-h"
-HEADER_TIMEOUT_MS = 2_000
+HEADER_TIMEOUT_MS = 6_000
+"""Long enough for a busy machine to send all that connections may hold."""
 QUEUED_BYTES = 50_000_000
-RATE = 500
-"""New connections a second."""
-PATIENCE_MS = 2_000.0
+RATE = 50
+"""New connections a second: fewer than come on a busy machine."""
+WORK_MS = 200.0
+"""That the loop may work for others while a bystander waits; infinite if it is not served any more."""
 GROWS_MIB = 250
 IDLE_CPU = 0.1
 """Of a core. An idle sidecar uses 0.02."""
@@ -70,7 +72,7 @@ def figure(kafka: LocalKafka, name: str) -> float:
 def attacked(side: Side, name: str, seconds: float = 3) -> dict[str, Any]:
     """The attack goes on for so long, and bystanders are served."""
     found = under(side, name, seconds)
-    assert found["beat_p99_ms"] < PATIENCE_MS and found["passed_p99_ms"] < PATIENCE_MS, found
+    assert found["beat"]["work_ms"] < WORK_MS and found["passed"]["work_ms"] < WORK_MS, found
     assert found["rss_most_mib"] - found["rss_before_mib"] < GROWS_MIB, found
     return found
 
@@ -106,8 +108,7 @@ def test_what_connections_may_hold_each_is_less_if_all_do(side: tuple[Side, Loca
     at, kafka = side
     before = figure(kafka, PAUSED.format("memory"))
     found = attacked(at, "hoard", 12)
-    # On a busy machine some of it comes too late, and is refused.
-    assert found["opened"] == HALF_OPEN and found["sent"] > HALF_OPEN * HOARD_BYTES / 2
+    assert found["opened"] == HALF_OPEN and found["sent"] > QUEUED_BYTES
     assert figure(kafka, PAUSED.format("memory")) - before > HALF_OPEN / 4
     assert (found["rss_most_mib"] - found["rss_before_mib"]) * MIB < found["sent"], "not all of it is read"
 

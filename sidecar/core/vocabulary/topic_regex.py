@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 import re2
 
+from sidecar.core.vocabulary.cache import BoundedCache, bytes_of
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
 
 _QUIET = re2.Options()
@@ -17,18 +18,42 @@ _QUIET.max_mem = 4 << 20
 """Half of RE2's default: to compile an expression that needs all of it takes 20 ms."""
 
 
+KEPT_BYTES, CACHE_BYTES = 1 << 15, 4 << 20
+"""Of an expression that is kept once it was compiled, as long as a string may be, and of all of them: more than a group
+may have."""
+
+
 def validate(regex: str) -> None:
     """Raises INVALID_REGULAR_EXPRESSION."""
+    if reason := _REFUSED[regex]:
+        raise CoordinatorError(
+            Code.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {reason}.",
+        )
+
+
+def is_validated(regex: str) -> bool:
+    """Else `validate` compiles it, which takes some ms."""
+    return regex in _REFUSED
+
+
+def validate_ahead(regex: str) -> None:
+    """So that `validate` need not compile it when a shard asks."""
+    _REFUSED[regex]
+
+
+def _refused(regex: str) -> str:
+    """Why RE2 refuses it; "": it does not."""
     try:
         re2.compile(regex, _QUIET)
     except re2.error as exc:
-        reason = exc.args[0].decode() if exc.args and isinstance(exc.args[0], bytes) else str(exc)
-        raise CoordinatorError(
-            Code.INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {_in_kafkas_words(reason)}.",
-        ) from None
+        return _in_kafkas_words(exc.args[0].decode() if exc.args and isinstance(exc.args[0], bytes) else str(exc))
     finally:
         re2.purge()  # it keeps the last 128, each with all the memory that it may take
+    return ""
+
+
+_REFUSED: BoundedCache[str, str] = BoundedCache(CACHE_BYTES, _refused, key_bytes=KEPT_BYTES, weigh=bytes_of)
 
 
 RE2J = {
@@ -62,9 +87,9 @@ def resolve(
     found: dict[str, tuple[str, ...]] = {}
     for regex in regexes:
         matching = _matching(regex, names, min(until_s, cpu_s() + limit_s / 4), cpu_s)
+        re2.purge()  # all of them together would take 1 MB each, of which the allocator keeps the half
         if matching is not None:
             found[regex] = matching
-    re2.purge()
     return found
 
 

@@ -1,0 +1,91 @@
+"""How many large requests are handled at a time, whoever has sent them.
+
+A request of 160 KB becomes 20 MB of objects while its handler works and waits for the broker. So only a few have a
+place at a time, and the others wait as bytes, which `memory` counts. Addresses have their turns: whoever sends many
+large requests waits behind its own. Between two that begin the loop turns, since to read one may take some time: this
+sidecar's own heartbeats must leave, or it would lose what it owns.
+
+What is answered when other members have done something (JoinGroup, SyncGroup) gives its place back when it waits for
+them, or they might never get one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from sidecar.api.slices import SMALL_BYTES
+from sidecar.proxy.actions import Action, Got
+
+LARGE_BYTES = SMALL_BYTES
+"""A longer request is read in slices."""
+
+
+class Sender(Protocol):
+    """A session."""
+
+    host: str
+    has_place: bool
+    waits_for_place: int
+
+    def run(self, actions: list[Action]) -> None: ...
+    def flow(self) -> None: ...
+
+
+class LargeRequests:
+    def __init__(self, at_a_time: int) -> None:
+        self.at_a_time = at_a_time
+        self.handled = 0
+        self._waiting: dict[str, dict[Sender, Got]] = {}
+        """By address; the one whose turn is next comes first."""
+        self._turns = False
+        """One has begun, or may, when the loop has turned."""
+
+    def begins(self, sender: Sender, got: Got) -> bool:
+        """Whether its request is handled now. If not, it is kept here until its turn has come."""
+        if sender.has_place:
+            return True
+        if self._turns or self.handled >= self.at_a_time:
+            self._waiting.setdefault(sender.host, {})[sender] = got
+            sender.waits_for_place = len(got.frame)
+            return False
+        self._begin(sender)
+        return True
+
+    def ended(self, sender: Sender) -> None:
+        """It is answered, or never will be, or waits for others."""
+        own = self._waiting.get(sender.host)
+        if own is not None and sender in own:
+            sender.waits_for_place = 0
+            del own[sender]
+            if not own:
+                del self._waiting[sender.host]
+        if sender.has_place:
+            sender.has_place = False
+            self.handled -= 1
+            self._turn_soon()
+
+    def _begin(self, sender: Sender) -> None:
+        sender.has_place = True
+        self.handled += 1
+        self._turn_soon()
+
+    def _turn_soon(self) -> None:
+        if not self._turns:
+            self._turns = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turns = False
+        if not self._waiting or self.handled >= self.at_a_time:
+            return
+        host = next(iter(self._waiting))
+        own = self._waiting.pop(host)
+        sender = next(iter(own))
+        got = own.pop(sender)
+        if own:
+            self._waiting[host] = own  # behind the others
+        sender.waits_for_place = 0
+        self._begin(sender)
+        sender.run([got])
+        sender.flow()

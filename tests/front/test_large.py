@@ -1,0 +1,126 @@
+"""Only a few large requests are handled at a time: each becomes ten or a hundred times as much memory as its bytes.
+
+Symptom: a hundred requests of 200 KB, one on each connection, took 780 MB, and thousands would have ended the sidecar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from sidecar.front.large import LARGE_BYTES
+from sidecar.front.session import Session
+from sidecar.proxy.actions import Got
+from sidecar.wire.frames import request_frame
+from sidecar.wire.generated import join_group as jg
+from tests.front.reception import group, response, run
+from tests.inprocess.desk import Desk
+from tests.inprocess.house import HouseClient, turns
+
+ASKED, ENOUGH = 3, 20
+"""`large_requests`, and more turns of the loop than all of them need."""
+
+
+def large(correlation: int) -> bytes:
+    return request_frame(14, 5, correlation, "c", True, b"x" * LARGE_BYTES)
+
+
+def at_desk(test: Callable[[Desk, list[tuple[Session, Got]]], Coroutine[Any, Any, None]], **given: Any) -> None:
+    """The test answers what the front has dispatched."""
+
+    async def whole() -> None:
+        desk = Desk(large_requests=ASKED, **given)
+        handled: list[tuple[Session, Got]] = []
+        desk.front.dispatch = lambda session, got: handled.append((session, got))  # type: ignore[method-assign]
+        await test(desk, handled)
+
+    run(lambda bench: whole())
+
+
+async def sent(desk: Desk, count: int, first: int = 0, host: str = "10.0.0.9") -> list[HouseClient]:
+    clients = [await desk.client(host) for _ in range(count)]
+    for n, client in enumerate(clients, first):
+        client.send(large(n))
+    await turns(ENOUGH)
+    return clients
+
+
+def numbers(handled: list[tuple[Session, Got]]) -> list[int]:
+    return [got.correlation_id for _, got in handled]
+
+
+def answer(handled: list[tuple[Session, Got]], n: int) -> None:
+    session, got = handled[n]
+    session.reply(got.token, response(got.correlation_id))
+
+
+def test_the_others_wait_until_one_is_answered() -> None:
+    async def test(desk: Desk, handled: list[tuple[Session, Got]]) -> None:
+        await sent(desk, 5)
+        assert numbers(handled) == [0, 1, 2] and desk.front.pauses["large"] >= 2
+        (await desk.client()).send(group(100))
+        assert numbers(handled)[-1] == 100, "small ones wait for nobody"
+        for n in (1, 0):
+            answer(handled, n)
+            await turns(ENOUGH)
+        assert numbers(handled) == [0, 1, 2, 100, 3, 4]
+        assert desk.front.large.handled == ASKED
+
+    at_desk(test)
+
+
+def test_addresses_have_their_turns() -> None:
+    async def test(desk: Desk, handled: list[tuple[Session, Got]]) -> None:
+        await sent(desk, 8)
+        await sent(desk, 1, first=100, host="10.0.0.1")
+        for n in range(3):
+            answer(handled, n)
+            await turns(ENOUGH)
+        assert numbers(handled) == [0, 1, 2, 3, 100, 4], "behind one of the other address, not behind five"
+
+    at_desk(test)
+
+
+def test_who_has_gone_has_no_turn_and_leaves_its_place() -> None:
+    async def test(desk: Desk, handled: list[tuple[Session, Got]]) -> None:
+        clients = await sent(desk, 6)
+        clients[3].close()
+        clients[4].close()
+        await turns(ENOUGH)
+        assert numbers(handled) == [0, 1, 2]
+        handled[0][0].close("malformed")
+        await turns(ENOUGH)
+        assert numbers(handled) == [0, 1, 2, 5]
+        assert desk.front.large.handled == ASKED
+
+    at_desk(test)
+
+
+def test_what_waits_is_counted_with_what_all_connections_hold() -> None:
+    async def test(desk: Desk, handled: list[tuple[Session, Got]]) -> None:
+        desk.front.memory.own_bytes = 1_000
+        await sent(desk, 5)
+        assert desk.front.memory.reserved_bytes >= 2 * LARGE_BYTES
+        for n in range(5):
+            answer(handled, n)
+            await turns(ENOUGH)
+        assert desk.front.memory.reserved_bytes == 0 == desk.front.large.handled
+
+    at_desk(test)
+
+
+def test_members_that_wait_for_each_other_leave_their_places() -> None:
+    """Ten members whose joins are large: the answer to the first one waits for the last one."""
+
+    async def whole() -> None:
+        desk = Desk(large_requests=1)
+        desk.show()
+        for n in range(10):
+            client = await desk.client()
+            protocols = [jg.JoinGroupRequestProtocol("range", b"m" * LARGE_BYTES)]
+            client.post(jg.JoinGroupRequest("g", 10_000, 10_000, f"m{n}", None, "consumer", protocols), 5)
+        for _ in range(10):
+            await desk.request()
+        assert desk.front.large.handled == 0
+
+    run(lambda bench: whole())
