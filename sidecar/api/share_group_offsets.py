@@ -1,7 +1,7 @@
-"""Offsets of share groups (KIP-932): DescribeShareGroupOffsets (api 90), AlterShareGroupOffsets (91) and
-DeleteShareGroupOffsets (92).
+"""Offsets of share groups: DescribeShareGroupOffsets (api 90), AlterShareGroupOffsets (api 91) and
+DeleteShareGroupOffsets (api 92).
 
-v1 of DescribeShareGroupOffsets: the answer tells the lag (KIP-1226).
+v0: KIP-932. v1 of DescribeShareGroupOffsets: the answer tells the lag (KIP-1226).
 
 The broker that coordinates its own group of that name keeps the share state, and does what is asked. It refuses to
 alter state under a group that has members. So the members here are looked at first, and then the placeholder leaves

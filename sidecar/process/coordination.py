@@ -104,7 +104,7 @@ class Means:
         """Raises StartError."""
         edges = app.edges.coordinator or CoordinatorEdges()
         try:
-            assignors = {
+            assignors: dict[str, Mapping[str, Assignor | ShareAssignor]] = {
                 CONSUMER: load(s.consumer.assignors, OFFERED),
                 SHARE: load(ShareConfig().assignors, OFFERED_TO_SHARE),
             }

@@ -25,7 +25,7 @@ from zlib import crc32
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.placeholder.share_membership import ShareMembership
 from sidecar.core.runtime.events import Answer, Event
-from sidecar.core.share.events import PlaceholderLeft, ShareInitialised
+from sidecar.core.share.events import PlaceholderLeft, PlaceholderRefused, ShareInitialised
 from sidecar.core.share.placeholder import HoldPlaceholder, LeavePlaceholder
 from sidecar.core.vocabulary.errors import TEXT, Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
@@ -47,13 +47,13 @@ SAY_AGAIN_MS = 5_000
 LATE_MS = 10_000
 """Share state that was not initialised by then is worth a line in the log."""
 MEMBER_IDS = UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
-NOT_IN = (Code.UNKNOWN_MEMBER_ID, Code.FENCED_MEMBER_EPOCH)
+NOT_IN: tuple[int, ...] = (Code.UNKNOWN_MEMBER_ID, Code.FENCED_MEMBER_EPOCH)
 """The broker knows no such member, or not so."""
-REFUSED = {
+REFUSED: dict[int, str] = {
     Code.GROUP_AUTHORIZATION_FAILED: "give the sidecar Read of the group",
     Code.TOPIC_AUTHORIZATION_FAILED: "give the sidecar Describe of the group's topics",
     Code.GROUP_ID_NOT_FOUND: "a group of another kind has this name at the broker: delete it there",
-    Code.UNSUPPORTED_VERSION: "the broker serves no share groups: set share.version=1, or leave them out of groups.kinds",
+    Code.UNSUPPORTED_VERSION: "the broker serves no share groups: set share.version=1, or see groups.kinds",
     Code.GROUP_MAX_SIZE_REACHED: "members at the broker fill the group: let them connect to the sidecars",
 }
 
@@ -76,10 +76,11 @@ class Refused(ConnectionLost):
 
 @dataclass(frozen=True)
 class SharePlaceholderPorts:
-    """What the coordinator gives. `done(partition, attempt, event)`: the core's event; `owner_epoch(partition)`: names
-    the placeholders of this owner; `wait_ms`: how long a request waits until a placeholder has left."""
+    """What the coordinator gives. `serves(partition)`: it is owned here, under a lease; `done(partition, attempt,
+    event)`: the core's event; `owner_epoch(partition)`: names the placeholders of this owner; `wait_ms`: how long a
+    request waits until a placeholder has left."""
 
-    leased: Callable[[int], bool]
+    serves: Callable[[int], bool]
     leader_of: Callable[[int], int]
     partition_of: Callable[[str], int]
     owner_epoch: Callable[[int], int]
@@ -118,8 +119,10 @@ class _Placeholder:
     def state(self) -> State:
         if isinstance(self.wanted, LeavePlaceholder):
             return State.LEAVING
+        if self.refused:
+            return State.REFUSED
         if self.epoch == 0:
-            return State.REFUSED if self.refused else State.JOINING
+            return State.JOINING
         return State.HELD if self.wanted.complete else State.INITIALISING
 
 
@@ -183,7 +186,7 @@ class SharePlaceholders:
     # ---- who waits until it has left ------------------------------------------------------------------------
     def open(self, token: int, event: OpenShareState) -> None:
         """An administrator is to alter or delete share state: the broker must have no placeholder of ours."""
-        if not self._ports.leased(self._ports.partition_of(event.group_id)):
+        if not self._ports.serves(self._ports.partition_of(event.group_id)):
             self._ports.answer(token, event.refused(Code.NOT_COORDINATOR, TEXT[Code.NOT_COORDINATOR]))
         elif event.group_id not in self._groups:
             self._ports.answer(token, Answer())
@@ -263,7 +266,7 @@ class SharePlaceholders:
 
     async def _hold(self, p: _Placeholder, wanted: HoldPlaceholder, node_id: int) -> None:
         joins = p.epoch == 0
-        if joins and not self._ports.leased(p.partition):
+        if joins and not self._ports.serves(p.partition):
             raise ConnectionLost("the lease is over")
         shows = joins or p.shown != wanted.topic_names
         p.tried = True
@@ -272,7 +275,7 @@ class SharePlaceholders:
         if p.gone:
             return
         if res.error_code != Code.NONE:
-            self._not_accepted(p, Code(res.error_code), res.error_message)
+            self._not_accepted(p, wanted, res.error_code, res.error_message)
         p.epoch, p.shown = res.member_epoch, wanted.topic_names
         if joins:
             self._log.debug("share placeholder joined", group_id=p.group_id, node_id=node_id, member_id=p.member_id)
@@ -290,15 +293,20 @@ class SharePlaceholders:
     async def _assigned(self, p: _Placeholder, node_id: int) -> Initialised:
         return await self._membership.assigned(node_id, p.group_id)
 
-    def _not_accepted(self, p: _Placeholder, code: Code, message: str | None) -> None:
+    def _not_accepted(self, p: _Placeholder, wanted: HoldPlaceholder, code: int, message: str | None) -> None:
         """Raises ConnectionLost."""
+        problem = f"ShareGroupHeartbeat: {name_of(code)}" + (f" ({message})" if message else "")
         if code in NOT_IN:
             if p.epoch:
                 self._log.warning("share placeholder lost", group_id=p.group_id, problem=name_of(code))
                 self._figures("placeholders_lost").inc()
             p.epoch = 0
-        problem = f"ShareGroupHeartbeat: {name_of(code)}" + (f" ({message})" if message else "")
-        raise Refused(problem, REFUSED[code]) if code in REFUSED else ConnectionLost(problem)
+        elif code in REFUSED:
+            # A member that it has there goes on until its session ends. The next report tells that all is well.
+            p.told = None
+            self._ports.done(p.partition, p.attempt, PlaceholderRefused(p.group_id, wanted.hold_id, code, message))
+            raise Refused(problem, REFUSED[code])
+        raise ConnectionLost(problem)
 
     def _report(self, p: _Placeholder, wanted: HoldPlaceholder, node_id: int, found: Initialised) -> None:
         if p.gone or not isinstance(p.wanted, HoldPlaceholder):

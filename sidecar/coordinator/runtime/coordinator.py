@@ -134,8 +134,11 @@ class Coordinator:
         )
 
     def _share_ports(self) -> SharePlaceholderPorts:
+        def serves(partition: int) -> bool:
+            return self.service.owners[partition].shard is not None and self.service.leased(partition, now())
+
         return SharePlaceholderPorts(
-            leased=lambda partition: self.service.leased(partition, now()),
+            serves=serves,
             leader_of=self.leader_of,
             partition_of=self.service.partition_of,
             owner_epoch=lambda partition: self.takeovers.tenures[partition].writer.owner_epoch,
