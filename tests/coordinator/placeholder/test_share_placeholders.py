@@ -175,7 +175,8 @@ def test_each_question_about_share_state_has_a_connection_of_its_own() -> None:
     async def test(house: House) -> None:
         lanes: list[Any] = []
         opened: list[int] = []
-        lane, open_ = house.cluster.lane, house.cluster.open
+        cluster: Any = house.cluster
+        lane, open_ = cluster.lane, cluster.open
 
         async def seen(node_id: int, which: Any, number: int = 0) -> Any:
             conn = await lane(node_id, which, number)
@@ -183,9 +184,9 @@ def test_each_question_about_share_state_has_a_connection_of_its_own() -> None:
             return conn
 
         async def made(node_id: int) -> Any:
-            conn = await open_(node_id)
+            conn: Any = await open_(node_id)
             opened.append(id(conn))
-            asks: Any = conn.request
+            asks = conn.request
 
             async def request(module_: Any, name: str, *args: Any, **kwargs: Any) -> Any:
                 if name == "DescribeShareGroupOffsets":
@@ -195,7 +196,7 @@ def test_each_question_about_share_state_has_a_connection_of_its_own() -> None:
             conn.request = request
             return conn
 
-        house.cluster.lane, house.cluster.open = seen, made  # type: ignore[method-assign]
+        cluster.lane, cluster.open = seen, made
         await joined(house)
         count = house.brokers.count(Api.DESCRIBE_SHARE_GROUP_OFFSETS)
         assert count and len(opened) >= count
