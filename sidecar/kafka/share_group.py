@@ -75,6 +75,13 @@ async def assigned(conn: BrokerConnection, group_id: str, timeout_s: float) -> I
     return found
 
 
+async def unknown(conn: BrokerConnection, groups: Sequence[str], timeout_s: float) -> list[str]:
+    """Those of them that are no share groups at this broker."""
+    req = sd.ShareGroupDescribeRequest(list(groups))
+    res = await conn.request(sd, "ShareGroupDescribe", req, timeout_s=timeout_s, low=STABLE_SINCE)
+    return [g.group_id for g in res.groups if g.error_code == Code.GROUP_ID_NOT_FOUND]
+
+
 async def initialised(conn: BrokerConnection, group_id: str, timeout_s: float) -> Initialised:
     """What the broker has initialised so far. It asks the share coordinator for each partition, and answers nothing
     else on this connection until that one has answered."""

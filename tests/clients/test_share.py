@@ -76,7 +76,9 @@ def readers(kafka: LocalKafka) -> Iterator[list[Reader]]:
 async def described(k: LocalKafka) -> sd.DescribedGroup:
     try:
         conn = await BrokerConnection.open("127.0.0.1", k.nodes[0].sidecar_port, "test")
-        res = await conn.request(sd, "ShareGroupDescribe", sd.ShareGroupDescribeRequest([GROUP]))
+        res: sd.ShareGroupDescribeResponse = await conn.request(
+            sd, "ShareGroupDescribe", sd.ShareGroupDescribeRequest([GROUP])
+        )
     except (ConnectionLost, TimeoutError):
         return sd.DescribedGroup()
     conn.close()

@@ -452,7 +452,7 @@ def _list_resources(
     answer(lr.ListConfigResourcesResponse(config_resources=found))
 
 
-def _of_share(act: Callable[[ShareGroups, Any, Answer], None]) -> Callable[..., None]:
+def _of_share(act: Callable[..., None]) -> Callable[..., None]:
     return lambda b, node_id, req, version, answer: act(b.share, req, answer)
 
 

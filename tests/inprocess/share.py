@@ -200,7 +200,7 @@ class ShareGroups:
         return self._topics[name].topic_id
 
 
-ASKED = {
+ASKED: dict[Api, Callable[..., None]] = {
     Api.SHARE_GROUP_HEARTBEAT: ShareGroups.heartbeat,
     Api.SHARE_GROUP_DESCRIBE: ShareGroups.describe,
     Api.DESCRIBE_SHARE_GROUP_OFFSETS: ShareGroups.offsets,

@@ -172,10 +172,14 @@ class Coordinator:
             answer=lambda token, answer: self._reply(Reply(token, answer)),
             drain=self._drain,
             store=store,
-            seat_given_up=self.placeholders.given_up,
+            seat_given_up=self.no_placeholder,
             vacate=lambda group_id: self.placeholders.occupied(group_id, members=False),
             tell=lambda: self.fronts.broadcast(self.moves.rules.message()),
         )
+
+    def no_placeholder(self, group_id: str) -> bool:
+        """None of ours is left in the broker's group of this name."""
+        return self.placeholders.given_up(group_id) and self.share_placeholders.given_up(group_id)
 
     def leader_of(self, partition: int) -> int:
         """Node id of the broker that keeps the offsets of this partition's groups; -1 while unknown."""

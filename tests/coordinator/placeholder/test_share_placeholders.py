@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sidecar.coordinator.migration.empty_groups import Abandoned, AbandonedPorts
 from sidecar.coordinator.placeholder import share_placeholders as module
 from sidecar.coordinator.placeholder.share_membership import SLOW_MS
 from sidecar.core.runtime.events import Answer
@@ -392,3 +393,23 @@ def test_the_sidecar_can_make_and_delete_no_share_state() -> None:
     codecs = {p.stem for p in Path(str(generated.__file__)).parent.glob("*.py")}
     assert not {name for name in codecs if name.endswith("share_group_state")}
     assert not {api for api in Api if api in (83, 84, 85, 86, 87)}
+
+
+# ---- groups that are forgotten --------------------------------------------------------------------------------------
+def test_an_empty_group_is_kept_while_the_broker_keeps_its_own() -> None:
+    """Symptom: it has no offsets, and was taken for one whose offsets have expired."""
+
+    async def test(house: House) -> None:
+        client, _ = await joined(house)
+        await beat(client, -1)
+        await until(lambda: house.coordinator.no_placeholder("g"))
+        made = house.coordinator
+        ports = AbandonedPorts(lambda: 0.0, made.leader_of, made.no_placeholder, made.moves.ask)
+        abandoned = Abandoned(made.service, house.cluster, ports, house.metrics, house.lines)
+        await abandoned.look()
+        assert house.owner_of("g").has("g")
+        del house.brokers.share.groups["g"]
+        await abandoned.look()
+        assert not house.owner_of("g").has("g") and house.metrics.value("groups_forgotten") == 1
+
+    share(test)
