@@ -144,6 +144,7 @@ MEANING: dict[str, str] = {
     "other sidecars not looked for": "The owners' group could not be described; it is tried again.",
     "owners' group not reached": "It is tried again.",
     "owners' heartbeat failed": "It is tried again; the lease counts from the last one that was answered.",
+    "share placeholder joined": "A broker has taken the placeholder of a share group.",
     "placeholder not heard": "Its heartbeat was not answered; it is tried again.",
     "settings not read": "The broker's settings were not answered; the last ones count.",
     "state tail": "What the client that reads the state topic says: mostly that a broker is gone.",

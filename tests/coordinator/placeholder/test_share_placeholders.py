@@ -232,6 +232,19 @@ def test_what_only_an_administrator_changes_is_tried_seldom_and_told(code: Code)
     share(test)
 
 
+def test_when_a_refusal_is_over_joins_wait_for_share_state_again() -> None:
+    async def test(house: House) -> None:
+        await joined(house)
+        house.brokers.faults.fail(Api.SHARE_GROUP_HEARTBEAT, Code.GROUP_AUTHORIZATION_FAILED)
+        await passes(house, 20)
+        shard = house.owner_of("g").shard
+        assert shard is not None and shard._turn.soft_of("g").refused == Code.GROUP_AUTHORIZATION_FAILED
+        await passes(house, 20)
+        assert shard._turn.soft_of("g").refused == Code.NONE and states(house) == {"held": 1}
+
+    share(test)
+
+
 def test_a_broker_that_does_not_know_it_any_more_gets_it_again() -> None:
     async def test(house: House) -> None:
         await joined(house)
