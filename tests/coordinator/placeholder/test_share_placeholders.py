@@ -239,7 +239,7 @@ def test_when_a_refusal_is_over_joins_wait_for_share_state_again() -> None:
         await passes(house, 20)
         shard = house.owner_of("g").shard
         assert shard is not None and shard._turn.soft_of("g").refused == Code.GROUP_AUTHORIZATION_FAILED
-        await passes(house, 20)
+        await passes(house, 35)
         assert shard._turn.soft_of("g").refused == Code.NONE and states(house) == {"held": 1}
 
     share(test)
