@@ -80,6 +80,7 @@ MEANING: dict[str, str] = {
     "placeholder member refused": "A broker's share group does not take the placeholder, and joins wait for no share state. The line `share placeholders cannot join` says what helps.",
     "share placeholder lost": "A broker does not know the placeholder of a share group any more, as after an outage longer than its session. It joins again; members keep what they have.",
     "share placeholders cannot join": "A broker's share group does not take the placeholder: `problem` says why and `hint` what helps. Members keep what they have; partitions that are not initialised yet are not assigned.",
+    "share placeholders stay at the brokers until their sessions end": "The last sidecar ended and could not give them up. Until then, 45 s, they keep partitions from members that join at the broker.",
     "share state is not initialised": "The broker has not initialised the share state of all partitions of the group's topics. They are assigned when it has. Mostly a partition of `__share_group_state` has no leader.",
     "share state is not told in time": "A broker that is asked for share state waits for the share coordinator. It is not asked for 30 s; what is initialised is then read off the placeholder's own assignment, a little later.",
     "settings of the state topic not read": "The brokers did not tell them; nobody knows whether the topic keeps its records. On a cluster with ACLs, DESCRIBE_CONFIGS of it is missing.",

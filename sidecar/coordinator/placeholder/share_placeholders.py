@@ -44,6 +44,7 @@ PAUSE_MS, PAUSE_MAX_MS = 50, 2_000
 REFUSED_MS = 30_000
 """A right is missing, or the name is another group's: only an administrator changes that."""
 SAY_AGAIN_MS = 5_000
+FREE_S = 5.0
 LATE_MS = 10_000
 """Share state that was not initialised by then is worth a line in the log."""
 MEMBER_IDS = UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
@@ -346,6 +347,17 @@ class SharePlaceholders:
         left = PlaceholderLeft(p.group_id, wanted.placeholder_id or p.member_id)
         self._ports.done(p.partition, p.attempt, left)
         self._answer(p.group_id)
+
+    # ---- ending ---------------------------------------------------------------------------------------------------
+    async def free(self, placeholders: Sequence[tuple[int, str, str]]) -> None:
+        """The last sidecar ends: the groups are the brokers' own again. Partition, group and member of each."""
+        leave, leader_of = self._membership.leave, self._ports.leader_of
+        try:
+            async with asyncio.timeout(FREE_S):
+                await asyncio.gather(*[leave(leader_of(p), g, m) for p, g, m in placeholders if leader_of(p) >= 0])
+        except TROUBLE as exc:
+            problem = str(exc) or "timed out"
+            self._log.warning("share placeholders stay at the brokers until their sessions end", problem=problem)
 
     # ---- trouble --------------------------------------------------------------------------------------------------
     def _trouble(self, p: _Placeholder, problem: str, remedy: str) -> None:

@@ -372,3 +372,4 @@ class Coordinator:
     async def give_up_placeholders(self) -> None:
         """There is no other sidecar: leave the groups as the brokers' own."""
         await self.placeholders.free({p: list(part.groups) for p, part in enumerate(self._state.partitions)})
+        await self.share_placeholders.free(self._state.share_placeholders())

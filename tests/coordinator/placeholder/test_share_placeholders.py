@@ -408,6 +408,28 @@ def test_the_sidecar_can_make_and_delete_no_share_state() -> None:
     assert not {api for api in Api if api in (83, 84, 85, 86, 87)}
 
 
+def test_the_last_sidecar_takes_it_along() -> None:
+    async def test(house: House) -> None:
+        await joined(house)
+        await house.coordinator.stop()
+        assert at_broker(house).members
+        await house.coordinator.give_up_placeholders()
+        assert not at_broker(house).members
+
+    share(test)
+
+
+def test_but_a_broker_that_does_not_answer_does_not_hold_it_up() -> None:
+    async def test(house: House) -> None:
+        await joined(house)
+        await house.coordinator.stop()
+        house.brokers.faults.hang(Api.SHARE_GROUP_HEARTBEAT, ALWAYS)
+        await house.coordinator.give_up_placeholders()
+        assert "share placeholders stay at the brokers until their sessions end" in house.lines.events("warning")
+
+    share(test)
+
+
 # ---- groups that are forgotten --------------------------------------------------------------------------------------
 def test_an_empty_group_is_kept_while_the_broker_keeps_its_own() -> None:
     """Symptom: it has no offsets, and was taken for one whose offsets have expired."""
