@@ -60,11 +60,12 @@ def beats(house: House) -> int:
     return house.brokers.count(Api.SHARE_GROUP_HEARTBEAT)
 
 
-async def passes(house: House, seconds: int) -> None:
+async def passes(house: House, seconds: float) -> None:
     """Time, under a lease."""
-    for _ in range(0, seconds, 5):
+    end_s = now_s() + seconds
+    while now_s() < end_s:
         house.prove()
-        await asyncio.sleep(5)
+        await asyncio.sleep(min(5.0, end_s - now_s()))
 
 
 def now_s() -> float:
@@ -124,7 +125,7 @@ def test_it_shows_the_topics_of_all_members_at_once() -> None:
         second, reply = await joined(house, ORDERS, "payments", member="m2")
         (placeholder,) = at_broker(house).members.values()
         assert placeholder.names == (ORDERS, "payments")
-        await asyncio.sleep(2)
+        await passes(house, 2)
         told = parts(await beat(second, reply.member_epoch, member="m2")) or parts(reply)
         assert house.topic_id("payments") in (told or {})
 
@@ -138,7 +139,7 @@ def test_a_topic_that_appears_is_shown_and_assigned() -> None:
         assert placeholder.names == (ORDERS,)
         await house.topics(later=1)
         await until(lambda: placeholder.names == ("later", ORDERS))
-        await asyncio.sleep(1.5)
+        await passes(house, 1.5)
         reply = await beat(client, reply.member_epoch)
         assert parts(reply) == {house.topic_id(ORDERS): [0, 1], house.topic_id("later"): [0]}
 
@@ -164,7 +165,7 @@ def test_while_the_share_coordinator_is_away_what_is_known_goes_on() -> None:
         warnings = house.lines.events("warning")
         assert "share state is not told in time" in warnings and "share state is not initialised" in warnings
         house.brokers.share.back()
-        await asyncio.sleep(3)
+        await passes(house, 3)
         reply = await beat(second, other.member_epoch, member="m2")
         assert house.topic_id("payments") in (parts(reply) or {})
         assert states(house) == {"held": 1}
@@ -287,7 +288,7 @@ def test_a_connection_that_is_lost_on_the_way(api: Api, done: bool) -> None:
     async def test(house: House) -> None:
         house.brokers.faults.drop(api, done=done)
         client, reply = await joined(house)
-        await asyncio.sleep(3)
+        await passes(house, 3)
         assert states(house) == {"held": 1} and len(at_broker(house).members) == 1
         told = parts(reply) or parts(await beat(client, reply.member_epoch))
         assert told == {house.topic_id(ORDERS): [0, 1]}
@@ -349,7 +350,7 @@ def test_a_member_that_comes_back_meanwhile_keeps_it() -> None:
         await beat(client, -1)
         assert gone.met == 0 or gone.times == 0
         _, reply = await joined(house)
-        await asyncio.sleep(3)
+        await passes(house, 3)
         assert len(at_broker(house).members) == 1 and states(house) == {"held": 1}
         assert parts(reply) or parts(await beat(client, reply.member_epoch))
 
@@ -363,7 +364,7 @@ def test_whoever_administers_waits_until_it_has_left() -> None:
         late = house.brokers.faults.hang(Api.SHARE_GROUP_HEARTBEAT, matches=lambda req: req.member_epoch == -1)
         await beat(client, -1)
         front.tell(Request(7, OpenShareState("g")))
-        await asyncio.sleep(1)
+        await passes(house, 1)
         assert at_broker(house).members
         late.release()
         assert await front.reply(7) == Answer()
