@@ -78,7 +78,7 @@ class ShareMembership:
                 broker.slow_until_ms = now().mono_ms + SLOW_MS
                 self._log.warning(
                     "share state is not told in time",
-                    node_id=node_id,
+                    broker=node_id,
                     group_id=group_id,
                     asked_again_ms=SLOW_MS,
                     hint="look at the leaders of __share_group_state: new partitions of share groups wait for them",

@@ -279,7 +279,7 @@ class SharePlaceholders:
             self._not_accepted(p, wanted, res.error_code, res.error_message)
         p.epoch, p.shown = res.member_epoch, wanted.topic_names
         if joins:
-            self._log.debug("share placeholder joined", group_id=p.group_id, node_id=node_id, member_id=p.member_id)
+            self._log.debug("share placeholder joined", group_id=p.group_id, broker=node_id, member_id=p.member_id)
         while p.others:
             await self._membership.leave(node_id, p.group_id, other := next(iter(p.others)))
             p.others.discard(other)
