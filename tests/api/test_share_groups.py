@@ -27,6 +27,7 @@ from sidecar.wire.generated import delete_groups as dl
 from sidecar.wire.generated import delete_share_group_offsets as xs
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import describe_share_group_offsets as ds
+from sidecar.wire.generated import offset_delete as od
 from sidecar.wire.generated import share_group_describe as sd
 from sidecar.wire.generated import share_group_heartbeat as sh
 from tests.api.play import ELSEWHERE, GUARDED_ELSEWHERE, OTHER, WHO, Message, Play
@@ -241,6 +242,13 @@ def test_rights_are_those_of_the_client_where_another_broker_does_it() -> None:
     row = al.AlterShareGroupOffsetsResponsePartition(0, 29, "Topic authorization failed.")
     secret = al.AlterShareGroupOffsetsResponseTopic("secret", partitions=[row])
     play.answers(al.AlterShareGroupOffsetsResponse(responses=[done, secret]))
+
+
+def test_a_share_group_has_no_offsets_to_delete() -> None:
+    request = od.OffsetDeleteRequest("g", [od.OffsetDeleteRequestTopic("a", [od.OffsetDeleteRequestPartition(0)])])
+    play = share(Api.OFFSET_DELETE, request, 0).may_delete("g")
+    play.coordinates(Standing("g")).coordinator(StandingReply(exists=True, kind="share", subscribed=frozenset({"a"})))
+    play.answers(od.OffsetDeleteResponse(error_code=Code.GROUP_ID_NOT_FOUND))
 
 
 def test_a_share_group_is_deleted_at_the_broker_when_its_placeholder_has_left() -> None:
