@@ -64,6 +64,8 @@ class Store:
     version: int
     body: bytes
     flexible: bool
+    slow: bool = False
+    """The broker asks others before it answers: nothing else may wait behind it."""
 
 
 @dataclass(slots=True)
@@ -153,13 +155,14 @@ class Learnt:
     the listener wants no client to authenticate (access.py); `open_meanwhile`: the same while the broker is silent, as
     no setting of a silent broker changes; `versions`: of ApiVersions -> the broker's last answer; `served`: which
     versions of which APIs may be used, by the last of these; `free`: name of a group -> when its broker was last asked
-    and had no group of another kind (one_name.py)."""
+    and had no group of another kind (one_name.py), `free_to_share`: of another kind than share."""
 
     open_until_ms: int = 0
     open_meanwhile: bool = False
     versions: dict[int, bytes] = field(default_factory=dict)
     served: frozenset[tuple[int, int]] | None = None
     free: BoundedCache[str, int] = field(default_factory=lambda: BoundedCache(FREE_BYTES))
+    free_to_share: BoundedCache[str, int] = field(default_factory=lambda: BoundedCache(FREE_BYTES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +205,8 @@ class Scope:
     access_keep_ms: int
     new_id: Callable[[], str]
     modern_as_classic: bool = False
+    share: bool = False
+    """Whether share groups are among those that the sidecars coordinate."""
     moved: Callable[[str], bool] = lambda group_id: False
     """Whether something else was said of this group than the patterns say; "": whether patterns were stored."""
     learnt: Learnt = field(default_factory=Learnt)
@@ -211,6 +216,10 @@ class Scope:
     cut: Callable[[str], None] = lambda limit: None
     """Told of each request that has come to one of the limits of `sizes`, with the name of the setting."""
     own: OwnNames = OwnNames()
+
+    def keeps_from_broker(self, group_id: str) -> bool:
+        """Whether what a request about share groups says of this one is not for the broker alone."""
+        return self.own.is_group(group_id) or (self.share and self.managed(group_id))
 
 
 @dataclass(slots=True)
@@ -290,15 +299,15 @@ def store(call: Call, group_id: str, version: int, body: bytes) -> Generator[Wan
 
 
 def store_at(
-    call: Call, node_id: int, version: int, body: bytes, api_key: int | None = None
+    call: Call, node_id: int, version: int, body: bytes, api_key: int | None = None, slow: bool = False
 ) -> Generator[Want, Any, bytes]:
-    """Like `store`, to this broker; of another API, if one is named."""
+    """Like `store`, to this broker; of another API, if one is named. `slow`: as in `Store`."""
     key = call.api_key if api_key is None else api_key
     flexible = version >= SERVED[key].flexible_from
     if node_id == call.scope.node_id:
         frame = yield from ask(call, key, version, body, flexible)
     else:
-        frame = yield Store(node_id, key, version, body, flexible)
+        frame = yield Store(node_id, key, version, body, flexible, slow)
     return frame[response_body(frame, response_flexible(key, version)) :]
 
 

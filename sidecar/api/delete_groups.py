@@ -5,8 +5,9 @@ v2: it is flexible.
 v3: the answer adds an error message, which Kafka has for groups of Streams only.
 
 The client's own broker is asked first whether it may delete. A managed group with members stays. Of an empty one both
-the state here and the broker's offsets go, wherever these are kept. Before that the coordinator makes sure that no
-placeholder of its own is left there.
+the state here and the broker's offsets or share state go, wherever these are kept. Before that the coordinator makes
+sure that no placeholder of its own is left there. Share state may take the broker long to delete, while the share
+coordinator is away: nothing else waits behind that.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from typing import Any
 
 from sidecar.api import access, slices
 from sidecar.api.call import Call, Handler, Want, coordinate, store_at, who
+from sidecar.api.share_group_offsets import administrable
 from sidecar.core.runtime.events import Answer, DeleteGroup, Standing, StandingReply
+from sidecar.core.share.config import SHARE
+from sidecar.core.share.events import Operation
 from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import OpenOffsets
 from sidecar.wire.generated import delete_groups as dl
@@ -27,26 +31,27 @@ def delete_groups(call: Call) -> Handler:
     req = yield from slices.request(call, dl.DeleteGroupsRequest)
     refused: dict[str, Code] = {}
     held: set[str] = set()
-    parts: dict[int, list[str]] = {}
+    parts: dict[tuple[int, bool], list[str]] = {}
+    """By the broker, and whether it may take long."""
     for group_id in req.groups_names:
-        keeper = call.scope.node_id
+        keeper, slow = call.scope.node_id, False
         if call.scope.managed(group_id):
             code: Code = yield from access.refused_delete(call, group_id)
             standing = StandingReply()
             if code == Code.NONE:
                 standing = yield from coordinate(Standing(group_id))
-                code = yield from _refusal(group_id, standing)
+                code = yield from _refusal(call, group_id, standing)
             if code != Code.NONE:
                 refused[group_id] = code
                 continue
             if standing.exists:
                 held.add(group_id)
-            keeper = call.keeper_of(group_id)
-        parts.setdefault(keeper, []).append(group_id)
+            keeper, slow = call.keeper_of(group_id), standing.kind == SHARE
+        parts.setdefault((keeper, slow), []).append(group_id)
     res = dl.DeleteGroupsResponse()
-    for keeper, groups in parts.items():
+    for (keeper, slow), groups in parts.items():
         sent = yield from slices.encoded(replace(req, groups_names=groups), call.version)
-        body = yield from store_at(call, keeper, call.version, sent)
+        body = yield from store_at(call, keeper, call.version, sent, slow=slow)
         res.results += (yield from slices.response(dl.DeleteGroupsResponse, call.version, body)).results
     for result in res.results:
         # The broker may know nothing of a group that never committed an offset.
@@ -58,10 +63,13 @@ def delete_groups(call: Call) -> Handler:
     return (yield from slices.encoded(res, call.version))
 
 
-def _refusal(group_id: str, standing: StandingReply) -> Generator[Want, Any, Code]:
+def _refusal(call: Call, group_id: str, standing: StandingReply) -> Generator[Want, Any, Code]:
     if standing.code != Code.NONE:
         return standing.code
     if standing.members:
         return Code.NON_EMPTY_GROUP
+    if standing.kind == SHARE:
+        refused: tuple[Code, str | None] = yield from administrable(call, group_id, Operation.DELETE_GROUP)
+        return refused[0]
     opened: Answer = yield from coordinate(OpenOffsets(group_id))
     return opened.code

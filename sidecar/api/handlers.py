@@ -18,8 +18,15 @@ from sidecar.api.metadata import metadata
 from sidecar.api.offset_commit import offset_commit, txn_offset_commit
 from sidecar.api.offset_delete import offset_delete
 from sidecar.api.offset_fetch import offset_fetch
-from sidecar.api.one_name import share_group_heartbeat, streams_group_heartbeat
+from sidecar.api.one_name import streams_group_heartbeat
 from sidecar.api.sasl import sasl_authenticate
+from sidecar.api.share_group_describe import share_group_describe
+from sidecar.api.share_group_heartbeat import share_group_heartbeat
+from sidecar.api.share_group_offsets import (
+    alter_share_group_offsets,
+    delete_share_group_offsets,
+    describe_share_group_offsets,
+)
 from sidecar.api.transactions import (
     add_offsets_to_txn,
     add_partitions_to_txn,
@@ -53,6 +60,10 @@ HANDLERS: Mapping[int, Callable[[Call], Handler]] = {
     Api.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,
     Api.CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
     Api.SHARE_GROUP_HEARTBEAT: share_group_heartbeat,
+    Api.SHARE_GROUP_DESCRIBE: share_group_describe,
+    Api.DESCRIBE_SHARE_GROUP_OFFSETS: describe_share_group_offsets,
+    Api.ALTER_SHARE_GROUP_OFFSETS: alter_share_group_offsets,
+    Api.DELETE_SHARE_GROUP_OFFSETS: delete_share_group_offsets,
     Api.STREAMS_GROUP_HEARTBEAT: streams_group_heartbeat,
     Api.INIT_PRODUCER_ID: init_producer_id,
     Api.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn,
@@ -61,5 +72,7 @@ HANDLERS: Mapping[int, Callable[[Call], Handler]] = {
     Api.DESCRIBE_TRANSACTIONS: describe_transactions,
     Api.LIST_TRANSACTIONS: list_transactions,
 }
-READ_THEIR_HEADER = frozenset({Api.CONSUMER_GROUP_HEARTBEAT, Api.JOIN_GROUP, Api.SYNC_GROUP, Api.HEARTBEAT})
+READ_THEIR_HEADER = frozenset(
+    {Api.CONSUMER_GROUP_HEARTBEAT, Api.JOIN_GROUP, Api.SYNC_GROUP, Api.HEARTBEAT, Api.SHARE_GROUP_HEARTBEAT}
+)
 """Their handlers read header and body in one go; their calls begin at the header."""

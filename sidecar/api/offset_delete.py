@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping, Set
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Handler, coordinate, store
 from sidecar.core.runtime.events import Answer, Standing, StandingReply
+from sidecar.core.share.config import SHARE
 from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import OpenOffsets
 from sidecar.wire.generated import offset_delete as od
@@ -35,6 +36,8 @@ def offset_delete(call: Call) -> Handler:
     group: StandingReply = yield from coordinate(Standing(req.group_id))
     if group.code != Code.NONE:
         return od.OffsetDeleteResponse(error_code=group.code).encode(call.version)
+    if group.kind == SHARE:  # it has no offsets, as a broker says
+        return od.OffsetDeleteResponse(error_code=Code.GROUP_ID_NOT_FOUND).encode(call.version)
     if group.opaque:
         return od.OffsetDeleteResponse(error_code=Code.NON_EMPTY_GROUP).encode(call.version)
     elsewhere = call.view.authorizer and call.keeper_of(req.group_id) != call.scope.node_id

@@ -1,11 +1,11 @@
-"""One name, one group: a managed group and a share or streams group of the broker may not have the same id.
+"""One name, one group: a managed group and a group of another kind at the broker may not have the same id.
 
-ShareGroupHeartbeat (api 76, KIP-932) and StreamsGroupHeartbeat (api 88, KIP-1071) pass to the broker, which does not
-know the groups that live here; so a join under the id of one of these is refused here, in Kafka's words. And before
-the first member of a new group is let in here, its broker is asked whether the name is taken.
+StreamsGroupHeartbeat (api 88, KIP-1071) passes to the broker, and so does ShareGroupHeartbeat (api 76, KIP-932) where
+share groups are left to it (`groups.kinds`). The broker does not know the groups that live here; so a join under the id
+of one of these is refused here, in Kafka's words. And before the first member of a new group is let in here, its broker
+is asked whether the name is taken.
 
-ShareGroupHeartbeat: v0, an early access of Kafka 3.9 and 4.0, has the bytes of v1, the first that was released
-(KIP-932). StreamsGroupHeartbeat: v0 (KIP-1071); v1's answer asks for the topology's description (KIP-1331).
+StreamsGroupHeartbeat: v0 (KIP-1071); v1's answer asks for the topology's description (KIP-1331).
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from sidecar.link.messages import WhoseGroup
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import describe_groups as dg
-from sidecar.wire.generated import share_group_heartbeat as sh
+from sidecar.wire.generated import share_group_describe as sd
 from sidecar.wire.generated import streams_group_heartbeat as st
 
-CLASSIC = "classic"
+CLASSIC, DEAD = "classic", "Dead"
+SHARE_SINCE = 1
+"""The first version of ShareGroupDescribe that was not early access."""
 FREE_MS, NEVER_MS = 100, -1_000_000
 """So long a name counts as free: a group of another kind that begins at the broker meanwhile is a race between two who
 begin at once, which takes about as long until the new group is in the log."""
@@ -34,20 +36,9 @@ TELLS_KINDS_SINCE = 6
 
 
 # ---- groups of the broker under the name of a group here ----------------------------------------------------------
-def share_group_heartbeat(call: Call) -> Handler:
-    req = yield from slices.request(call, sh.ShareGroupHeartbeatRequest)
-    code = yield from _taken(call, req.group_id, req.subscribed_topic_names or ())
-    if code == Code.NONE:
-        return FORWARD
-    if code != Code.GROUP_ID_NOT_FOUND:
-        return sh.ShareGroupHeartbeatResponse(error_code=code).encode(call.version)
-    told = fitting(f"Group {req.group_id} is not a share group.")
-    return sh.ShareGroupHeartbeatResponse(error_code=Code.GROUP_ID_NOT_FOUND, error_message=told).encode(call.version)
-
-
 def streams_group_heartbeat(call: Call) -> Handler:
     req = yield from slices.request(call, st.StreamsGroupHeartbeatRequest)
-    code = yield from _taken(call, req.group_id, _topics(req), streams=True)
+    code = yield from taken_here(call, req.group_id, _topics(req), streams=True)
     if code == Code.NONE:
         return FORWARD
     if code != Code.GROUP_ID_NOT_FOUND:
@@ -64,7 +55,7 @@ def _topics(req: st.StreamsGroupHeartbeatRequest) -> Iterable[str]:
         yield from (t.name for t in (*s.repartition_source_topics, *s.state_changelog_topics))
 
 
-def _taken(call: Call, group_id: str, topics: Iterable[str], streams: bool = False) -> Generator[Want, Any, Code]:
+def taken_here(call: Call, group_id: str, topics: Iterable[str], streams: bool = False) -> Generator[Want, Any, Code]:
     """Why the request does not go on; NONE: it does. Rights come first, as at the broker."""
     if not call.scope.managed(group_id):
         return Code.NONE
@@ -104,23 +95,57 @@ def taken_at_the_broker(call: Call, group_id: str, came_ms: int) -> Generator[Wa
     """Whether the broker has a share or streams group of this name. Asked for groups that nobody here knows yet.
     The members of a new group come together: what the broker was asked for one of them since `came_ms`, when this
     request came, or just before, goes for this one, too."""
-    versions = call.client.broker_versions
     if call.scope.learnt.free.get(group_id, NEVER_MS) > came_ms - FREE_MS:
         return False
-    if versions is None or versions.get(Api.DESCRIBE_GROUPS, (0, 0))[1] < TELLS_KINDS_SINCE:
+    if not _tells_kinds(call):
         return False
     known: KnownReply = yield from coordinate(KnownGroups(candidates=(group_id,)))
     if known.code != Code.NONE or group_id in known.groups:
         return False
     keeper, asked_ms = call.keeper_of(group_id), call.now_ms
-    asked = dg.DescribeGroupsRequest([group_id]).encode(TELLS_KINDS_SINCE)
-    body = yield from store_at(call, keeper, TELLS_KINDS_SINCE, asked, Api.DESCRIBE_GROUPS)
-    (group,) = dg.DescribeGroupsResponse.decode(TELLS_KINDS_SINCE, body).groups
-    if group.error_code != Code.GROUP_ID_NOT_FOUND or "is not a classic group" not in (group.error_message or ""):
-        if group.error_code != Code.GROUP_AUTHORIZATION_FAILED:  # that says nothing about the name
+    found = yield from _described(call, keeper, group_id)
+    if not _of_another_kind(found):
+        if found.error_code != Code.GROUP_AUTHORIZATION_FAILED:  # that says nothing about the name
             call.scope.learnt.free[group_id] = asked_ms
         return False
     described = cd.ConsumerGroupDescribeRequest([group_id]).encode(0)
     body = yield from store_at(call, keeper, 0, described, Api.CONSUMER_GROUP_DESCRIBE)
     (consumer,) = cd.ConsumerGroupDescribeResponse.decode(0, body).groups
     return consumer.error_code == Code.GROUP_ID_NOT_FOUND
+
+
+def taken_from_share(call: Call, group_id: str, came_ms: int) -> Generator[Want, Any, bool]:
+    """The same for a share group: whether the broker has a group of any other kind, with members or without."""
+    if call.scope.learnt.free_to_share.get(group_id, NEVER_MS) > came_ms - FREE_MS or not _tells_kinds(call):
+        return False
+    known: KnownReply = yield from coordinate(KnownGroups(candidates=(group_id,)))
+    if known.code != Code.NONE or group_id in known.groups:
+        return False
+    keeper, asked_ms = call.keeper_of(group_id), call.now_ms
+    found = yield from _described(call, keeper, group_id)
+    taken = found.error_code == Code.NONE and found.group_state != DEAD
+    if _of_another_kind(found):
+        described = sd.ShareGroupDescribeRequest([group_id]).encode(SHARE_SINCE)
+        body = yield from store_at(call, keeper, SHARE_SINCE, described, Api.SHARE_GROUP_DESCRIBE)
+        (share,) = sd.ShareGroupDescribeResponse.decode(SHARE_SINCE, body).groups
+        taken = share.error_code == Code.GROUP_ID_NOT_FOUND
+    if not taken and found.error_code != Code.GROUP_AUTHORIZATION_FAILED:
+        call.scope.learnt.free_to_share[group_id] = asked_ms
+    return taken
+
+
+def _tells_kinds(call: Call) -> bool:
+    versions = call.client.broker_versions
+    return versions is not None and versions.get(Api.DESCRIBE_GROUPS, (0, 0))[1] >= TELLS_KINDS_SINCE
+
+
+def _described(call: Call, keeper: int, group_id: str) -> Generator[Want, Any, dg.DescribedGroup]:
+    asked = dg.DescribeGroupsRequest([group_id]).encode(TELLS_KINDS_SINCE)
+    body = yield from store_at(call, keeper, TELLS_KINDS_SINCE, asked, Api.DESCRIBE_GROUPS)
+    (group,) = dg.DescribeGroupsResponse.decode(TELLS_KINDS_SINCE, body).groups
+    return group
+
+
+def _of_another_kind(group: dg.DescribedGroup) -> bool:
+    """Than classic."""
+    return group.error_code == Code.GROUP_ID_NOT_FOUND and "is not a classic group" in (group.error_message or "")

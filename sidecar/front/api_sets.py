@@ -20,6 +20,10 @@ MEMBERS_ASK = frozenset(
         Api.OFFSET_FETCH,
         Api.DESCRIBE_GROUPS,
         Api.CONSUMER_GROUP_DESCRIBE,
+        Api.SHARE_GROUP_HEARTBEAT,
+        Api.SHARE_GROUP_DESCRIBE,
+        Api.ALTER_SHARE_GROUP_OFFSETS,
+        Api.DELETE_SHARE_GROUP_OFFSETS,
     )
 )
 """Requests that must not reach the wrong coordinator. Until it is known which groups are managed, they wait; then they

@@ -33,6 +33,7 @@ from sidecar.core.runtime.events import Answer, Event
 from sidecar.core.runtime.offset_checks import CheckReply
 from sidecar.core.vocabulary.cache import Shared
 from sidecar.core.vocabulary.errors import TEXT, Code, name_of
+from sidecar.front import other_brokers
 from sidecar.front.api_sets import BEFORE_ALL, MEMBERS_ASK, WAIT_FOR_OTHERS
 from sidecar.front.broker_watch import BrokerWatch
 from sidecar.front.door import Door
@@ -47,7 +48,6 @@ from sidecar.front.settling import WaitingRoom, in_doubt
 from sidecar.front.slices import Slices
 from sidecar.front.steady import Grants, touch_due
 from sidecar.kafka.cluster import Cluster, ConnectionLost
-from sidecar.kafka.lanes import Lane
 from sidecar.link.clock import CLOCK
 from sidecar.link.messages import (
     AccessAnswer,
@@ -147,6 +147,7 @@ class Front:
             settings.access_keep_ms,
             settings.new_id,
             settings.modern_as_classic,
+            settings.share,
             self._managed.moved,
             committed=lambda code: figures("commits", name_of(code).lower() if code else "accepted").inc(),
             sizes=settings.sizes,
@@ -346,9 +347,7 @@ class Front:
 
     async def _store(self, run: Run, want: Store) -> None:
         try:
-            # One connection of several, always the same for a client: its requests stay in order.
-            conn = await self._cluster.lane(want.node_id, Lane.COMMITS, run.session.number % self.settings.commit_lanes)
-            frame = await conn.raw(want.api_key, want.version, want.body, want.flexible)
+            frame = await other_brokers.ask(self._cluster, want, run.session.number % self.settings.commit_lanes)
         except (ConnectionLost, TimeoutError, WireError) as exc:
             # Nobody can say whether the broker did it: the client must see a broken connection, as from a broker.
             self._give_up(run)

@@ -48,6 +48,8 @@ class FrontSettings:
     hold_ms: int = 3_000
     silence_ms: int = 0
     modern_as_classic: bool = False
+    share: bool = False
+    """Share groups are among the managed ones."""
     sizes: Sizes = Sizes()
     upstream_tls: Callable[[], ssl.SSLContext | None] = lambda: None
     upstream_host: str = ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-FENCES, TRANSACTIONS, PLACEHOLDERS = 16, 4, 3
+FENCES, TRANSACTIONS, PLACEHOLDERS, SHARE_PLACEHOLDERS = 16, 4, 3, 3
 """Connections to each broker on these lanes; `offsets.commit_lanes` has those of the commits."""
 
 
@@ -30,6 +30,9 @@ class Lane(Enum):
     PLACEHOLDERS = "placeholders"
     """Placeholders in the broker's groups: many short requests. A JoinGroup that is held back has a connection of its
     own."""
+    SHARE_PLACEHOLDERS = "share placeholders"
+    """Heartbeats of placeholders in the brokers' share groups. What waits for the share coordinator is never asked
+    here."""
     MOVES = "moves"
     """Groups that come from the broker: what it knows of them, and LeaveGroup for their members."""
     LEFT_OVER = "left over"

@@ -31,6 +31,7 @@ from sidecar.link.messages import (
     GroupRules,
     Lease,
     OpenOffsets,
+    OpenShareState,
     Reply,
     Request,
     SettingsPassed,
@@ -75,7 +76,7 @@ class Hello(Struct, frozen=True):
 class LinkCodec:
     def __init__(self, registry: Registry = REGISTRY) -> None:
         inner = [e for e in registry.events if not e.inner]
-        every = (Standing, DeleteGroup, ListGroups, KnownGroups, OpenOffsets)
+        every = (Standing, DeleteGroup, ListGroups, KnownGroups, OpenOffsets, OpenShareState)
         events: list[type[Event]] = [*inner, *every, *SETTINGS_EVENTS]
         answers = list(dict.fromkeys(e.answer for e in events))
         any_event, any_answer = reduce(or_, events), reduce(or_, answers)

@@ -186,6 +186,11 @@ class OpenOffsets(Event):
     subscribed: frozenset[str] = frozenset()
 
 
+class OpenShareState(Event):
+    """Share state of this group is to be altered or deleted at the broker. Answered when no placeholder of the sidecars
+    is left in the broker's group, which the broker then takes for empty."""
+
+
 SETTINGS_EVENTS: tuple[type[Event], ...] = (AlterSettings, DescribeSettings, ConfiguredGroups, WhoseGroup)
 ToCoordinator = Request | Touch | AccessAnswer | CommitEnded | SettingsPassed | BrokerSilence | TopicsPassed
 ToFront = Reply | Void | Lease | View | GroupRules | AskAccess

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
+from sidecar.assign.share import ShareAssignor
 from sidecar.assign.spec import Assignor
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.inspect.group_detail import picture
@@ -43,10 +44,12 @@ from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.topic_watch import policy_fault, read_configs
 from sidecar.core.consumer.config import CONSUMER
 from sidecar.core.runtime.quarantine import Anew
+from sidecar.core.share.config import SHARE, ShareConfig
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.link.loopback import Loopback
 from sidecar.process.assignors import CONSUMER as OFFERED
+from sidecar.process.assignors import SHARE as OFFERED_TO_SHARE
 from sidecar.process.assignors import UnknownAssignor, load
 from sidecar.process.coordinator_edges import CoordinatorEdges
 from sidecar.process.coordinator_parts import (
@@ -91,7 +94,7 @@ def own_kind(section: Section) -> OwnKind:
 class Means:
     """What one coordinator after the other uses."""
 
-    assignors: Mapping[str, Mapping[str, Assignor]]
+    assignors: Mapping[str, Mapping[str, Assignor | ShareAssignor]]
     """Kind of group -> name -> assignor."""
     background: Background
     new_tail: NewTail
@@ -101,7 +104,10 @@ class Means:
         """Raises StartError."""
         edges = app.edges.coordinator or CoordinatorEdges()
         try:
-            assignors = {CONSUMER: load(s.consumer.assignors, OFFERED)}
+            assignors: dict[str, Mapping[str, Assignor | ShareAssignor]] = {
+                CONSUMER: load(s.consumer.assignors, OFFERED),
+                SHARE: load(ShareConfig().assignors, OFFERED_TO_SHARE),
+            }
         except UnknownAssignor as exc:
             raise StartError(str(exc)) from None
         background = edges.new_background(s.background_threads)
@@ -190,7 +196,7 @@ class Coordination:
         ports = AbandonedPorts(
             check_s=lambda: (configs.retention_check_ms if own_ms is None else own_ms) / 1000,
             leader_of=made.leader_of,
-            seat_given_up=made.placeholders.given_up,
+            seat_given_up=made.no_placeholder,
             ask=made.moves.ask,
         )
         return Abandoned(made.service, cluster, ports, app.metrics, app.log)

@@ -394,6 +394,14 @@ STATE: dict[str, Metric] = {
     "placeholder_troubles": Metric(
         Counter, "sidecar_placeholder_troubles", "Attempts to seat a placeholder, or to give one up, that failed."
     ),
+    "share_placeholders": Metric(
+        Gauge,
+        "sidecar_share_placeholders",
+        "Placeholders in the brokers' share groups: joining, initialising (a broker has not initialised the state of "
+        "all partitions: they are not assigned), held, refused (a right is missing, or the name is another group's), "
+        "leaving.",
+        ("state",),
+    ),
     "placeholder_seconds": Metric(
         Histogram,
         "sidecar_placeholder_seconds",

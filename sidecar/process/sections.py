@@ -61,6 +61,11 @@ class Groups(Section):
         description="Regular expressions (RE2, whole name) of groups the sidecar coordinates. Empty: none, the broker has all.",
     )
     exclude: tuple[str, ...] = Field((), description="Groups that stay with the broker though `include` matches.")
+    kinds: tuple[Literal["classic", "consumer", "share"], ...] = Field(
+        ("classic", "consumer"),
+        description="Kinds of groups that the sidecar coordinates; others are the broker's, whatever their names. Add share when "
+        "all sidecars are of a version that knows it.",
+    )
     stale_claims: Literal["report", "strip"] = Field(
         "report",
         description="A member claims partitions that were given to others since (KIP-792): tell, or also take the claim "
@@ -68,6 +73,14 @@ class Groups(Section):
     )
 
     _compiles = field_validator("include", "exclude")(compiled)
+
+    @field_validator("kinds")
+    @classmethod
+    def _always_both(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        missing = [kind for kind in ("classic", "consumer") if kind not in value]
+        if missing:
+            raise ValueError(f"{' and '.join(missing)} cannot be left out")
+        return value
 
 
 LEAST, MOST = "The least that a group may set as ", "The most that a group may set as "

@@ -51,7 +51,11 @@ class Api(IntEnum):
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
     SHARE_GROUP_HEARTBEAT = 76
+    SHARE_GROUP_DESCRIBE = 77
     STREAMS_GROUP_HEARTBEAT = 88
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90
+    ALTER_SHARE_GROUP_OFFSETS = 91
+    DELETE_SHARE_GROUP_OFFSETS = 92
 
 
 class Decision(StrEnum):
@@ -67,6 +71,7 @@ class Kind(StrEnum):
     ANY = "any"
     CLASSIC = "classic"
     CONSUMER = "consumer"
+    SHARE = "share"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,7 @@ class ApiSpec:
 
 TERMINATE, REWRITE = Decision.TERMINATE, Decision.REWRITE
 OWN_IDS = "It passes, except for the transactional ids of the sidecars."
+SHARE_STATE = "The broker alters its share state, once the placeholder has left."
 NEVER = 32767
 """`flexible_from` of an API whose versions have no tagged fields."""
 SERVED: dict[int, ApiSpec] = {
@@ -112,7 +118,11 @@ SERVED: dict[int, ApiSpec] = {
     Api.CONSUMER_GROUP_DESCRIBE: ApiSpec(
         TERMINATE, Kind.CONSUMER, 0, 1, 0, "The coordinator answers it.", brought=True
     ),
-    Api.SHARE_GROUP_HEARTBEAT: ApiSpec(REWRITE, Kind.ANY, 0, 1, 0, "It is refused where a managed group has the name."),
+    Api.SHARE_GROUP_HEARTBEAT: ApiSpec(TERMINATE, Kind.SHARE, 0, 1, 0, "The coordinator answers it."),
+    Api.SHARE_GROUP_DESCRIBE: ApiSpec(TERMINATE, Kind.SHARE, 0, 1, 0, "The coordinator answers it."),
+    Api.DESCRIBE_SHARE_GROUP_OFFSETS: ApiSpec(TERMINATE, Kind.SHARE, 0, 1, 0, "The group's broker reads them."),
+    Api.ALTER_SHARE_GROUP_OFFSETS: ApiSpec(TERMINATE, Kind.SHARE, 0, 0, 0, SHARE_STATE),
+    Api.DELETE_SHARE_GROUP_OFFSETS: ApiSpec(TERMINATE, Kind.SHARE, 0, 0, 0, SHARE_STATE),
     Api.STREAMS_GROUP_HEARTBEAT: ApiSpec(
         REWRITE, Kind.ANY, 0, 1, 0, "It is refused where a managed group has the name."
     ),

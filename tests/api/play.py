@@ -139,6 +139,7 @@ class Play:
         modern_as_classic: bool = False,
         moved: Collection[str] = (),
         learnt: Learnt | None = None,
+        share: bool = False,
     ) -> None:
         body = request if isinstance(request, bytes) else request.encode(version)
         self.request = request
@@ -154,6 +155,7 @@ class Play:
             KEEP_MS,
             lambda: "new-id",
             modern_as_classic,
+            share,
             lambda g: g in moved,
             learnt or Learnt(),
         )

@@ -68,7 +68,7 @@ def test_what_the_broker_serves_the_sidecar_serves(kafka: str, ranges: Ranges) -
 def test_each_version_that_is_served_is_some_brokers_or_brought() -> None:
     """No code is there for a version that nobody can ask for, but for those that brokers announce only if they are told
     to: an early access of share groups, and InitProducerId for two-phase commits."""
-    unannounced = {(Api.SHARE_GROUP_HEARTBEAT, 0), (Api.INIT_PRODUCER_ID, 6)}
+    unannounced = {(Api.SHARE_GROUP_HEARTBEAT, 0), (Api.SHARE_GROUP_DESCRIBE, 0), (Api.INIT_PRODUCER_ID, 6)}
     for key, spec in SERVED.items():
         there = {v for ranges in ANNOUNCED.values() if key in ranges for v in range(ranges[key][0], ranges[key][1] + 1)}
         rest = set(range(spec.low, spec.high + 1)) - there - {v for k, v in unannounced if k == key}

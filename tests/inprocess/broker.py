@@ -39,6 +39,8 @@ from tests.inprocess.faults import Faults, Kind
 from tests.inprocess.log import PartitionLog, Stored
 from tests.inprocess.owners import Answer, ClassicGroup
 from tests.inprocess.seats import SeatGroup
+from tests.inprocess.share import ASKED as SHARE_ASKED
+from tests.inprocess.share import ShareGroups
 
 STATE, OFFSETS, TRANSACTIONS = "__group_state", "__consumer_offsets", "__transaction_state"
 APIS = (
@@ -59,6 +61,7 @@ APIS = (
     Api.END_TXN,
     Api.DESCRIBE_CONFIGS,
     Api.LIST_CONFIG_RESOURCES,
+    *SHARE_ASKED,
 )
 
 
@@ -140,6 +143,8 @@ class FakeBrokers:
     """Nodes that take requests and answer none, and what they will do when they go on."""
 
     def __post_init__(self) -> None:
+        self.share = ShareGroups(self.topics)
+        """Of clients, in which sidecars have members, too."""
         self.versions = {int(api): request_versions(api) for api in APIS}
         self.producers: dict[str, Producer] = {}
         self._read: defaultdict[tuple[str, int], int] = defaultdict(int)
@@ -447,6 +452,10 @@ def _list_resources(
     answer(lr.ListConfigResourcesResponse(config_resources=found))
 
 
+def _of_share(act: Callable[..., None]) -> Callable[..., None]:
+    return lambda b, node_id, req, version, answer: act(b.share, req, answer)
+
+
 HANDLERS: dict[Api, Callable[[FakeBrokers, int, Any, int, Answer], None]] = {
     Api.API_VERSIONS: _versions,
     Api.METADATA: _metadata,
@@ -465,6 +474,7 @@ HANDLERS: dict[Api, Callable[[FakeBrokers, int, Any, int, Answer], None]] = {
     Api.CREATE_TOPICS: _create_topics,
     Api.DESCRIBE_CONFIGS: _describe_configs,
     Api.LIST_CONFIG_RESOURCES: _list_resources,
+    **{api: _of_share(act) for api, act in SHARE_ASKED.items()},
 }
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.process.parts import front_settings
 from sidecar.process.settings import SettingsError, load
 
 GIVEN = {"listen": "127.0.0.1:9092", "broker": "127.0.0.1:19092", "node_id": 1}
@@ -71,6 +72,16 @@ def test_ranges_are_kafkas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SIDECAR_CONSUMER__SESSION_TIMEOUT_MS", "1000")
     (found,) = faults()
     assert "session_timeout_ms 1000 is not in [min_session_timeout_ms 45000" in found
+
+
+def test_share_groups_are_the_brokers_unless_they_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not front_settings(load(None, GIVEN), lambda: "").share
+    monkeypatch.setenv("SIDECAR_GROUPS__KINDS", '["classic", "consumer", "share"]')
+    assert front_settings(load(None, GIVEN), lambda: "").share
+    monkeypatch.setenv("SIDECAR_GROUPS__KINDS", '["share"]')
+    assert "classic and consumer cannot be left out" in faults()[0]
+    monkeypatch.setenv("SIDECAR_GROUPS__KINDS", '["classic", "consumer", "lasting"]')
+    assert "groups.kinds" in faults()[0]
 
 
 def test_a_bad_expression_and_bad_json_are_clear(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,9 @@ The offsets are the broker's, and so is their retention: it lets those of a grou
 for ever, and each console consumer leaves a group of its own.
 
 Only records go, never an offset: should one be committed between the question and the removal, it stays at the broker.
+
+A share group has no offsets, and the broker keeps its own group of that name for ever. It is forgotten when that one is
+gone: an administrator has deleted it at the broker.
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ from dataclasses import dataclass
 
 from sidecar.core.runtime.events import Answer, DeleteGroup, Event
 from sidecar.core.runtime.service import Service
+from sidecar.core.share.config import SHARE
 from sidecar.core.vocabulary.errors import Code
-from sidecar.kafka import native
+from sidecar.kafka import native, share_group
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.lanes import Lane
 from sidecar.link.ports import Figures, Logger
@@ -78,6 +82,11 @@ class Abandoned:
                 if found:
                     yield owner.partition, found
 
+    def _share(self, group_id: str) -> bool:
+        shard = self._service.owner_of(group_id).shard
+        group = None if shard is None else shard.groups.get(group_id)
+        return group is not None and group.kind == SHARE
+
     async def _forget(self, partition: int, groups: list[str]) -> None:
         node_id = self._ports.leader_of(partition)
         if node_id < 0:
@@ -86,7 +95,12 @@ class Abandoned:
         if not free:
             return
         conn = await self._cluster.lane(node_id, Lane.LEFT_OVER)
-        for group_id in await native.without_offsets(conn, free, ANSWER_S):
+        share = [g for g in free if self._share(g)]
+        others = [g for g in free if g not in set(share)]
+        gone = await share_group.unknown(conn, share, ANSWER_S) if share else []
+        if others:
+            gone += await native.without_offsets(conn, others, ANSWER_S)
+        for group_id in gone:
             # A group that has a member again, or has moved to another owner, is refused.
             if (await self._ports.ask(DeleteGroup(group_id, WHY))).code == Code.NONE:
                 self._figures("groups_forgotten").inc()

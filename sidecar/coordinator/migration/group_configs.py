@@ -152,7 +152,10 @@ class Configs:
         self.wanted.set()
 
     def assignor_timeout_s(self, kind: str) -> float:
-        return float(self._own.kinds[kind].values["assignor_timeout_ms"]) / 1000
+        own = self._own.kinds.get(kind)
+        if own is None:  # its settings are the defaults, as in group_configs
+            return float(REGISTRY.kinds[kind].config().assignor_timeout_ms) / 1000
+        return float(own.values["assignor_timeout_ms"]) / 1000
 
     @property
     def regex_time_s(self) -> float:

@@ -26,7 +26,7 @@ from sidecar.coordinator.migration.forced_rebalance import Forced
 from sidecar.coordinator.migration.managed_groups import Rules
 from sidecar.core.classic.events import JoinGroup
 from sidecar.core.classic.group import ClassicGroup
-from sidecar.core.consumer.events import ConsumerHeartbeat
+from sidecar.core.modern.events import MemberHeartbeat
 from sidecar.core.runtime.events import Answer, DeleteGroup, Drain, DrainReply, Event
 from sidecar.core.runtime.phases import Phase
 from sidecar.core.runtime.registry import Group
@@ -488,7 +488,7 @@ def _joins(event: Event) -> bool:
     """Whether somebody wants to become a member."""
     if isinstance(event, JoinGroup):
         return not event.member_id
-    return isinstance(event, ConsumerHeartbeat) and event.member_epoch == 0
+    return isinstance(event, MemberHeartbeat) and event.joins()
 
 
 def _returns(event: Event, group: Group | None) -> bool:

@@ -17,6 +17,7 @@ from sidecar.coordinator.migration.group_configs import Configs
 from sidecar.coordinator.migration.managed_groups import Rules
 from sidecar.coordinator.migration.moves import COORDINATORS_OWN, MovePorts, Moves
 from sidecar.coordinator.placeholder.placeholders import PlaceholderPorts, Placeholders
+from sidecar.coordinator.placeholder.share_placeholders import SharePlaceholderPorts, SharePlaceholders
 from sidecar.coordinator.runtime.assignor_task import assigning
 from sidecar.coordinator.runtime.background import Background
 from sidecar.coordinator.runtime.fronts import Fronts, front_of
@@ -40,6 +41,7 @@ from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchChe
 from sidecar.core.runtime.service import Service
 from sidecar.core.runtime.topic_lookup import LookFirst
 from sidecar.core.runtime.turn import Now, Ports
+from sidecar.core.share.placeholder import HoldPlaceholder, LeavePlaceholder
 from sidecar.core.vocabulary.errors import Code
 from sidecar.core.vocabulary.topics import Topic
 from sidecar.kafka.cluster import Cluster, ConnectionLost
@@ -51,6 +53,7 @@ from sidecar.link.messages import (
     CommitEnded,
     Lease,
     OpenOffsets,
+    OpenShareState,
     Request,
     SettingsPassed,
     ToCoordinator,
@@ -97,6 +100,7 @@ class Coordinator:
         self._checks: dict[int, CommitCheck | FetchCheck] = {}
         """What the core was asked of offsets, by token: its answer may have to wait for a placeholder."""
         self.placeholders = Placeholders(settings.placeholders, cluster, self._placeholder_ports(), figures, log, tasks)
+        self.share_placeholders = SharePlaceholders(cluster, self._share_ports(), figures, log, tasks)
         self.moves = Moves(settings.moves, rules, self.service, cluster, self._move_ports(), figures, log, tasks)
         self.fronts.connected[COORDINATORS_OWN] = self.moves
         self._visible = Visible(background, configs, self.fresh, self.fronts.ask_access, self._done, figures, log)
@@ -129,9 +133,24 @@ class Coordinator:
             answer=lambda token, answer: self._reply(Reply(token, answer)),
         )
 
+    def _share_ports(self) -> SharePlaceholderPorts:
+        def serves(partition: int) -> bool:
+            return self.service.owners[partition].shard is not None and self.service.leased(partition, now())
+
+        return SharePlaceholderPorts(
+            serves=serves,
+            leader_of=self.leader_of,
+            partition_of=self.service.partition_of,
+            owner_epoch=lambda partition: self.takeovers.tenures[partition].writer.owner_epoch,
+            done=self._done,
+            answer=lambda token, answer: self._reply(Reply(token, answer)),
+            wait_ms=self.settings.placeholders.wait_ms,
+        )
+
     def _takeover_ports(self) -> TakeoverPorts:
         def stopped(partition: int) -> None:
             self.placeholders.stopped(partition)
+            self.share_placeholders.stopped(partition)
             self.moves.stopped(partition)
 
         return TakeoverPorts(
@@ -153,10 +172,14 @@ class Coordinator:
             answer=lambda token, answer: self._reply(Reply(token, answer)),
             drain=self._drain,
             store=store,
-            seat_given_up=self.placeholders.given_up,
+            seat_given_up=self.no_placeholder,
             vacate=lambda group_id: self.placeholders.occupied(group_id, members=False),
             tell=lambda: self.fronts.broadcast(self.moves.rules.message()),
         )
+
+    def no_placeholder(self, group_id: str) -> bool:
+        """None of ours is left in the broker's group of this name."""
+        return self.placeholders.given_up(group_id) and self.share_placeholders.given_up(group_id)
 
     def leader_of(self, partition: int) -> int:
         """Node id of the broker that keeps the offsets of this partition's groups; -1 while unknown."""
@@ -185,6 +208,8 @@ class Coordinator:
                     self._tasks.spawn(self._configure(token, event), "settings request")
                 elif type(event) is OpenOffsets:
                     self.placeholders.open(token, event)
+                elif type(event) is OpenShareState:
+                    self.share_placeholders.open(token, event)
                 else:
                     if type(event) is CommitCheck or type(event) is FetchCheck:
                         self._checks[token] = event
@@ -228,6 +253,7 @@ class Coordinator:
             self.fronts.broadcast(view)
             if view.leaders != before:
                 self.placeholders.leaders_moved(before, view.leaders)
+                self.share_placeholders.leaders_moved(before, view.leaders)
 
     async def _configure(self, token: int, event: Event) -> None:
         self._reply(Reply(token, await self._configs.handle(event, self.append_unfenced)))
@@ -263,6 +289,8 @@ class Coordinator:
             self._visible.resolve(c, c.item, lambda: self.service.owners[c.partition].image)
         elif isinstance(c.item, LookFirst):
             self.fresh.look_first(c.item, partial(self._done, c.partition, c.attempt))
+        elif isinstance(c.item, HoldPlaceholder | LeavePlaceholder):
+            self.share_placeholders.want(c.partition, c.attempt, c.item)
         else:
             raise TypeError(f"no background work is called {type(c.item).__name__}")
 
@@ -344,3 +372,4 @@ class Coordinator:
     async def give_up_placeholders(self) -> None:
         """There is no other sidecar: leave the groups as the brokers' own."""
         await self.placeholders.free({p: list(part.groups) for p, part in enumerate(self._state.partitions)})
+        await self.share_placeholders.free(self._state.share_placeholders())

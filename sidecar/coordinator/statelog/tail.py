@@ -22,6 +22,7 @@ from sidecar.core.consumer.records import TargetMetadataRecord
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.records import Key, Record
 from sidecar.core.share.records import Kind as ShareKind
+from sidecar.core.share.records import PlaceholderRecord
 from sidecar.core.share.records import TargetMetadataRecord as ShareTarget
 from sidecar.core.vocabulary.errors import InvariantError
 from sidecar.core.vocabulary.placement import partition_for
@@ -131,6 +132,20 @@ class StateLog:
                 if isinstance(record, TargetMetadataRecord | ShareTarget):
                     return record.assignment_epoch
         return -1
+
+    def share_placeholders(self) -> list[tuple[int, str, str]]:
+        """Partition, group, and the member that a sidecar has in the broker's share group of that name."""
+        found = []
+        for p, part in enumerate(self.partitions):
+            for group_id, values in part.groups.items():
+                for key in [k for k in values if k.kind == ShareKind.PLACEHOLDER]:
+                    try:
+                        record, _ = self.codec.decode(key, values[key])
+                    except StateError:
+                        continue
+                    if isinstance(record, PlaceholderRecord) and record.member_id:
+                        found.append((p, group_id, record.member_id))
+        return found
 
     async def wait_past(self, partition: int, offset: int) -> None:
         """Until the record at `offset` has been applied, or the tail has found that there is none."""

@@ -1,0 +1,93 @@
+"""ShareGroupDescribe (api 77, KIP-932): a share group as its members and operators see it.
+
+v0: early access in Kafka 4.0, with the bytes of v1.
+v1: the first that was released.
+
+Whoever may not DESCRIBE one of the topics in it is told nothing of the group. The placeholder is not shown: it is a
+member of the broker's group, which only a client that asks the broker itself sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from sidecar.api import access, slices
+from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, upstream
+from sidecar.api.room import ANOTHER_TIME, Room
+from sidecar.core.share.events import DescribedShareMember, DescribeShareGroup, ShareDescribeReply
+from sidecar.core.vocabulary.errors import Code
+from sidecar.wire.generated import share_group_describe as sd
+
+NO_OPERATIONS = -2147483648
+"""Authorized operations were not asked for, or are not told."""
+HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
+
+
+def share_group_describe(call: Call) -> Handler:
+    req = yield from slices.request(call, sd.ShareGroupDescribeRequest)
+    asked = req.group_ids
+    local = yield from slices.chosen(asked, call.scope.keeps_from_broker)
+    if not local:
+        return FORWARD
+    ours = set(local)
+    theirs = [g for g in asked if g not in ours]
+    res = sd.ShareGroupDescribeResponse()
+    if theirs:
+        req.group_ids = theirs
+        body = yield from upstream(call, (yield from slices.encoded(req, call.version)))
+        res = yield from slices.response(sd.ShareGroupDescribeResponse, call.version, body)
+    hidden = yield from access.hidden_groups(call, local)
+    seen = [g for g in local if g not in hidden]
+    may = yield from access.operations(call, seen if req.include_authorized_operations else [])
+    room: Room[sd.DescribedGroup] = Room(call, lambda group: sd.ShareGroupDescribeResponse(groups=[group]))
+    for i, group_id in enumerate(local):
+        yield from slices.turns(i)
+        if group_id in hidden:
+            res.groups.append(_refused(group_id, Code.GROUP_AUTHORIZATION_FAILED))
+            continue
+        if not room.full and not room.knows(group_id):
+            group = yield from _describe(call, group_id)
+            if group.error_code == Code.NONE:
+                group.authorized_operations = may.get(group_id, NO_OPERATIONS)
+            yield from room.described(group_id, group)
+        res.groups.append(room.take(group_id) or _refused(group_id, ANOTHER_TIME))
+    res.groups = yield from slices.as_asked(asked, res.groups, lambda g: g.group_id)
+    return (yield from slices.encoded(res, call.version))
+
+
+def _describe(call: Call, group_id: str) -> Generator[Want, Any, sd.DescribedGroup]:
+    told: ShareDescribeReply = yield from coordinate(DescribeShareGroup(group_id))
+    if told.code != Code.NONE:
+        # A broker gives no text to a refusal that is not about the group itself.
+        return _refused(group_id, told.code, told.message if told.code == Code.GROUP_ID_NOT_FOUND else None)
+    topics = {name for m in told.members for name in (*m.topic_names, *(n for _, n, _ in m.assignment))}
+    if (yield from access.hidden_topics(call, topics)):
+        return _refused(group_id, Code.TOPIC_AUTHORIZATION_FAILED, HIDDEN_TOPICS)
+    return sd.DescribedGroup(
+        group_id=group_id,
+        group_state=told.state,
+        group_epoch=told.epoch,
+        assignment_epoch=told.assignment_epoch,
+        assignor_name=told.assignor,
+        members=(yield from slices.made(told.members, _member)),
+    )
+
+
+def _member(m: DescribedShareMember) -> sd.Member:
+    assigned = [sd.TopicPartitions(topic_id, name, list(ps)) for topic_id, name, ps in m.assignment]
+    return sd.Member(
+        member_id=m.member_id,
+        rack_id=m.rack_id,
+        member_epoch=m.member_epoch,
+        client_id=m.client_id,
+        client_host=m.client_host,
+        subscribed_topic_names=list(m.topic_names),
+        assignment=sd.Assignment(assigned),
+    )
+
+
+def _refused(group_id: str, code: Code, message: str | None = None) -> sd.DescribedGroup:
+    return sd.DescribedGroup(
+        error_code=code, error_message=message, group_id=group_id, authorized_operations=NO_OPERATIONS
+    )

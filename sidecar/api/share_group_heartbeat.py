@@ -1,0 +1,117 @@
+"""ShareGroupHeartbeat (api 76, KIP-932).
+
+v0: early access in Kafka 4.0. It has the bytes of v1, and is the broker's.
+v1: the first that was released.
+
+A group that is here under this name and is of another kind refuses the member, also where share groups are left to the
+broker: that one does not know the groups that live here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import suppress
+from typing import Any
+
+from sidecar.api import access, slices
+from sidecar.api.call import FORWARD, Call, Coordinate, Handler, Want, packed, upstream
+from sidecar.api.one_name import left_to_the_broker, taken_from_share, taken_here
+from sidecar.core.modern.validation import unknown_member
+from sidecar.core.share.events import ShareHeartbeat, ShareHeartbeatReply
+from sidecar.core.share.validation import check_member_id
+from sidecar.core.vocabulary.errors import TEXT, Code, CoordinatorError, fitting
+from sidecar.native import unpack
+from sidecar.wire.frames import header_end
+from sidecar.wire.generated import share_group_heartbeat as sh
+
+LAYOUT = "ntssiSat"
+"""Of the request, header included, as native/wire_twin.py spells it."""
+REPLY, REPLY_ASSIGNED = "ihSSiibt", "ihSSiibptt"
+"""Of the response, without and with an assignment."""
+CODE = slice(4, 6)
+"""Of the body of a response, where the error code is."""
+GROUP_ID_NOT_FOUND = Code.GROUP_ID_NOT_FOUND.to_bytes(2, "big")
+STABLE_SINCE = 1
+
+
+def share_group_heartbeat(call: Call) -> Handler:
+    """This handler reads the header of its request itself: `call.pos` is where that begins."""
+    event, came_ms = (yield from to_event(call)), call.now_ms
+    group_id, names = event.group_id, event.topic_names
+    if not call.scope.share or call.version < STABLE_SINCE:
+        return (yield from _left_to_the_broker(call, event))
+    if event.member_epoch == 0 and not call.scope.managed(group_id):
+        code = yield from left_to_the_broker(call, group_id)
+        if code != Code.NONE:
+            return _error(code)
+    if not call.scope.managed(group_id):
+        return (yield from _at_the_broker(call, event))
+    refused = access.kept_read(call, group_id)
+    if refused is None:
+        refused = yield from access.refused_read(call, group_id)
+    if refused != Code.NONE:
+        return _error(refused, text=False)
+    try:
+        check_member_id(event.member_id)
+    except CoordinatorError as exc:
+        return _error(exc.code, exc.message)
+    if names and call.view.authorizer and (yield from access.hidden_topics(call, names)):
+        return _error(Code.TOPIC_AUTHORIZATION_FAILED, text=False)
+    if event.member_epoch == 0 and (yield from taken_from_share(call, group_id, came_ms)):
+        return _not_a_share_group(group_id)
+    reply = yield Coordinate(event)
+    assert isinstance(reply, ShareHeartbeatReply)
+    return to_body(reply)
+
+
+def _left_to_the_broker(call: Call, event: ShareHeartbeat) -> Handler:
+    code = yield from taken_here(call, event.group_id, event.topic_names or ())
+    if code == Code.NONE:
+        return FORWARD
+    if code != Code.GROUP_ID_NOT_FOUND:
+        return _error(code, text=False)
+    return _not_a_share_group(event.group_id)
+
+
+def _at_the_broker(call: Call, event: ShareHeartbeat) -> Handler:
+    """The group is the broker's. A member that was silent while its group went there is none at the broker, where there
+    may be no such group: GROUP_ID_NOT_FOUND ends its client, and UNKNOWN_MEMBER_ID makes it join."""
+    if event.member_epoch <= 0 or not call.scope.managing:
+        return FORWARD
+    body = yield from upstream(call)
+    if body[CODE] != GROUP_ID_NOT_FOUND:
+        return body
+    refused = unknown_member(event.member_id, event.group_id)
+    return _error(refused.code, refused.message)
+
+
+def to_event(call: Call) -> Generator[Want, Any, ShareHeartbeat]:
+    """Raises WireError. The generated codec, which is slower, has the last word on what is malformed."""
+    fields: tuple[Any, ...] | None = None
+    if slices.small(call):
+        with suppress(ValueError):
+            fields = unpack(LAYOUT, call.frame, call.pos)
+    if fields is None:
+        client_id, pos = header_end(call.frame, call.pos, flexible=True)
+        r = yield from slices.request(call, sh.ShareGroupHeartbeatRequest, pos)
+        names = None if r.subscribed_topic_names is None else tuple(r.subscribed_topic_names)
+        fields = (client_id, r.group_id, r.member_id, r.member_epoch, r.rack_id, names)
+    client_id, group_id, member_id, epoch, rack_id, names = fields
+    return ShareHeartbeat(group_id, member_id, epoch, rack_id, names, client_id or "", "/" + call.client.host)
+
+
+def to_body(reply: ShareHeartbeatReply) -> bytes:
+    head = (0, reply.code, reply.message, reply.member_id, reply.member_epoch, reply.heartbeat_interval_ms)
+    if reply.assignment is None:
+        return packed(REPLY, *head, -1)
+    return packed(REPLY_ASSIGNED, *head, 1, dict(reply.assignment))
+
+
+def _not_a_share_group(group_id: str) -> bytes:
+    return _error(Code.GROUP_ID_NOT_FOUND, fitting(f"Group {group_id} is not a share group."))
+
+
+def _error(code: Code, message: str | None = None, text: bool = True) -> bytes:
+    """`text`: Kafka tells what it means, if `message` does not."""
+    told = message or (TEXT.get(code) if text else None)
+    return sh.ShareGroupHeartbeatResponse(error_code=code, error_message=told).encode(STABLE_SINCE)

@@ -1,0 +1,163 @@
+"""Offsets of share groups: DescribeShareGroupOffsets (api 90), AlterShareGroupOffsets (api 91) and
+DeleteShareGroupOffsets (api 92).
+
+v0: KIP-932. v1 of DescribeShareGroupOffsets: the answer tells the lag (KIP-1226).
+
+The broker that coordinates its own group of that name keeps the share state, and does what is asked. It refuses to
+alter state under a group that has members. So the members here are looked at first, and then the placeholder leaves
+that group. A member that joins meanwhile brings another placeholder, and the broker refuses.
+
+Rights are those of the client: its own broker is asked where another one does it. Share state may take a broker long to
+tell or to alter while the share coordinator is away, so such a request to another broker has a connection to itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any, TypeVar
+
+from sidecar.api import access, slices
+from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, store_at, upstream, who
+from sidecar.core.runtime.events import Answer
+from sidecar.core.share.events import Operation, ShareAdmin, ShareAdministered, ShareAdminReply
+from sidecar.core.vocabulary.errors import Code
+from sidecar.link.messages import OpenShareState
+from sidecar.wire.generated import alter_share_group_offsets as al
+from sidecar.wire.generated import delete_share_group_offsets as dl
+from sidecar.wire.generated import describe_share_group_offsets as ds
+
+NO_GROUP_RIGHT, NO_TOPIC_RIGHT = "Group authorization failed.", "Topic authorization failed."
+"""Kafka's words where it gives the default text of an error."""
+Named = TypeVar("Named", al.AlterShareGroupOffsetsRequestTopic, dl.DeleteShareGroupOffsetsRequestTopic)
+
+
+# ---- describing ---------------------------------------------------------------------------------------------------
+def describe_share_group_offsets(call: Call) -> Handler:
+    """Of named partitions any broker tells; of all of a group only the one that coordinates it."""
+    req = yield from slices.request(call, ds.DescribeShareGroupOffsetsRequest)
+    elsewhere = [g.group_id for g in req.groups if _not_here(call, g)]
+    if not elsewhere:
+        return FORWARD
+    res = ds.DescribeShareGroupOffsetsResponse()
+    here = [g for g in req.groups if not _not_here(call, g)]
+    if here:
+        mine = ds.DescribeShareGroupOffsetsRequest(here)
+        body = yield from upstream(call, (yield from slices.encoded(mine, call.version)))
+        res = yield from slices.response(ds.DescribeShareGroupOffsetsResponse, call.version, body)
+    hidden = yield from access.hidden_groups(call, elsewhere)
+    for group_id in elsewhere:
+        if group_id in hidden:
+            code = Code.GROUP_AUTHORIZATION_FAILED
+            refused = ds.DescribeShareGroupOffsetsResponseGroup(group_id, [], code, NO_GROUP_RIGHT)
+            res.groups.append(refused)
+        else:
+            res.groups.append((yield from _all_of(call, group_id)))
+    res.groups = yield from slices.as_asked([g.group_id for g in req.groups], res.groups, lambda g: g.group_id)
+    return (yield from slices.encoded(res, call.version))
+
+
+def _not_here(call: Call, g: ds.DescribeShareGroupOffsetsRequestGroup) -> bool:
+    """The broker behind this sidecar is not to say it."""
+    return call.scope.own.is_group(g.group_id) or (g.topics is None and _kept_elsewhere(call, g.group_id))
+
+
+def _kept_elsewhere(call: Call, group_id: str) -> bool:
+    return call.scope.keeps_from_broker(group_id) and call.keeper_of(group_id) != call.scope.node_id
+
+
+def _all_of(call: Call, group_id: str) -> Generator[Want, Any, ds.DescribeShareGroupOffsetsResponseGroup]:
+    asked = ds.DescribeShareGroupOffsetsRequest([ds.DescribeShareGroupOffsetsRequestGroup(group_id, None)])
+    body = yield from store_at(call, call.keeper_of(group_id), call.version, asked.encode(call.version), slow=True)
+    res = yield from slices.response(ds.DescribeShareGroupOffsetsResponse, call.version, body)
+    (group,) = res.groups
+    hidden = yield from access.hidden_topics(call, (t.topic_name for t in group.topics))
+    group.topics = [t for t in group.topics if t.topic_name not in hidden]
+    return group
+
+
+# ---- altering and deleting ----------------------------------------------------------------------------------------
+def alter_share_group_offsets(call: Call) -> Handler:
+    req = yield from slices.request(call, al.AlterShareGroupOffsetsRequest)
+    if not _concerns(call, req.group_id):
+        return FORWARD
+    code = yield from access.refused_read(call, req.group_id)
+    if code == Code.NONE:
+        unreadable, req.topics = yield from _readable(call, req.group_id, req.topics)
+        res = al.AlterShareGroupOffsetsResponse()
+        if req.topics:
+            code, message = yield from administrable(call, req.group_id, Operation.ALTER)
+            if code != Code.NONE:
+                return al.AlterShareGroupOffsetsResponse(error_code=code, error_message=message).encode(call.version)
+            body = yield from _sent(call, req.group_id, (yield from slices.encoded(req, call.version)))
+            res = yield from slices.response(al.AlterShareGroupOffsetsResponse, call.version, body)
+            if res.error_code == Code.NONE:
+                yield from _done(call, req.group_id, Operation.ALTER)
+        res.responses += [_not_altered(t) for t in unreadable]
+        return (yield from slices.encoded(res, call.version))
+    text = NO_GROUP_RIGHT if code == Code.GROUP_AUTHORIZATION_FAILED else None
+    return al.AlterShareGroupOffsetsResponse(error_code=code, error_message=text).encode(call.version)
+
+
+def delete_share_group_offsets(call: Call) -> Handler:
+    req = yield from slices.request(call, dl.DeleteShareGroupOffsetsRequest)
+    if not _concerns(call, req.group_id):
+        return FORWARD
+    code = yield from access.refused_delete(call, req.group_id)
+    if code == Code.NONE:
+        unreadable, req.topics = yield from _readable(call, req.group_id, req.topics)
+        res = dl.DeleteShareGroupOffsetsResponse()
+        if req.topics:
+            code, message = yield from administrable(call, req.group_id, Operation.DELETE)
+            if code != Code.NONE:
+                return dl.DeleteShareGroupOffsetsResponse(error_code=code, error_message=message).encode(call.version)
+            body = yield from _sent(call, req.group_id, (yield from slices.encoded(req, call.version)))
+            res = yield from slices.response(dl.DeleteShareGroupOffsetsResponse, call.version, body)
+            if res.error_code == Code.NONE:
+                yield from _done(call, req.group_id, Operation.DELETE)
+        res.responses += [_not_deleted(t) for t in unreadable]
+        return (yield from slices.encoded(res, call.version))
+    text = NO_GROUP_RIGHT if code == Code.GROUP_AUTHORIZATION_FAILED else None
+    return dl.DeleteShareGroupOffsetsResponse(error_code=code, error_message=text).encode(call.version)
+
+
+def _concerns(call: Call, group_id: str) -> bool:
+    return group_id != "" and call.scope.keeps_from_broker(group_id)
+
+
+def _readable(
+    call: Call, group_id: str, topics: Sequence[Named]
+) -> Generator[Want, Any, tuple[list[Named], list[Named]]]:
+    """Those that the client may not READ, and the others. The broker behind this sidecar sees to it by itself."""
+    if not _kept_elsewhere(call, group_id) or not call.view.authorizer:
+        return [], list(topics)
+    may = yield from access.readable_topics(call, (t.topic_name for t in topics))
+    return [t for t in topics if t.topic_name not in may], [t for t in topics if t.topic_name in may]
+
+
+def administrable(call: Call, group_id: str, operation: Operation) -> Generator[Want, Any, tuple[Code, str | None]]:
+    """Whether the group has no members, and at the broker no placeholder any more."""
+    told: ShareAdminReply = yield from coordinate(ShareAdmin(group_id, operation))
+    if told.code != Code.NONE or not told.placeholder_id:
+        return told.code, told.message
+    opened: Answer = yield from coordinate(OpenShareState(group_id))
+    return opened.code, opened.message
+
+
+def _sent(call: Call, group_id: str, body: bytes) -> Generator[Want, Any, bytes]:
+    return (yield from store_at(call, call.keeper_of(group_id), call.version, body, slow=True))
+
+
+def _done(call: Call, group_id: str, operation: Operation) -> Generator[Want, Any, None]:
+    """A sidecar that ends before this leaves a group without members, which is forgotten in time."""
+    yield from coordinate(ShareAdministered(group_id, operation, f"{operation} by {who(call)}"))
+
+
+def _not_altered(t: al.AlterShareGroupOffsetsRequestTopic) -> al.AlterShareGroupOffsetsResponseTopic:
+    code = Code.TOPIC_AUTHORIZATION_FAILED
+    parts = [al.AlterShareGroupOffsetsResponsePartition(p.partition_index, code, NO_TOPIC_RIGHT) for p in t.partitions]
+    return al.AlterShareGroupOffsetsResponseTopic(t.topic_name, partitions=parts)
+
+
+def _not_deleted(t: dl.DeleteShareGroupOffsetsRequestTopic) -> dl.DeleteShareGroupOffsetsResponseTopic:
+    code = Code.TOPIC_AUTHORIZATION_FAILED
+    return dl.DeleteShareGroupOffsetsResponseTopic(t.topic_name, error_code=code, error_message=NO_TOPIC_RIGHT)

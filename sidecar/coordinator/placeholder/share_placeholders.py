@@ -1,0 +1,392 @@
+"""The placeholder of each managed share group: a member of the broker's share group of the same name.
+
+What it is for: the broker initialises the share state of what its members subscribe to, and lets nobody alter or delete
+that state while the group has a member. The core says what is wanted (core/share/placeholder.py), and hears what is
+initialised. Nobody uses the partitions that the broker assigns to a placeholder; they tell what is initialised.
+
+A broker sees a new topic at the second or third heartbeat, and has initialised it some time after that. So while
+anything is not initialised, heartbeats come quickly at first and then each second; else three in a session.
+
+**Takeover**: the successor joins with a member id of its own, and then removes that of the predecessor. Between the
+two, both are in the group, which harms nobody. A predecessor that wakes finds its member gone; it joins again only
+under a lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
+from uuid import UUID, uuid5
+from zlib import crc32
+
+from sidecar.coordinator.clock import now
+from sidecar.coordinator.placeholder.share_membership import ShareMembership
+from sidecar.core.runtime.events import Answer, Event
+from sidecar.core.share.events import PlaceholderLeft, PlaceholderRefused, ShareInitialised
+from sidecar.core.share.placeholder import HoldPlaceholder, LeavePlaceholder
+from sidecar.core.vocabulary.errors import TEXT, Code, name_of
+from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.share_group import Initialised
+from sidecar.link.messages import OpenShareState
+from sidecar.link.ports import Figures, Logger, Tasks
+from sidecar.wire.primitives import WireError
+
+TROUBLE = (ConnectionLost, TimeoutError, WireError)
+FIRST_MS, EACH_MS = (50, 100, 200, 400), 1_000
+"""After a change, while anything is not initialised."""
+BEAT_MS = 15_000
+"""A third of the shortest session that Kafka allows by default (group.share.min.session.timeout.ms)."""
+PAUSE_MS, PAUSE_MAX_MS = 50, 2_000
+"""After trouble: doubled each time, up to the second."""
+REFUSED_MS = 30_000
+"""A right is missing, or the name is another group's: only an administrator changes that."""
+SAY_AGAIN_MS = 5_000
+FREE_S = 5.0
+LATE_MS = 10_000
+"""Share state that was not initialised by then is worth a line in the log."""
+MEMBER_IDS = UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
+NOT_IN: tuple[int, ...] = (Code.UNKNOWN_MEMBER_ID, Code.FENCED_MEMBER_EPOCH)
+"""The broker knows no such member, or not so."""
+REFUSED: dict[int, str] = {
+    Code.GROUP_AUTHORIZATION_FAILED: "give the sidecar Read of the group",
+    Code.TOPIC_AUTHORIZATION_FAILED: "give the sidecar Describe of the group's topics",
+    Code.GROUP_ID_NOT_FOUND: "a group of another kind has this name at the broker: delete it there",
+    Code.UNSUPPORTED_VERSION: "the broker serves no share groups: set share.version=1, or see groups.kinds",
+    Code.GROUP_MAX_SIZE_REACHED: "members at the broker fill the group: let them connect to the sidecars",
+}
+
+
+class State(StrEnum):
+    JOINING = "joining"
+    INITIALISING = "initialising"
+    HELD = "held"
+    REFUSED = "refused"
+    LEAVING = "leaving"
+
+
+class Refused(ConnectionLost):
+    """What only an administrator changes: `remedy` says how."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(problem)
+        self.remedy = remedy
+
+
+@dataclass(frozen=True)
+class SharePlaceholderPorts:
+    """What the coordinator gives. `serves(partition)`: it is owned here, under a lease; `done(partition, attempt,
+    event)`: the core's event; `owner_epoch(partition)`: names the placeholders of this owner; `wait_ms`: how long a
+    request waits until a placeholder has left."""
+
+    serves: Callable[[int], bool]
+    leader_of: Callable[[int], int]
+    partition_of: Callable[[str], int]
+    owner_epoch: Callable[[int], int]
+    done: Callable[[int, int, Event], None]
+    answer: Callable[[int, Answer], None]
+    wait_ms: int = 5_000
+
+
+@dataclass(slots=True, eq=False)
+class _Placeholder:
+    group_id: str
+    partition: int
+    attempt: int
+    member_id: str
+    wanted: HoldPlaceholder | LeavePlaceholder
+    since_ms: int
+    """When this was wanted, or joined, last."""
+    epoch: int = 0
+    """0: as far as is known, the broker has no such member."""
+    tried: bool = False
+    """A request to join was sent."""
+    shown: tuple[str, ...] = ()
+    told: Initialised | None = None
+    """What the core has heard of this placeholder; None: nothing."""
+    others: set[str] = field(default_factory=set)
+    """Placeholders of former owners that are to be removed."""
+    busy: bool = False
+    urgent: bool = False
+    gone: bool = False
+    refused: bool = False
+    late: bool = False
+    pause_ms: int = 0
+    due: asyncio.TimerHandle | None = None
+
+    @property
+    def state(self) -> State:
+        if isinstance(self.wanted, LeavePlaceholder):
+            return State.LEAVING
+        if self.refused:
+            return State.REFUSED
+        if self.epoch == 0:
+            return State.JOINING
+        return State.HELD if self.wanted.complete else State.INITIALISING
+
+
+class SharePlaceholders:
+    def __init__(
+        self, cluster: Cluster, ports: SharePlaceholderPorts, figures: Figures, log: Logger, tasks: Tasks
+    ) -> None:
+        self._ports = ports
+        self._figures = figures
+        self._log = log
+        self._tasks = tasks
+        self._groups: dict[str, _Placeholder] = {}
+        self._waiting: dict[str, list[tuple[int, OpenShareState, asyncio.TimerHandle]]] = {}
+        """By group: requests that wait until no placeholder is left at the broker."""
+        self._membership = ShareMembership(cluster, log)
+        self._said_ms = -SAY_AGAIN_MS
+        for state in State:
+            figures("share_placeholders", state).set_function(partial(self._count, state))
+
+    def _count(self, state: State) -> int:
+        return sum(p.state is state for p in self._groups.values())
+
+    # ---- what the core wants --------------------------------------------------------------------------------
+    def want(self, partition: int, attempt: int, wanted: HoldPlaceholder | LeavePlaceholder) -> None:
+        p = self._groups.get(wanted.group_id)
+        if p is None:
+            epoch = self._ports.owner_epoch(partition)
+            member_id = str(uuid5(MEMBER_IDS, f"{wanted.group_id}/{epoch}"))
+            p = _Placeholder(wanted.group_id, partition, attempt, member_id, wanted, now().mono_ms)
+            self._groups[wanted.group_id] = p
+            changed = True
+        else:
+            before, p.wanted, p.attempt = p.wanted, wanted, attempt
+            changed = type(before) is not type(wanted) or p.shown != getattr(wanted, "topic_names", p.shown)
+        other = wanted.predecessor if isinstance(wanted, HoldPlaceholder) else wanted.placeholder_id
+        if other and other != p.member_id:
+            p.others.add(other)
+        if changed:
+            p.since_ms, p.pause_ms, p.late = now().mono_ms, 0, False
+            self._at_once(p)
+        elif not p.busy and p.due is not None and not p.refused and not p.pause_ms:
+            self._rest(p)  # all is initialised now, or not any more
+
+    def stopped(self, partition: int) -> None:
+        """The partition is not owned any more. Whoever owns it next removes the placeholders."""
+        for p in [p for p in self._groups.values() if p.partition == partition]:
+            p.gone = True
+            if p.due is not None:
+                p.due.cancel()
+            del self._groups[p.group_id]
+        for group_id in [g for g in self._waiting if self._ports.partition_of(g) == partition]:
+            self._answer(group_id, Code.NOT_COORDINATOR)
+
+    def leaders_moved(self, before: Sequence[int], leaders: Sequence[int]) -> None:
+        """What was the trouble at the former leader of a group's offsets says nothing of the new one."""
+        for p in list(self._groups.values()):
+            if p.pause_ms and before[p.partition : p.partition + 1] != leaders[p.partition : p.partition + 1]:
+                p.pause_ms = 0
+                self._at_once(p)
+
+    # ---- who waits until it has left ------------------------------------------------------------------------
+    def open(self, token: int, event: OpenShareState) -> None:
+        """An administrator is to alter or delete share state: the broker must have no placeholder of ours."""
+        if not self._ports.serves(self._ports.partition_of(event.group_id)):
+            self._ports.answer(token, event.refused(Code.NOT_COORDINATOR, TEXT[Code.NOT_COORDINATOR]))
+        elif event.group_id not in self._groups:
+            self._ports.answer(token, Answer())
+        else:
+            late = asyncio.get_running_loop().call_later(self._ports.wait_ms / 1000, self._late, event.group_id, token)
+            self._waiting.setdefault(event.group_id, []).append((token, event, late))
+            p = self._groups[event.group_id]
+            if isinstance(p.wanted, LeavePlaceholder):
+                self._at_once(p)
+
+    def _late(self, group_id: str, token: int) -> None:
+        waiting = self._waiting.pop(group_id, [])
+        for other, event, timer in waiting:
+            if other == token:
+                code = Code.COORDINATOR_LOAD_IN_PROGRESS
+                self._ports.answer(token, event.refused(code, TEXT[code]))
+            else:
+                self._waiting.setdefault(group_id, []).append((other, event, timer))
+
+    def _answer(self, group_id: str, code: Code = Code.NONE) -> None:
+        for token, event, timer in self._waiting.pop(group_id, []):
+            timer.cancel()
+            self._ports.answer(token, event.refused(code, TEXT[code]) if code else Answer())
+
+    def given_up(self, group_id: str) -> bool:
+        """No placeholder of this owner is left in the broker's group, nor will one join."""
+        return group_id not in self._groups
+
+    # ---- when -------------------------------------------------------------------------------------------------
+    def _at_once(self, p: _Placeholder) -> None:
+        if p.busy:
+            p.urgent = True
+            return
+        if p.due is not None:
+            p.due.cancel()
+        self._begin(p)
+
+    def _begin(self, p: _Placeholder) -> None:
+        p.due, p.busy, p.urgent = None, True, False
+        self._tasks.spawn(self._turn(p), "share placeholder")
+
+    def _rest(self, p: _Placeholder) -> None:
+        if p.due is not None:
+            p.due.cancel()
+        p.due = asyncio.get_running_loop().call_later(self._pause_ms(p) / 1000, self._begin, p)
+
+    def _pause_ms(self, p: _Placeholder) -> int:
+        if p.pause_ms:
+            return p.pause_ms
+        if isinstance(p.wanted, LeavePlaceholder) or p.wanted.complete:
+            # Groups that came together do not beat together.
+            return BEAT_MS - crc32(p.group_id.encode()) % (BEAT_MS // 3)
+        since_ms = now().mono_ms - p.since_ms
+        return next((at - since_ms for at in FIRST_MS if at > since_ms), EACH_MS)
+
+    # ---- one turn -----------------------------------------------------------------------------------------------
+    async def _turn(self, p: _Placeholder) -> None:
+        wanted = p.wanted
+        try:
+            node_id = self._ports.leader_of(p.partition)
+            if node_id < 0:
+                raise ConnectionLost("no leader of the offsets is known")
+            if isinstance(wanted, HoldPlaceholder):
+                await self._hold(p, wanted, node_id)
+            else:
+                await self._leave(p, wanted, node_id)
+            p.pause_ms, p.refused = 0, False
+        except TROUBLE as exc:
+            self._trouble(p, str(exc) or "timed out", exc.remedy if isinstance(exc, Refused) else "")
+        p.busy = False
+        if p.gone:
+            return
+        if p.urgent:
+            self._begin(p)
+        else:
+            self._rest(p)
+
+    async def _hold(self, p: _Placeholder, wanted: HoldPlaceholder, node_id: int) -> None:
+        joins = p.epoch == 0
+        if joins and not self._ports.serves(p.partition):
+            raise ConnectionLost("the lease is over")
+        shows = joins or p.shown != wanted.topic_names
+        p.tried = True
+        names = wanted.topic_names if shows else None
+        res = await self._membership.heartbeat(node_id, p.group_id, p.member_id, p.epoch, names)
+        if p.gone:
+            return
+        if res.error_code != Code.NONE:
+            self._not_accepted(p, wanted, res.error_code, res.error_message)
+        p.epoch, p.shown = res.member_epoch, wanted.topic_names
+        if joins:
+            self._log.debug("share placeholder joined", group_id=p.group_id, broker=node_id, member_id=p.member_id)
+        while p.others:
+            await self._membership.leave(node_id, p.group_id, other := next(iter(p.others)))
+            p.others.discard(other)
+        if shows or res.assignment is not None or p.told is None:
+            self._report(p, wanted, node_id, await self._assigned(p, node_id))
+        if not wanted.complete and p.wanted is wanted:
+            found = await self._membership.initialised(node_id, p.group_id)
+            if found is not None:
+                self._report(p, wanted, node_id, found)
+            self._late_state(p)
+
+    async def _assigned(self, p: _Placeholder, node_id: int) -> Initialised:
+        return await self._membership.assigned(node_id, p.group_id)
+
+    def _not_accepted(self, p: _Placeholder, wanted: HoldPlaceholder, code: int, message: str | None) -> None:
+        """Raises ConnectionLost."""
+        problem = f"ShareGroupHeartbeat: {name_of(code)}" + (f" ({message})" if message else "")
+        if code in NOT_IN:
+            if p.epoch:
+                self._log.warning("share placeholder lost", group_id=p.group_id, problem=name_of(code))
+                self._figures("placeholders_lost").inc()
+            p.epoch = 0
+        elif code in REFUSED:
+            # A member that it has there goes on until its session ends. The next report tells that all is well.
+            p.told = None
+            self._ports.done(p.partition, p.attempt, PlaceholderRefused(p.group_id, wanted.hold_id, code, message))
+            raise Refused(problem, REFUSED[code])
+        raise ConnectionLost(problem)
+
+    def _report(self, p: _Placeholder, wanted: HoldPlaceholder, node_id: int, found: Initialised) -> None:
+        if p.gone or not isinstance(p.wanted, HoldPlaceholder):
+            return
+        told = p.told
+        if told is not None and not _news(told, found):
+            return
+        if told is None or found.whole:
+            p.told = found
+        else:
+            for topic_id, partitions in found.partitions.items():
+                told.add(topic_id, found.names[topic_id], partitions)
+        self._ports.done(
+            p.partition,
+            p.attempt,
+            ShareInitialised(
+                p.group_id,
+                wanted.hold_id,
+                p.member_id,
+                node_id,
+                p.shown,
+                found.partitions,
+                found.names,
+                found.whole,
+            ),
+        )
+
+    async def _leave(self, p: _Placeholder, wanted: LeavePlaceholder, node_id: int) -> None:
+        for member_id in (p.member_id, *p.others) if p.tried else tuple(p.others):
+            await self._membership.leave(node_id, p.group_id, member_id)
+        p.epoch, p.tried, p.told, p.shown = 0, False, None, ()
+        p.others.clear()
+        if p.gone or p.wanted is not wanted:
+            return
+        p.gone = True
+        del self._groups[p.group_id]
+        left = PlaceholderLeft(p.group_id, wanted.placeholder_id or p.member_id)
+        self._ports.done(p.partition, p.attempt, left)
+        self._answer(p.group_id)
+
+    # ---- ending ---------------------------------------------------------------------------------------------------
+    async def free(self, placeholders: Sequence[tuple[int, str, str]]) -> None:
+        """The last sidecar ends: the groups are the brokers' own again. Partition, group and member of each."""
+        leave, leader_of = self._membership.leave, self._ports.leader_of
+        try:
+            async with asyncio.timeout(FREE_S):
+                await asyncio.gather(*[leave(leader_of(p), g, m) for p, g, m in placeholders if leader_of(p) >= 0])
+        except TROUBLE as exc:
+            problem = str(exc) or "timed out"
+            self._log.warning("share placeholders stay at the brokers until their sessions end", problem=problem)
+
+    # ---- trouble --------------------------------------------------------------------------------------------------
+    def _trouble(self, p: _Placeholder, problem: str, remedy: str) -> None:
+        self._figures("placeholder_troubles").inc()
+        p.refused = bool(remedy)
+        p.pause_ms = REFUSED_MS if remedy else min(max(2 * p.pause_ms, PAUSE_MS), PAUSE_MAX_MS)
+        at_ms = now().mono_ms
+        if p.pause_ms >= PAUSE_MAX_MS and at_ms - self._said_ms >= SAY_AGAIN_MS:
+            self._said_ms = at_ms
+            waiting = sum(g.pause_ms >= PAUSE_MAX_MS for g in self._groups.values())
+            told = {"groups": waiting, "group_id": p.group_id, "problem": problem}
+            self._log.warning("share placeholders cannot join", **told, hint=remedy or "look at that broker")
+
+    def _late_state(self, p: _Placeholder) -> None:
+        if isinstance(p.wanted, HoldPlaceholder) and not p.wanted.complete and not p.late:
+            waited_ms = now().mono_ms - p.since_ms
+            if waited_ms >= LATE_MS:
+                p.late = True
+                self._log.warning(
+                    "share state is not initialised",
+                    group_id=p.group_id,
+                    topics=len(p.shown),
+                    ms=waited_ms,
+                    hint="members get these partitions later: look at the leaders of __share_group_state",
+                )
+
+
+def _news(told: Initialised, found: Initialised) -> bool:
+    """Whether the core has not heard that yet."""
+    if found.whole:
+        return not told.whole or told.partitions != found.partitions
+    return any(set(ps).difference(told.partitions.get(t, ())) for t, ps in found.partitions.items())

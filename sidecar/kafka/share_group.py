@@ -1,0 +1,96 @@
+"""A share group at the broker that coordinates it: the requests of the member that the sidecar has there, and what the
+broker has initialised. A request that makes or deletes share state is not among them.
+
+All raise ConnectionLost, TimeoutError, WireError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from sidecar.core.vocabulary.errors import Code, name_of
+from sidecar.kafka.net import BrokerConnection, ConnectionLost
+from sidecar.wire.generated import describe_share_group_offsets as do
+from sidecar.wire.generated import share_group_describe as sd
+from sidecar.wire.generated import share_group_heartbeat as sh
+
+STABLE_SINCE = 1
+"""The first version of ShareGroupHeartbeat and ShareGroupDescribe that was not early access."""
+LEAVE_EPOCH = -1
+GONE = (Code.NONE, Code.UNKNOWN_MEMBER_ID, Code.GROUP_ID_NOT_FOUND)
+"""The broker's group has no such member any more."""
+
+
+@dataclass(slots=True)
+class Initialised:
+    """Partitions that have share state, with the names of their topics. `whole`: no other partition of the topics that
+    the group's members subscribe to has any."""
+
+    partitions: dict[bytes, tuple[int, ...]] = field(default_factory=dict)
+    names: dict[bytes, str] = field(default_factory=dict)
+    whole: bool = False
+
+    def add(self, topic_id: bytes, name: str, partitions: Iterable[int]) -> None:
+        both = {*self.partitions.get(topic_id, ()), *partitions}
+        if both:
+            self.partitions[topic_id], self.names[topic_id] = tuple(sorted(both)), name
+
+
+async def heartbeat(
+    conn: BrokerConnection,
+    group_id: str,
+    member_id: str,
+    epoch: int,
+    topic_names: Sequence[str] | None,
+    timeout_s: float,
+) -> sh.ShareGroupHeartbeatResponse:
+    """`topic_names` None: not changed since the last one."""
+    names = None if topic_names is None else list(topic_names)
+    req = sh.ShareGroupHeartbeatRequest(group_id, member_id, epoch, None, names)
+    res: sh.ShareGroupHeartbeatResponse = await conn.request(
+        sh, "ShareGroupHeartbeat", req, timeout_s=timeout_s, low=STABLE_SINCE
+    )
+    return res
+
+
+async def leave(conn: BrokerConnection, group_id: str, member_id: str, timeout_s: float) -> None:
+    code = (await heartbeat(conn, group_id, member_id, LEAVE_EPOCH, None, timeout_s)).error_code
+    if code not in GONE:
+        raise ConnectionLost(f"ShareGroupHeartbeat: {name_of(code)}")
+
+
+async def assigned(conn: BrokerConnection, group_id: str, timeout_s: float) -> Initialised:
+    """What the members of the broker's group have together: a broker assigns what is initialised, and nothing else."""
+    req = sd.ShareGroupDescribeRequest([group_id])
+    res = await conn.request(sd, "ShareGroupDescribe", req, timeout_s=timeout_s, low=STABLE_SINCE)
+    (group,) = res.groups
+    if group.error_code != Code.NONE:
+        raise ConnectionLost(f"ShareGroupDescribe: {name_of(group.error_code)}")
+    found = Initialised(whole=group.assignment_epoch == group.group_epoch)
+    for m in group.members:
+        found.whole = found.whole and m.member_epoch == group.group_epoch
+        for t in m.assignment.topic_partitions:
+            found.add(t.topic_id, t.topic_name, t.partitions)
+    return found
+
+
+async def unknown(conn: BrokerConnection, groups: Sequence[str], timeout_s: float) -> list[str]:
+    """Those of them that are no share groups at this broker."""
+    req = sd.ShareGroupDescribeRequest(list(groups))
+    res = await conn.request(sd, "ShareGroupDescribe", req, timeout_s=timeout_s, low=STABLE_SINCE)
+    return [g.group_id for g in res.groups if g.error_code == Code.GROUP_ID_NOT_FOUND]
+
+
+async def initialised(conn: BrokerConnection, group_id: str, timeout_s: float) -> Initialised:
+    """What the broker has initialised so far. It asks the share coordinator for each partition, and answers nothing
+    else on this connection until that one has answered."""
+    req = do.DescribeShareGroupOffsetsRequest([do.DescribeShareGroupOffsetsRequestGroup(group_id, None)])
+    res = await conn.request(do, "DescribeShareGroupOffsets", req, timeout_s=timeout_s)
+    (group,) = res.groups
+    if group.error_code != Code.NONE:
+        raise ConnectionLost(f"DescribeShareGroupOffsets: {name_of(group.error_code)}")
+    found = Initialised()
+    for t in group.topics:
+        found.add(t.topic_id, t.topic_name, [p.partition_index for p in t.partitions if p.error_code == Code.NONE])
+    return found

@@ -1,0 +1,451 @@
+"""The placeholder that a managed share group with members has at its broker, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from sidecar.coordinator.migration.empty_groups import Abandoned, AbandonedPorts
+from sidecar.coordinator.placeholder import share_placeholders as module
+from sidecar.coordinator.placeholder.share_membership import SLOW_MS
+from sidecar.core.runtime.events import Answer
+from sidecar.core.vocabulary.errors import Code
+from sidecar.link.messages import OpenShareState, Request
+from sidecar.wire.apis import Api
+from sidecar.wire.generated import share_group_heartbeat as sh
+from tests.inprocess import clock
+from tests.inprocess.broker import OFFSETS, FakeBrokers
+from tests.inprocess.faults import ALWAYS
+from tests.inprocess.house import Heard, House, HouseClient, run, until
+from tests.inprocess.share import BrokerShareGroup
+
+ORDERS = "orders"
+
+
+def share(test: Callable[[House], Coroutine[Any, Any, None]], **given: Any) -> None:
+    run(test, front={"share": True}, **given)
+
+
+async def beat(client: HouseClient, epoch: int, topics: list[str] | None = None, member: str = "m1") -> Any:
+    return await client.ask(sh.ShareGroupHeartbeatRequest("g", member, epoch, None, topics), 1)
+
+
+async def joined(house: House, *topics: str, member: str = "m1") -> tuple[HouseClient, Any]:
+    client = await house.client()
+    reply = await beat(client, 0, list(topics or (ORDERS,)), member)
+    assert reply.error_code == Code.NONE
+    return client, reply
+
+
+def parts(reply: Any) -> dict[bytes, list[int]] | None:
+    if reply.assignment is None:
+        return None
+    return {t.topic_id: sorted(t.partitions) for t in reply.assignment.topic_partitions}
+
+
+def at_broker(house: House) -> BrokerShareGroup:
+    return house.brokers.share.group("g")
+
+
+def states(house: House) -> dict[str, float]:
+    """Those in which there are any."""
+    counted = {str(s): house.metrics.value("share_placeholders", s) for s in module.State}
+    return {s: n for s, n in counted.items() if n}
+
+
+def beats(house: House) -> int:
+    return house.brokers.count(Api.SHARE_GROUP_HEARTBEAT)
+
+
+async def passes(house: House, seconds: float) -> None:
+    """Time, under a lease."""
+    end_s = now_s() + seconds
+    while now_s() < end_s:
+        house.prove()
+        await asyncio.sleep(min(5.0, end_s - now_s()))
+
+
+def now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+# ---- joining --------------------------------------------------------------------------------------------------------
+def test_the_first_answer_has_partitions_though_their_state_is_new() -> None:
+    async def test(house: House) -> None:
+        began_s = now_s()
+        _, reply = await joined(house)
+        assert parts(reply) == {house.topic_id(ORDERS): [0, 1]}
+        assert now_s() - began_s < 0.5
+        assert states(house) == {"held": 1} and len(at_broker(house).members) == 1
+
+    share(test)
+
+
+def test_where_the_state_exists_the_first_heartbeat_of_the_placeholder_tells_it() -> None:
+    async def test(house: House) -> None:
+        house.brokers.share.groups["g"] = BrokerShareGroup(initialised={(ORDERS, 0), (ORDERS, 1)})
+        began_s = now_s()
+        _, reply = await joined(house)
+        assert parts(reply) == {house.topic_id(ORDERS): [0, 1]}
+        assert now_s() - began_s < 0.05
+        assert house.brokers.count(Api.DESCRIBE_SHARE_GROUP_OFFSETS) == 0
+
+    share(test)
+
+
+def test_its_member_id_is_none_that_a_broker_refuses() -> None:
+    async def test(house: House) -> None:
+        await joined(house)
+        (member_id,) = at_broker(house).members
+        assert len(member_id) == 36
+
+    share(test)
+
+
+def test_when_all_is_initialised_three_heartbeats_go_in_a_session() -> None:
+    async def test(house: House) -> None:
+        client, reply = await joined(house)
+        await passes(house, 30)
+        assert (await beat(client, reply.member_epoch)).error_code == Code.NONE
+        before = beats(house)
+        await passes(house, 40)
+        assert 2 <= beats(house) - before <= 4
+
+    share(test)
+
+
+def test_it_shows_the_topics_of_all_members_at_once() -> None:
+    async def test(house: House) -> None:
+        await house.topics(payments=1)
+        await joined(house)
+        await passes(house, 5)
+        second, reply = await joined(house, ORDERS, "payments", member="m2")
+        (placeholder,) = at_broker(house).members.values()
+        assert placeholder.names == (ORDERS, "payments")
+        await passes(house, 2)
+        told = parts(await beat(second, reply.member_epoch, member="m2")) or parts(reply)
+        assert house.topic_id("payments") in (told or {})
+
+    share(test)
+
+
+def test_a_topic_that_appears_is_shown_and_assigned() -> None:
+    async def test(house: House) -> None:
+        client, reply = await joined(house, ORDERS, "later")
+        (placeholder,) = at_broker(house).members.values()
+        assert placeholder.names == (ORDERS,)
+        await house.topics(later=1)
+        await until(lambda: placeholder.names == ("later", ORDERS))
+        await passes(house, 1.5)
+        reply = await beat(client, reply.member_epoch)
+        assert parts(reply) == {house.topic_id(ORDERS): [0, 1], house.topic_id("later"): [0]}
+
+    share(test)
+
+
+# ---- the share coordinator ------------------------------------------------------------------------------------------
+def test_while_the_share_coordinator_is_away_what_is_known_goes_on() -> None:
+    async def test(house: House) -> None:
+        await house.topics(payments=1)
+        client, reply = await joined(house)
+        house.brokers.share.away = True
+        asked = house.brokers.count(Api.DESCRIBE_SHARE_GROUP_OFFSETS)
+        began_s = now_s()
+        second, other = await joined(house, ORDERS, "payments", member="m2")
+        assert now_s() - began_s <= 0.6 and house.topic_id("payments") not in (parts(other) or {})
+        await passes(house, 40)
+        assert (await beat(client, reply.member_epoch)).error_code == Code.NONE
+        assert (await beat(second, other.member_epoch, member="m2")).error_code == Code.NONE
+        assert house.brokers.count(Api.DESCRIBE_SHARE_GROUP_OFFSETS) - asked <= 1 + 41_000 // SLOW_MS
+        assert beats(house) >= 40, "heartbeats do not wait behind that"
+        assert states(house) == {"initialising": 1}
+        warnings = house.lines.events("warning")
+        assert "share state is not told in time" in warnings and "share state is not initialised" in warnings
+        house.brokers.share.back()
+        await passes(house, 3)
+        reply = await beat(second, other.member_epoch, member="m2")
+        assert house.topic_id("payments") in (parts(reply) or {})
+        assert states(house) == {"held": 1}
+
+    share(test)
+
+
+def test_each_question_about_share_state_has_a_connection_of_its_own() -> None:
+    async def test(house: House) -> None:
+        lanes: list[Any] = []
+        opened: list[int] = []
+        cluster: Any = house.cluster
+        lane, open_ = cluster.lane, cluster.open
+
+        async def seen(node_id: int, which: Any, number: int = 0) -> Any:
+            conn = await lane(node_id, which, number)
+            lanes.append(conn)
+            return conn
+
+        async def made(node_id: int) -> Any:
+            conn: Any = await open_(node_id)
+            opened.append(id(conn))
+            asks = conn.request
+
+            async def request(module_: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+                if name == "DescribeShareGroupOffsets":
+                    assert conn not in lanes
+                return await asks(module_, name, *args, **kwargs)
+
+            conn.request = request
+            return conn
+
+        cluster.lane, cluster.open = seen, made
+        await joined(house)
+        count = house.brokers.count(Api.DESCRIBE_SHARE_GROUP_OFFSETS)
+        assert count and len(opened) >= count
+
+    share(test)
+
+
+# ---- the broker -----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "code",
+    [
+        Code.GROUP_AUTHORIZATION_FAILED,
+        Code.TOPIC_AUTHORIZATION_FAILED,
+        Code.GROUP_ID_NOT_FOUND,
+        Code.UNSUPPORTED_VERSION,
+    ],
+)
+def test_what_only_an_administrator_changes_is_tried_seldom_and_told(code: Code) -> None:
+    async def test(house: House) -> None:
+        refused = house.brokers.faults.fail(Api.SHARE_GROUP_HEARTBEAT, code, ALWAYS)
+        client, reply = await joined(house)
+        assert parts(reply) == {} and states(house) == {"refused": 1}
+        await passes(house, 20)
+        assert beats(house) == 1
+        told = house.lines.fields("share placeholders cannot join")
+        assert code.name in told["problem"] and told["hint"]
+        refused.end()
+        await passes(house, 20)
+        assert states(house) == {"held": 1}
+        assert parts(await beat(client, reply.member_epoch)) == {house.topic_id(ORDERS): [0, 1]}
+
+    share(test)
+
+
+def test_when_a_refusal_is_over_joins_wait_for_share_state_again() -> None:
+    async def test(house: House) -> None:
+        await joined(house)
+        house.brokers.faults.fail(Api.SHARE_GROUP_HEARTBEAT, Code.GROUP_AUTHORIZATION_FAILED)
+        await passes(house, 20)
+        shard = house.owner_of("g").shard
+        assert shard is not None and shard._turn.soft_of("g").refused == Code.GROUP_AUTHORIZATION_FAILED
+        await passes(house, 35)
+        assert shard._turn.soft_of("g").refused == Code.NONE and states(house) == {"held": 1}
+
+    share(test)
+
+
+def test_a_broker_that_does_not_know_it_any_more_gets_it_again() -> None:
+    async def test(house: House) -> None:
+        await joined(house)
+        at_broker(house).members.clear()
+        await passes(house, 20)
+        assert len(at_broker(house).members) == 1 and len(set(at_broker(house).joined)) == 1
+        assert "share placeholder lost" in house.lines.events("warning")
+        assert house.metrics.value("placeholders_lost") == 1
+
+    share(test)
+
+
+def test_when_the_keeper_dies_the_same_member_goes_on_at_the_next_one() -> None:
+    async def test(house: House) -> None:
+        client, reply = await joined(house)
+        (member_id,) = at_broker(house).members
+        house.brokers.stop(2)
+        await passes(house, 20)
+        assert (await beat(client, reply.member_epoch)).error_code == Code.NONE
+        house.brokers.topics[OFFSETS].leaders[:] = [1]
+        house.show()
+        before = beats(house)
+        await passes(house, 20)
+        assert beats(house) > before and list(at_broker(house).members) == [member_id]
+        assert states(house) == {"held": 1}
+
+    async def whole() -> None:
+        async with House(FakeBrokers(nodes=(1, 2), partitions=1), front={"share": True}) as house:
+            await house.topics(orders=2)
+            house.brokers.topics[OFFSETS].leaders[:] = [2]
+            house.show()
+            await test(house)
+
+    clock.run(whole())
+
+
+@pytest.mark.parametrize("api", [Api.SHARE_GROUP_HEARTBEAT, Api.SHARE_GROUP_DESCRIBE, Api.DESCRIBE_SHARE_GROUP_OFFSETS])
+@pytest.mark.parametrize("done", [False, True])
+def test_a_connection_that_is_lost_on_the_way(api: Api, done: bool) -> None:
+    async def test(house: House) -> None:
+        house.brokers.faults.drop(api, done=done)
+        client, reply = await joined(house)
+        await passes(house, 3)
+        assert states(house) == {"held": 1} and len(at_broker(house).members) == 1
+        told = parts(reply) or parts(await beat(client, reply.member_epoch))
+        assert told == {house.topic_id(ORDERS): [0, 1]}
+
+    share(test)
+
+
+# ---- takeover -------------------------------------------------------------------------------------------------------
+def test_a_new_owner_joins_with_an_id_of_its_own_and_removes_the_former_one() -> None:
+    async def test(house: House) -> None:
+        client, reply = await joined(house)
+        (former,) = at_broker(house).members
+        house.assign(-1)
+        await until(lambda: not house.service.serving())
+        assert states(house) == {} and list(at_broker(house).members) == [former]
+        await house.own()
+        await until(lambda: states(house) == {"held": 1})
+        (present,) = at_broker(house).members
+        assert present != former and at_broker(house).joined == [former, present]
+        assert (await beat(client, reply.member_epoch)).error_code == Code.NONE
+
+    share(test)
+
+
+def test_assignments_go_on_after_a_takeover_while_the_broker_does_not_answer() -> None:
+    async def test(house: House) -> None:
+        client, reply = await joined(house)
+        house.assign(-1)
+        await until(lambda: not house.service.serving())
+        house.brokers.faults.hang(Api.SHARE_GROUP_HEARTBEAT, ALWAYS)
+        await house.own()
+        reply = await beat(client, reply.member_epoch)
+        assert reply.error_code == Code.NONE
+        await passes(house, 5)
+        _, second = await joined(house, member="m2")
+        assert parts(second), "what the record tells is initialised"
+
+    share(test)
+
+
+# ---- the end --------------------------------------------------------------------------------------------------------
+def test_it_leaves_with_the_last_member() -> None:
+    async def test(house: House) -> None:
+        client, _ = await joined(house)
+        assert (await beat(client, -1)).error_code == Code.NONE
+        await until(lambda: not at_broker(house).members)
+        assert states(house) == {} and house.coordinator.share_placeholders.given_up("g")
+        before = beats(house)
+        await passes(house, 60)
+        assert beats(house) == before
+
+    share(test)
+
+
+def test_a_member_that_comes_back_meanwhile_keeps_it() -> None:
+    async def test(house: House) -> None:
+        client, _ = await joined(house)
+        gone = house.brokers.faults.delay(Api.SHARE_GROUP_HEARTBEAT, 0.3, matches=lambda req: req.member_epoch == -1)
+        await beat(client, -1)
+        assert gone.met == 0 or gone.times == 0
+        _, reply = await joined(house)
+        await passes(house, 3)
+        assert len(at_broker(house).members) == 1 and states(house) == {"held": 1}
+        assert parts(reply) or parts(await beat(client, reply.member_epoch))
+
+    share(test)
+
+
+def test_whoever_administers_waits_until_it_has_left() -> None:
+    async def test(house: House) -> None:
+        client, _ = await joined(house)
+        front = Heard(house.coordinator)
+        late = house.brokers.faults.hang(Api.SHARE_GROUP_HEARTBEAT, matches=lambda req: req.member_epoch == -1)
+        await beat(client, -1)
+        front.tell(Request(7, OpenShareState("g")))
+        await passes(house, 1)
+        assert at_broker(house).members
+        late.release()
+        assert await front.reply(7) == Answer()
+        assert not at_broker(house).members
+
+    share(test)
+
+
+def test_but_not_for_ever() -> None:
+    async def test(house: House) -> None:
+        await joined(house)
+        front = Heard(house.coordinator)
+        began_s = now_s()
+        front.tell(Request(7, OpenShareState("g")))
+        assert (await front.reply(7)).code == Code.COORDINATOR_LOAD_IN_PROGRESS
+        assert 4.9 <= now_s() - began_s <= 5.1
+
+    share(test)
+
+
+def test_nor_beyond_the_ownership() -> None:
+    async def test(house: House) -> None:
+        await joined(house)
+        front = Heard(house.coordinator)
+        front.tell(Request(7, OpenShareState("g")))
+        house.assign(-1)
+        assert (await front.reply(7)).code == Code.NOT_COORDINATOR
+        front.tell(Request(8, OpenShareState("g")))
+        assert (await front.reply(8)).code == Code.NOT_COORDINATOR
+
+    share(test)
+
+
+def test_the_sidecar_can_make_and_delete_no_share_state() -> None:
+    """The broker's coordinator does that, as it sees fit; what others send wipes out progress."""
+    from pathlib import Path
+
+    import sidecar.wire.generated as generated
+
+    codecs = {p.stem for p in Path(str(generated.__file__)).parent.glob("*.py")}
+    assert not {name for name in codecs if name.endswith("share_group_state")}
+    assert not {api for api in Api if api in (83, 84, 85, 86, 87)}
+
+
+def test_the_last_sidecar_takes_it_along() -> None:
+    async def test(house: House) -> None:
+        await joined(house)
+        await house.coordinator.stop()
+        assert at_broker(house).members
+        await house.coordinator.give_up_placeholders()
+        assert not at_broker(house).members
+
+    share(test)
+
+
+def test_but_a_broker_that_does_not_answer_does_not_hold_it_up() -> None:
+    async def test(house: House) -> None:
+        await joined(house)
+        await house.coordinator.stop()
+        house.brokers.faults.hang(Api.SHARE_GROUP_HEARTBEAT, ALWAYS)
+        await house.coordinator.give_up_placeholders()
+        assert "share placeholders stay at the brokers until their sessions end" in house.lines.events("warning")
+
+    share(test)
+
+
+# ---- groups that are forgotten --------------------------------------------------------------------------------------
+def test_an_empty_group_is_kept_while_the_broker_keeps_its_own() -> None:
+    """Symptom: it has no offsets, and was taken for one whose offsets have expired."""
+
+    async def test(house: House) -> None:
+        client, _ = await joined(house)
+        await beat(client, -1)
+        await until(lambda: house.coordinator.no_placeholder("g"))
+        made = house.coordinator
+        ports = AbandonedPorts(lambda: 0.0, made.leader_of, made.no_placeholder, made.moves.ask)
+        abandoned = Abandoned(made.service, house.cluster, ports, house.metrics, house.lines)
+        await abandoned.look()
+        assert house.owner_of("g").has("g")
+        del house.brokers.share.groups["g"]
+        await abandoned.look()
+        assert not house.owner_of("g").has("g") and house.metrics.value("groups_forgotten") == 1
+
+    share(test)
