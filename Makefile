@@ -15,7 +15,7 @@ READY  := $(VENV)/.ready
 .PHONY: demo quick test test-all rest nightly night coverage bench drill audit wire sim sanitize mutants differential exactly-once house clients brokers lock vulnerabilities manifests clean
 .DEFAULT_GOAL := test
 
-$(READY): pyproject.toml setup.py sidecar/native/_columns.c sidecar/native/_kernel.c sidecar/native/_wire.c
+$(READY): pyproject.toml setup.py sidecar/native/_columns.c sidecar/native/_groups.c sidecar/native/_kernel.c sidecar/native/_wire.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed: make PYTHON=python3.12 ..."; exit 1; }
 	@echo "setting up $(VENV): once, about a minute"
 	@$(PYTHON) -m venv $(VENV)

@@ -145,12 +145,16 @@ def subscriptions_of(
     topics = tuple(Topic(t, "", racks.get(t) or ((),) * n) for t, n in partitions.items())
     place = {t.id: i for i, t in enumerate(topics)}
     classes: dict[bytes, int] = {}
+    known: dict[tuple[bytes, ...], int] = {}
     class_of = array("i")
     for m in members:
-        missing = [t for t in m.topic_ids if t not in place]
-        if missing:
-            raise AssignorError(f"Members are subscribed to topic {missing[0].hex()} which doesn't exist")
-        class_of.append(classes.setdefault(bytes(pack(sorted({place[t] for t in m.topic_ids}))), len(classes)))
+        if (c := known.get(m.topic_ids)) is None:
+            missing = [t for t in m.topic_ids if t not in place]
+            if missing:
+                raise AssignorError(f"Members are subscribed to topic {missing[0].hex()} which doesn't exist")
+            c = classes.setdefault(bytes(pack(sorted({place[t] for t in m.topic_ids}))), len(classes))
+            known[m.topic_ids] = c
+        class_of.append(c)
     return Layout.of(topics, tuple(classes)), class_of
 
 

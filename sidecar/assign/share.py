@@ -129,10 +129,11 @@ def share_problem_of(spec: ShareSpec) -> ShareProblem:
 
 def _indices(lay: Layout, partitions: Partitions) -> list[int]:
     """The ascending indices of those that exist."""
-    return sorted(
-        lay.off[t] + p
-        for topic_id, ps in partitions.items()
-        if (t := lay.index.get(topic_id)) is not None
-        for p in ps
-        if 0 <= p < lay.topics[t].partitions
-    )
+    found: list[int] = []
+    for topic_id, ps in partitions.items():
+        t = lay.index.get(topic_id, -1)
+        if t >= 0:
+            first, end = lay.off[t], lay.off[t + 1]
+            found += [first + p for p in ps if 0 <= p < end - first]
+    found.sort()
+    return found

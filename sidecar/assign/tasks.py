@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from array import array
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Protocol
 
 from sidecar.assign.order import sorted_as_java
 from sidecar.assign.spec import AssignorError
-from sidecar.native import Ints
-from sidecar.native.twin import read
+from sidecar.native import Ints, partitions_all
 
 Tasks = Mapping[str, tuple[int, ...]]
 """Subtopology -> sorted partitions."""
@@ -97,21 +95,14 @@ class TaskLayout:
 
     def numbers(self, tasks: Tasks) -> list[int]:
         """The indices of tasks, ascending. Those that do not exist any more are left out."""
-        return sorted(
-            self.off[i] + p
-            for s, ps in tasks.items()
-            if (i := self.index.get(s)) is not None
-            for p in ps
-            if 0 <= p < self.off[i + 1] - self.off[i]
-        )
-
-    def tasks(self, numbers: Iterable[int]) -> dict[str, tuple[int, ...]]:
-        """The tasks of ascending indices."""
-        found: dict[str, list[int]] = {}
-        for t in numbers:
-            i = bisect_right(self.off, t) - 1
-            found.setdefault(self.ids[i], []).append(t - self.off[i])
-        return {s: tuple(ps) for s, ps in found.items()}
+        found: list[int] = []
+        for subtopology, partitions in tasks.items():
+            i = self.index.get(subtopology, -1)
+            if i >= 0:
+                first, end = self.off[i], self.off[i + 1]
+                found += [first + p for p in partitions if 0 <= p < end - first]
+        found.sort()
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +114,11 @@ class TaskTable:
     standby_off: Ints
     standby: Ints
 
-    def of(self, layout: TaskLayout, m: int) -> MemberTasks:
-        starts, ends = read(self.active_off), read(self.standby_off)
-        active = layout.tasks(read(self.active)[starts[m] : starts[m + 1]])
-        return MemberTasks(active, layout.tasks(read(self.standby)[ends[m] : ends[m + 1]]))
+    def all(self, layout: TaskLayout, members: Ints) -> list[MemberTasks]:
+        """The target of each of these members."""
+        active = partitions_all(self.active_off, self.active, layout.off, layout.ids, members)
+        standby = partitions_all(self.standby_off, self.standby, layout.off, layout.ids, members)
+        return list(map(MemberTasks, active, standby))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +147,8 @@ class TaskArrayAssignor(ABC):
 
     def __call__(self, spec: TaskSpec) -> dict[str, MemberTasks]:
         problem = task_problem_of(spec)
-        table = self.tasks(problem)
-        return {m: table.of(problem.layout, i) for m, i in problem.members.items()}
+        targets = self.tasks(problem).all(problem.layout, array("i", problem.members.values()))
+        return dict(zip(problem.members, targets, strict=True))
 
 
 def task_problem_of(spec: TaskSpec, layout: TaskLayout | None = None) -> TaskProblem:

@@ -1,6 +1,7 @@
 """Kernels over plain buffers: the C extension if it was built at install, otherwise its Python twin.
 
-`COMPILED` says which of the two is in use. Nothing here knows about groups. `twin.py` documents each function.
+`COMPILED` says which of the two is in use. Nothing here knows about groups. twin.py and groups_twin.py document each
+function.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ else:
     except ImportError:
         groups = groups_twin
 
-COMPILED = impl is not twin
+COMPILED = impl is not twin and groups is not groups_twin
 
 avro = impl.avro
 avro_owned = impl.avro_owned

@@ -104,13 +104,15 @@ class Shared:
 
     def deal(self, order: Sequence[int]) -> None:
         """Give partitions that lack holders to the members that lack partitions, in turns. A partition that every
-        such member has already is left with fewer holders."""
+        such member has already is left with fewer holders. As in Kafka, a member that is asked twice for a partition
+        counts twice as its holder."""
         lacking = [m for m, wanted in self.wanted.items() if len(self.held[m]) < wanted]
         left: list[int] = []
         at, gave = 0, False
         for q in order:
-            holders = self.holders.get(q)
-            while holders is not None and len(holders) < self.sharing:
+            holders = self.holders.get(q, set())
+            missing = self.sharing - len(holders) if q in self.holders else 0
+            while missing > 0:
                 if at == len(lacking):
                     if not gave:
                         break
@@ -119,8 +121,8 @@ class Shared:
                 m = lacking[at]
                 at += 1
                 if m not in holders:
-                    holders.add(m)
                     self.held[m][q] = None
+                    missing -= 1
                     gave = True
                 if len(self.held[m]) < self.wanted[m]:
                     left.append(m)

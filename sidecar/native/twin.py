@@ -10,11 +10,13 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence, Set
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from sidecar.native.balance import Heterogeneous
 
 Ints: TypeAlias = "bytes | bytearray | array[int]"
+Id = TypeVar("Id", bytes, str)
+"""Of a topic or of a subtopology."""
 
 
 def read(buffer: Ints) -> Sequence[int]:
@@ -141,14 +143,14 @@ def _runs(csr: Ints, parts: Ints, off: Ints, member: int) -> list[tuple[int, lis
     return runs
 
 
-def partitions(csr: Ints, parts: Ints, off: Ints, ids: tuple[bytes, ...], member: int) -> dict[bytes, tuple[int, ...]]:
+def partitions(csr: Ints, parts: Ints, off: Ints, ids: tuple[Id, ...], member: int) -> dict[Id, tuple[int, ...]]:
     """Return one member's partitions as topic id -> sorted partitions, with the topics in the order of `ids`."""
     return {ids[t]: tuple(ps) for t, ps in _runs(csr, parts, off, member)}
 
 
 def partitions_all(
-    csr: Ints, parts: Ints, off: Ints, ids: tuple[bytes, ...], members: Ints
-) -> list[dict[bytes, tuple[int, ...]]]:
+    csr: Ints, parts: Ints, off: Ints, ids: tuple[Id, ...], members: Ints
+) -> list[dict[Id, tuple[int, ...]]]:
     """Return `partitions` for each of these members."""
     return [partitions(csr, parts, off, ids, m) for m in read(members)]
 

@@ -58,14 +58,14 @@ def in_java_order(spec: TaskSpec, answer: dict[str, Any]) -> TaskProblem:
 
 def plain(problem: TaskProblem, table: TaskTable) -> Result:
     """A kernel's result as Kafka's."""
-    result: Result = {}
-    for m, i in problem.members.items():
-        mine = table.of(problem.layout, i)
-        result[m] = {
-            "active": {s: list(ps) for s, ps in mine.active.items()},
-            "standby": {s: list(ps) for s, ps in mine.standby.items()},
+    targets = table.all(problem.layout, array("i", problem.members.values()))
+    return {
+        m: {
+            role: {s: list(ps) for s, ps in tasks.items()}
+            for role, tasks in (("active", t.active), ("standby", t.standby))
         }
-    return result
+        for m, t in zip(problem.members, targets, strict=True)
+    }
 
 
 def name(rng: random.Random) -> str:

@@ -37,6 +37,14 @@ SHARE_EDGES = {
     "nobody shares a topic": ShareCase(
         [b"a" * 16, b"b" * 16], [4, 2], [(0, 1, 2, 3), (0, 1)], [(0,), (1,)], {"a": (0, {}), "b": (1, {0: (0, 1)})}
     ),
+    "a member that is asked twice for a partition": ShareCase(
+        [b"a" * 16],
+        [8],
+        [(0, 1, 4, 7)],
+        [(0,), ()],
+        {m: (0, {0: had} if had else {}) for m, had in zip("abcde", ((), (1, 6), (2, 7), (2, 5), (4,)), strict=True)}
+        | {"f": (1, {})},
+    ),
     "a subscription without topics beside another": ShareCase(
         [b"a" * 16], [4], [(0, 1, 2, 3)], [(0,), ()], {"a": (0, {}), "b": (1, {0: (0, 1)}), "c": (0, {})}
     ),
@@ -75,7 +83,7 @@ def task_oracle() -> Iterator[Oracle]:
 @pytest.fixture
 def kernels() -> tuple[Any, ModuleType]:
     assert native.COMPILED, "no compiler was there at install: the compiled kernels are not tested"
-    return groups_twin, groups_twin
+    return native.groups, groups_twin
 
 
 def compare_share(oracle: Oracle, kernels: tuple[Any, ...], case: ShareCase) -> dict[str, dict[str, list[int]]]:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.cli.test_program import commands
 
-KERNELS = ("_columns", "_kernel", "_wire")
+KERNELS = ("_columns", "_groups", "_kernel", "_wire")
 PROBE = "import sys; from sidecar import native; print(native.__file__.startswith(sys.prefix), native.COMPILED)"
 INSTALL = "pip install 'kafka-group-sidecar[audit]'"
 pytestmark = pytest.mark.timeout(900)

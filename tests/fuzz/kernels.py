@@ -1,5 +1,6 @@
-"""Numbers and bytes for the kernels, as no caller of ours makes them: `_kernel` refuses them or gives what its twin
-gives, and `_columns` reads a value as fastavro does or flags it. Run with `--asan`, neither leaves its buffers."""
+"""Numbers and bytes for the kernels, as no caller of ours makes them: `_kernel` and `_groups` refuse them or give what
+their twins give, and `_columns` reads a value as fastavro does or flags it. Run with `--asan`, none leaves its
+buffers."""
 
 from __future__ import annotations
 
@@ -17,9 +18,10 @@ from fastavro import schemaless_reader
 from sidecar.assign.layout import problem_of
 from sidecar.audit.decode_columns import Compiled
 from sidecar.audit.decode_columns import columns as read_columns
-from sidecar.native import impl, twin
+from sidecar.native import groups, groups_twin, impl, twin
 from tests.assign.oracle import random_case
 from tests.native.test_columns import PARSED, SCHEMA, encoded, value
+from tests.native.test_groups import share_problem, task_problem
 
 REFUSED = (ValueError, ArithmeticError, TypeError)
 Ints: TypeAlias = "array[int]"
@@ -43,6 +45,11 @@ def of_members(k: Any, a: list[Ints]) -> Any:
     return found
 
 
+def of_groups(k: Any) -> Any:
+    """The kernels of share and streams groups that belong to these."""
+    return groups if k is impl else groups_twin
+
+
 CALLS: tuple[tuple[int, Call], ...] = (
     (6, lambda k, a: k.uniform(*a)),
     (5, lambda k, a: k.range_(*a)),
@@ -51,6 +58,8 @@ CALLS: tuple[tuple[int, Call], ...] = (
     (3, lambda k, a: k.changed(a[0], a[1], first(a[2]))),
     (4, of_members),
     (2, lambda k, a: k.avro_strings(bytes(x & 0xFF for x in a[0]), first(a[1]))),
+    (9, lambda k, a: of_groups(k).simple(*a)),
+    (12, lambda k, a: of_groups(k).sticky(*a[:10], array("q", a[10]), first(a[11]))),
 )
 """How many arrays each wants, and how it is called with them."""
 
@@ -95,6 +104,7 @@ def kernel_seeds() -> list[bytes]:
         owner = impl.uniform(lay.off, lay.id_rank, *classes, p.owner)
         csr = impl.by_member(owner, n)
         few = array("i", rng.sample(range(n), min(n, 9)))
+        tasks = task_problem(rng)
         found += [
             written(0, [lay.off, lay.id_rank, *classes, p.owner]),
             written(1, [lay.off, order, *classes]),
@@ -103,6 +113,8 @@ def kernel_seeds() -> list[bytes]:
             written(4, [p.owner, owner, array("i", [n])]),
             written(5, [*csr, lay.off, few]),
             written(6, [array("i", list(twin.avro("a", "of some length", ""))), array("i", [3])]),
+            written(7, [*share_problem(rng)]),
+            written(8, [*tasks[:10], array("i", [x % 1000 for x in tasks[10]]), array("i", [tasks[11]])]),
         ]
     return found
 

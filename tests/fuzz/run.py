@@ -29,7 +29,7 @@ from types import FrameType
 
 NATIVE = "SIDECAR_FUZZ_NATIVE"
 """Folder of the extensions that were compiled with the sanitizer."""
-NATIVES = ("_columns", "_kernel", "_wire")
+NATIVES = ("_columns", "_groups", "_kernel", "_wire")
 GROWS_MIB = 300
 FINDINGS_MAX = 5
 
