@@ -38,6 +38,12 @@ PUBLISHED = {
     "share_target_member-v1.avsc": "8f2bfb1ee157c310",
     "share_target_metadata-v1.avsc": "3af8a74a6d2e0ae3",
     "static_member-v1.avsc": "d7a209daed3e60c6",
+    "streams_current-v1.avsc": "f328b6f1a2055280",
+    "streams_group-v1.avsc": "2a64496feefd8ca5",
+    "streams_member-v1.avsc": "6155cbcb8db97b75",
+    "streams_target_member-v1.avsc": "42f8e79497fd09eb",
+    "streams_target_metadata-v1.avsc": "240bf6e4bb469808",
+    "streams_topology-v1.avsc": "84f2c386734fc839",
     "target_member-v1.avsc": "1a1c4c1cfec18174",
     "target_metadata-v1.avsc": "efdd024131489f26",
 }

@@ -92,6 +92,12 @@ PINNED = {
     "bfe8e8a6fb07819d": "SharePlaceholder",
     "8f2bfb1ee157c310": "ShareTargetMember",
     "3af8a74a6d2e0ae3": "ShareTargetMetadata",
+    "2a64496feefd8ca5": "StreamsGroup",
+    "84f2c386734fc839": "StreamsTopology",
+    "6155cbcb8db97b75": "StreamsMember",
+    "240bf6e4bb469808": "StreamsTargetMetadata",
+    "42f8e79497fd09eb": "StreamsTargetMember",
+    "f328b6f1a2055280": "StreamsCurrent",
 }
 
 

@@ -1,0 +1,75 @@
+"""Events of streams groups and their answers. Times are milliseconds."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sidecar.core.runtime.events import Answer, Event
+from sidecar.core.streams.missing import NewTopic, Status
+from sidecar.core.streams.records import Endpoint
+from sidecar.core.streams.tasks import Partitions, TaskIds, Tasks, merged
+from sidecar.core.streams.topology import Topology
+
+EndpointPartitions = tuple[Endpoint, Partitions, Partitions]
+"""An endpoint, and topic -> partitions of the active tasks and of the others of one of its members."""
+TaskOffset = tuple[str, int, int]
+"""Subtopology id, partition, offset: the sum over the changelogs of the task."""
+JOIN_EPOCH = 0
+
+
+class HeartbeatReply(Answer):
+    """`None` means: not changed since the last one. `create`: topics that the front creates on the client's connection
+    when it has answered."""
+
+    member_id: str = ""
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    acceptable_recovery_lag: int = 0
+    task_offset_interval_ms: int = 0
+    status: tuple[Status, ...] = ()
+    active_tasks: Partitions | None = None
+    standby_tasks: Partitions | None = None
+    warmup_tasks: Partitions | None = None
+    topology_description_required: bool = False
+    endpoint_epoch: int = 0
+    partitions_by_endpoint: tuple[EndpointPartitions, ...] | None = None
+    create: tuple[NewTopic, ...] = ()
+
+
+class StreamsHeartbeat(Event):
+    """StreamsGroupHeartbeat (api 88, KIP-1071). `None` means: not changed since the last one. v1 differs from v0 in the
+    answer alone."""
+
+    answer: ClassVar[type[Answer]] = HeartbeatReply
+
+    member_id: str
+    member_epoch: int
+    endpoint_epoch: int = -1
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topology: Topology | None = None
+    active_tasks: tuple[TaskIds, ...] | None = None
+    standby_tasks: tuple[TaskIds, ...] | None = None
+    warmup_tasks: tuple[TaskIds, ...] | None = None
+    process_id: str | None = None
+    endpoint: Endpoint | None = None
+    client_tags: tuple[tuple[str, str], ...] | None = None
+    task_offsets: tuple[TaskOffset, ...] | None = None
+    task_end_offsets: tuple[TaskOffset, ...] | None = None
+    shutdown_application: bool = False
+    client_id: str = ""
+    client_host: str = ""
+    version: int = 1
+
+    def joins(self) -> bool:
+        return self.member_epoch == JOIN_EPOCH
+
+    def largest_bytes(self) -> int:
+        return 0 if self.topology is None else sum(map(len, self.topology.all_topics()))
+
+    def owned(self) -> Tasks | None:
+        """What the member reports to have; None: nothing was reported."""
+        if self.active_tasks is None or self.standby_tasks is None or self.warmup_tasks is None:
+            return None
+        return Tasks(merged(self.active_tasks), merged(self.standby_tasks), merged(self.warmup_tasks))

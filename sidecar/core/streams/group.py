@@ -1,0 +1,304 @@
+"""The hard state of one streams group and how a record changes it. It decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from sidecar.core.runtime.events import StandingReply
+from sidecar.core.runtime.member_limits import NAME_BYTES, bytes_of_member
+from sidecar.core.runtime.records import Record, Tombstone
+from sidecar.core.streams.records import (
+    CurrentRecord,
+    Endpoint,
+    GroupRecord,
+    Kind,
+    MemberRecord,
+    MemberState,
+    TargetMemberRecord,
+    TargetMetadataRecord,
+    TargetRecord,
+    TopologyRecord,
+)
+from sidecar.core.streams.tasks import NO_TASKS, NOTHING_ASSIGNED, AssignedTasks, Holders, Tasks
+from sidecar.core.streams.topology import Topology
+from sidecar.core.vocabulary.cache import bytes_of
+from sidecar.core.vocabulary.errors import Code, CoordinatorError, InvariantError
+from sidecar.core.vocabulary.topics import TopicImage
+
+STREAMS = "streams"
+LEAVE_EPOCH = -1
+STATIC_LEAVE_EPOCH = -2
+INITIAL_EPOCH = 1
+"""The epoch of the empty assignment: the first computed one is 2."""
+NOT_VALIDATED = -1
+"""In the place of a topology epoch: no topology of the group was ready at the last bump."""
+
+
+class GroupState(StrEnum):
+    """KIP-1071, StreamsGroup.maybeUpdateGroupState."""
+
+    EMPTY = "Empty"
+    NOT_READY = "NotReady"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member, replaced as a whole on any change."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topology_epoch: int = -1
+    process_id: str = ""
+    endpoint: Endpoint | None = None
+    client_tags: Mapping[str, str] = field(default_factory=dict)
+    member_epoch: int = 0
+    previous_epoch: int = 0
+    state: MemberState = MemberState.STABLE
+    assigned: AssignedTasks = NOTHING_ASSIGNED
+    pending: AssignedTasks = NOTHING_ASSIGNED
+
+    def reconciled_to(self, epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.member_epoch == epoch
+
+    def active_epoch(self, subtopology: str, partition: int) -> int | None:
+        """The epoch at which an active task was assigned; None: it is not this member's. Commits ask this."""
+        for part in (self.assigned, self.pending):
+            epoch = part.active.get(subtopology, {}).get(partition)
+            if epoch is not None:
+                return epoch
+        return None
+
+
+@dataclass(slots=True)
+class StreamsGroup:
+    """All of this comes from records, or is derived from what does."""
+
+    group_id: str
+    epoch: int = INITIAL_EPOCH
+    metadata_hash: int = 0
+    validated_topology_epoch: int = NOT_VALIDATED
+    assignment_configs: Mapping[str, str] = field(default_factory=dict)
+    delay_until_ms: int = 0
+    endpoint_epoch: int = 0
+    shutdown_member: str | None = None
+    topology: Topology | None = None
+    topology_partial: bool = False
+    """It lacks copartition groups."""
+    subtopology_of_topic: Mapping[str, str] = field(default_factory=dict)
+    """Of source and repartition source topics."""
+    members: dict[str, Member] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    assignment_epoch: int = INITIAL_EPOCH
+    assignment_timestamp_ms: int = 0
+    assignor: str = ""
+    target: dict[str, Tasks] = field(default_factory=dict)
+    holders: Holders = field(default_factory=Holders)
+    members_bytes: int = 0
+    topology_bytes: int = 0
+    _hash: tuple[TopicImage | None, Topology | None, int] = (None, None, 0)
+
+    kind = STREAMS
+    protocol_type = STREAMS
+
+    # ---- queries ----------------------------------------------------------------------------------------
+    @property
+    def held_bytes(self) -> int:
+        """About what its members and its topology take in memory."""
+        return self.members_bytes + self.topology_bytes
+
+    def state(self) -> GroupState:
+        if not self.members:
+            return GroupState.EMPTY
+        if self.topology is None or self.topology.epoch != self.validated_topology_epoch:
+            return GroupState.NOT_READY
+        if self.epoch > self.assignment_epoch:
+            return GroupState.ASSIGNING
+        if all(m.reconciled_to(self.assignment_epoch) for m in self.members.values()):
+            return GroupState.STABLE
+        return GroupState.RECONCILING
+
+    def state_name(self) -> str:
+        return str(self.state())
+
+    def member_count(self) -> int:
+        return len(self.members)
+
+    def member_ids(self) -> Collection[str]:
+        return self.members.keys()
+
+    def static_member(self, instance_id: str | None) -> Member | None:
+        member_id = None if instance_id is None else self.static_members.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def target_of(self, member_id: str) -> Tasks:
+        return self.target.get(member_id, NO_TASKS)
+
+    def subscribed_topics(self) -> frozenset[str]:
+        """The topics whose offsets its tasks need."""
+        return frozenset(self.subtopology_of_topic)
+
+    def standing(self) -> StandingReply:
+        subscribed = self.subscribed_topics() if self.members else frozenset[str]()
+        return StandingReply(exists=True, kind=self.kind, members=len(self.members), subscribed=subscribed)
+
+    def hash_over(self, image: TopicImage, topology: Topology | None = None) -> int:
+        """Hash of the metadata of all topics that the topology requires. `topology`: the one that is about to be
+        written."""
+        topology = topology or self.topology
+        of, known, value = self._hash
+        if of is not image or known is not topology:
+            value = 0 if topology is None else image.hash_of(topology.required_topics())
+            self._hash = (image, topology, value)
+        return value
+
+    def tombstones(self, why: str) -> list[Tombstone]:
+        """Every key of the group, the group itself last."""
+        keys = [(kind, m) for m in self.members for kind in (Kind.CURRENT, Kind.MEMBER)]
+        keys += [(Kind.TARGET_MEMBER, m) for m in dict.fromkeys((*self.members, *self.target))]
+        keys += [(Kind.TARGET_METADATA, ""), (Kind.TOPOLOGY, ""), (Kind.GROUP, "")]
+        return [Tombstone(kind, self.group_id, sub_id, why) for kind, sub_id in keys]
+
+    # ---- replay -----------------------------------------------------------------------------------------
+    def replay(self, r: Record) -> None:
+        """Apply one record. Tolerates what compaction leaves: parts of members, tombstones of the unknown."""
+        apply = _APPLY.get(type(r))
+        if apply is None:
+            raise InvariantError(f"group {self.group_id}: a streams group has no record {type(r).__name__}")
+        apply(self, r)
+
+    def _replay_group(self, r: GroupRecord) -> None:
+        self.epoch, self.metadata_hash = r.epoch, r.metadata_hash
+        self.validated_topology_epoch = r.validated_topology_epoch
+        self.assignment_configs = r.assignment_configs
+        self.delay_until_ms, self.endpoint_epoch = r.delay_until_ms, r.endpoint_epoch
+        self.shutdown_member = r.shutdown_member
+
+    def _replay_topology(self, r: TopologyRecord) -> None:
+        self.topology, self.topology_partial = r.topology, r.partial
+        self.subtopology_of_topic = r.topology.subtopology_of_topic()
+        self.topology_bytes = sum(NAME_BYTES + bytes_of(name) for name in r.topology.all_topics())
+
+    def _replay_member(self, r: MemberRecord) -> None:
+        old = self.members.get(r.member_id) or Member(r.member_id)
+        if r.member_id in self.members:
+            self.members_bytes -= bytes_of_streams_member(old)
+            self._release_instance(old)
+        self.members_bytes += bytes_of_streams_member(r)
+        if r.instance_id is not None:
+            self.static_members[r.instance_id] = r.member_id
+        if r.process_id != old.process_id:
+            self.holders.remove(old.member_id, old.assigned, old.pending)
+            self.holders.add(old.member_id, r.process_id, old.assigned, old.pending)
+        self.members[r.member_id] = Member(  # not `replace`, which takes three times as long: a takeover has many
+            r.member_id,
+            r.instance_id,
+            r.rack_id,
+            r.client_id,
+            r.client_host,
+            r.rebalance_timeout_ms,
+            r.topology_epoch,
+            r.process_id,
+            r.endpoint,
+            r.client_tags,
+            old.member_epoch,
+            old.previous_epoch,
+            old.state,
+            old.assigned,
+            old.pending,
+        )
+
+    def _replay_current(self, r: CurrentRecord) -> None:
+        old = self.members.get(r.member_id)
+        if old is None:  # its member is gone, and compaction has not taken this one yet
+            return
+        if r.assigned is not old.assigned or r.pending is not old.pending:
+            self.holders.remove(old.member_id, old.assigned, old.pending)
+            self.holders.add(old.member_id, old.process_id, r.assigned, r.pending)
+        self.members[r.member_id] = Member(
+            old.member_id,
+            old.instance_id,
+            old.rack_id,
+            old.client_id,
+            old.client_host,
+            old.rebalance_timeout_ms,
+            old.topology_epoch,
+            old.process_id,
+            old.endpoint,
+            old.client_tags,
+            r.member_epoch,
+            r.previous_epoch,
+            r.state,
+            r.assigned,
+            r.pending,
+        )
+
+    def _replay_target_metadata(self, r: TargetMetadataRecord) -> None:
+        self.assignment_epoch, self.assignment_timestamp_ms = r.assignment_epoch, r.assignment_timestamp_ms
+        self.assignor = r.assignor
+
+    def _replay_target_member(self, r: TargetMemberRecord) -> None:
+        self.target[r.member_id] = r.tasks
+
+    def _replay_target(self, r: TargetRecord) -> None:
+        for part in r.parts():
+            self.replay(part)
+
+    def _replay_tombstone(self, r: Tombstone) -> None:
+        if r.kind is Kind.MEMBER:
+            gone = self.members.pop(r.sub_id, None)
+            if gone is not None:
+                self.holders.remove(gone.member_id, gone.assigned, gone.pending)
+                self.members_bytes -= bytes_of_streams_member(gone)
+                self._release_instance(gone)
+        elif r.kind is Kind.CURRENT:
+            nothing = NOTHING_ASSIGNED
+            state = MemberState.STABLE
+            self._replay_current(CurrentRecord(r.group_id, r.sub_id, LEAVE_EPOCH, LEAVE_EPOCH, state, nothing, nothing))
+        elif r.kind is Kind.TARGET_MEMBER:
+            self.target.pop(r.sub_id, None)
+        elif r.kind is Kind.TARGET_METADATA:
+            self.assignment_epoch, self.assignment_timestamp_ms = INITIAL_EPOCH, 0
+        elif r.kind is Kind.TOPOLOGY:
+            self.topology, self.topology_partial, self.topology_bytes = None, False, 0
+            self.subtopology_of_topic = {}
+
+    def _release_instance(self, member: Member) -> None:
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
+            del self.static_members[member.instance_id]
+
+
+def bytes_of_streams_member(m: Member | MemberRecord) -> int:
+    """About what a member takes in memory, without its tasks."""
+    host = None if m.endpoint is None else m.endpoint[0]
+    tags = [text for pair in m.client_tags.items() for text in pair]
+    return bytes_of_member(m.member_id, m.instance_id, m.rack_id, m.client_id, m.client_host, m.process_id, host, *tags)
+
+
+_APPLY: dict[type, Callable[[StreamsGroup, Any], None]] = {
+    GroupRecord: StreamsGroup._replay_group,
+    TopologyRecord: StreamsGroup._replay_topology,
+    MemberRecord: StreamsGroup._replay_member,
+    TargetMetadataRecord: StreamsGroup._replay_target_metadata,
+    TargetMemberRecord: StreamsGroup._replay_target_member,
+    TargetRecord: StreamsGroup._replay_target,
+    CurrentRecord: StreamsGroup._replay_current,
+    Tombstone: StreamsGroup._replay_tombstone,
+}
+
+
+def streams_group(groups: Mapping[str, Any], group_id: str) -> StreamsGroup | None:
+    """The group, if it is there. Raises GROUP_ID_NOT_FOUND for a group of another kind, as Kafka does."""
+    group = groups.get(group_id)
+    if group is None or type(group) is StreamsGroup:
+        return group
+    raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")

@@ -1,0 +1,233 @@
+"""How many partitions the internal topics of a topology need, how many tasks it has, and what it lacks.
+
+Source: Kafka's InternalTopicManager, RepartitionTopics, ChangelogTopics and CopartitionedTopicsEnforcer. A topic that
+exists counts with its real partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from sidecar.core.streams.java_order import compare_order, hash_order
+from sidecar.core.streams.missing import (
+    NewTopic,
+    Status,
+    incorrectly_partitioned,
+    missing_internal_topics,
+    missing_source_topics,
+)
+from sidecar.core.streams.topology import Subtopology, TopicInfo, Topology, invalid
+
+PartitionsOf = Callable[[str], int | None]
+"""Topic -> its number of partitions; None: it does not exist, or nobody knows yet."""
+DEFAULT_REPLICATION = -1
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """`replication_factor` 0: the broker's default."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: tuple[tuple[str, str], ...]
+
+    def new(self) -> NewTopic:
+        return NewTopic(self.name, self.partitions, self.replication_factor or DEFAULT_REPLICATION, self.configs)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredSubtopology:
+    tasks: int
+    source_topics: tuple[str, ...]
+    repartition_source_topics: tuple[InternalTopic, ...]
+    repartition_sink_topics: tuple[str, ...]
+    changelog_topics: tuple[InternalTopic, ...]
+
+    def internal_topics(self) -> Iterable[InternalTopic]:
+        """In Kafka's order."""
+        for topics in (self.repartition_source_topics, self.changelog_topics):
+            by_name = {t.name: t for t in topics}
+            yield from map(by_name.__getitem__, hash_order(by_name))
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredTopology:
+    """`status`: why it is not ready. Subtopologies by id, in order; none where their numbers of tasks are unknown."""
+
+    epoch: int
+    subtopologies: Mapping[str, ConfiguredSubtopology] = field(default_factory=dict)
+    to_create: Mapping[str, NewTopic] = field(default_factory=dict)
+    status: Status | None = None
+
+    @property
+    def ready(self) -> bool:
+        return self.status is None
+
+
+class _NotReady(Exception):
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.detail)
+        self.status = status
+
+
+def configure(topology: Topology, partitions_of: PartitionsOf) -> ConfiguredTopology:
+    """`topology` has passed `check_topology`. Raises STREAMS_INVALID_TOPOLOGY where Kafka refuses the request and tells
+    no status."""
+    try:
+        _check_sources(topology, partitions_of)
+        decided = _decide(topology, partitions_of)
+        by_id = topology.by_id()
+        configured = {
+            i: _configured(by_id[i], _known(partitions_of, decided), decided) for i in sorted(by_id, key=compare_order)
+        }
+        to_create = _to_create(topology, configured, partitions_of)
+    except _NotReady as exc:
+        return ConfiguredTopology(topology.epoch, status=exc.status)
+    status = missing_internal_topics(to_create) if to_create else None
+    return ConfiguredTopology(topology.epoch, configured, to_create, status)
+
+
+def _check_sources(topology: Topology, partitions_of: PartitionsOf) -> None:
+    missing = {t for s in topology.subtopologies for t in s.source_topics if partitions_of(t) is None}
+    if missing:
+        raise _NotReady(missing_source_topics(missing))
+
+
+def _known(partitions_of: PartitionsOf, decided: Mapping[str, int]) -> Callable[[str], int]:
+    """Partitions of a topic that exists or was decided upon. Every topic that is asked for is one of them."""
+
+    def known(topic: str) -> int:
+        real = partitions_of(topic)
+        return decided[topic] if real is None else real
+
+    return known
+
+
+def _decide(topology: Topology, partitions_of: PartitionsOf) -> dict[str, int]:
+    """Partitions of every internal topic."""
+    subtopologies = topology.in_java_order()
+    decided = repartition_counts(subtopologies, partitions_of)
+    known = _known(partitions_of, decided)
+    fixed = {t.name for s in subtopologies for t in s.repartition_source_topics if t.partitions}
+    flexible = {t.name for s in subtopologies for t in s.repartition_source_topics if not t.partitions}
+    for s in subtopologies:
+        for topics in s.copartitioned():
+            decided.update(copartition(hash_order(topics), fixed, flexible, known))
+    decided.update(_changelog_counts(subtopologies, known))
+    return decided
+
+
+def repartition_counts(subtopologies: Iterable[Subtopology], partitions_of: PartitionsOf) -> dict[str, int]:
+    """A repartition topic has its fixed number, or the largest among the sources of the subtopology that writes to it:
+    of those that are known when its turn comes."""
+    order = list(subtopologies)
+    counts = {t.name: t.partitions for s in order for t in s.repartition_source_topics if t.partitions}
+    needed = True
+    while needed:
+        needed = progress = False
+        for s in order:
+            for sink in s.repartition_sink_topics:
+                if sink in counts:
+                    continue
+                count = _largest_source(s, counts, partitions_of)
+                if count is None:
+                    needed = True
+                else:
+                    counts[sink] = count
+                    progress = True
+        if needed and not progress:
+            raise invalid(
+                "Failed to compute number of partitions for all repartition topics. "
+                "There may be loops in the topology that cannot be resolved."
+            )
+    if any(t.name not in counts for s in order for t in s.repartition_source_topics):
+        raise invalid(
+            "Failed to compute number of partitions for all repartition topics, "
+            "because a repartition source topic is never used as a sink topic."
+        )
+    return counts
+
+
+def _largest_source(s: Subtopology, counts: Mapping[str, int], partitions_of: PartitionsOf) -> int | None:
+    repartition = (counts.get(t.name) for t in s.repartition_source_topics)
+    external = map(partitions_of, s.source_topics)
+    return max((n for n in (*repartition, *external) if n is not None), default=None)
+
+
+def copartition(topics: list[str], fixed: set[str], flexible: set[str], known: Callable[[str], int]) -> dict[str, int]:
+    """New counts of the repartition topics of one copartition group. `fixed` and `flexible`: repartition source topics
+    with and without a number of their own, of the whole topology: Kafka compares fixed numbers across groups."""
+    counts = {t: known(t) for t in hash_order(t for t in topics if t in fixed or t in flexible)}
+    external = {t: known(t) for t in topics if t not in counts}
+    if not topics:
+        return {}
+    if external:
+        wanted = _same(external)
+    elif fixed:
+        wanted = _same({t: known(t) for t in fixed}, shown=counts)
+    else:
+        wanted = max(counts.values())
+    for topic, count in counts.items():
+        if topic in fixed and count != wanted:
+            raise _NotReady(
+                incorrectly_partitioned(
+                    f"Number of partitions [{count}] of repartition topic [{topic}] doesn't match number of "
+                    f"partitions [{wanted}] of the source topic."
+                )
+            )
+    return dict.fromkeys(counts, wanted)
+
+
+def _same(counts: Mapping[str, int], shown: Mapping[str, int] | None = None) -> int:
+    values = set(counts.values())
+    if len(values) > 1:
+        pairs = ", ".join(f"{t}={n}" for t, n in sorted((counts if shown is None else shown).items()))
+        raise _NotReady(
+            incorrectly_partitioned(f"Following topics do not have the same number of partitions: [{{{pairs}}}]")
+        )
+    return values.pop()
+
+
+def _changelog_counts(subtopologies: Iterable[Subtopology], known: Callable[[str], int]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for s in subtopologies:
+        largest = max(map(known, s.task_topics()), default=None)
+        if largest is None:
+            raise invalid(f"No source topics found for subtopology {s.subtopology_id}")
+        counts.update(dict.fromkeys((t.name for t in s.changelog_topics), largest))
+    return counts
+
+
+def _configured(s: Subtopology, known: Callable[[str], int], decided: Mapping[str, int]) -> ConfiguredSubtopology:
+    def internal(t: TopicInfo) -> InternalTopic:
+        return InternalTopic(t.name, t.partitions or decided[t.name], t.replication_factor, t.configs)
+
+    return ConfiguredSubtopology(
+        max(map(known, s.task_topics())),
+        s.source_topics,
+        tuple(map(internal, s.repartition_source_topics)),
+        s.repartition_sink_topics,
+        tuple(map(internal, s.changelog_topics)),
+    )
+
+
+def _to_create(
+    topology: Topology, configured: Mapping[str, ConfiguredSubtopology], partitions_of: PartitionsOf
+) -> dict[str, NewTopic]:
+    """The internal topics that do not exist, in Kafka's order."""
+    wanted = {t.name: t.new() for s in configured.values() for t in s.internal_topics()}
+    order = hash_order(wanted)
+    for topic in topology.required_topics():
+        real = partitions_of(topic)
+        if real is None or (expected := wanted.pop(topic, None)) is None:
+            continue
+        if real != expected.partitions:
+            raise _NotReady(
+                incorrectly_partitioned(
+                    f"Existing topic {topic} has different number of partitions: expected {expected.partitions}, "
+                    f"found {real}"
+                )
+            )
+    return {name: wanted[name] for name in order if name in wanted}

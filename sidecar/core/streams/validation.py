@@ -1,0 +1,177 @@
+"""What a StreamsGroupHeartbeat must be before the group is looked at, and which members and epochs are accepted.
+
+Source: KIP-1071; Kafka's KafkaApis, GroupCoordinatorService and GroupMetadataManager, in their order and with their
+words. The functions stand in the order in which they are called.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from sidecar.core.streams.events import JOIN_EPOCH, StreamsHeartbeat
+from sidecar.core.streams.group import STATIC_LEAVE_EPOCH, Member, StreamsGroup
+from sidecar.core.streams.partitions import ConfiguredTopology
+from sidecar.core.streams.tasks import TaskIds, contained
+from sidecar.core.streams.topology import Topology, check_topology, invalid
+from sidecar.core.vocabulary.errors import Code, CoordinatorError
+
+INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+TOPIC_NAME = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}\Z")
+NO_TIMEOUT = -1
+
+
+def check_topic_names(topology: Topology) -> None:
+    """The broker asks this before it asks for the rights on the topics."""
+    topics = topology.all_topics()
+    if internal := [t for t in topics if t in INTERNAL_TOPICS]:
+        raise invalid(f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited.")
+    if odd := [t for t in topics if not TOPIC_NAME.match(t)]:
+        raise invalid(f"Topic names {','.join(odd)} are not valid topic names.")
+
+
+def check_request(hb: StreamsHeartbeat) -> None:
+    if hb.topology is not None and any(s.source_topic_regex for s in hb.topology.subtopologies):
+        raise _invalid_request("Regular expressions for source topics are not supported yet.")
+    for name, text in (
+        ("MemberId", hb.member_id),
+        ("GroupId", hb.group_id),
+        ("InstanceId", hb.instance_id),
+        ("RackId", hb.rack_id),
+    ):
+        if text is not None and _blank(text):
+            raise _invalid_request(f"{name} can't be empty.")
+    if hb.member_epoch == JOIN_EPOCH:
+        _check_join(hb)
+    elif hb.member_epoch == STATIC_LEAVE_EPOCH:
+        if hb.instance_id is None:
+            raise _invalid_request("InstanceId can't be null.")
+    elif hb.member_epoch < STATIC_LEAVE_EPOCH:
+        raise _invalid_request(f"MemberEpoch is {hb.member_epoch}, but must be greater than or equal to -2.")
+    given = [tasks is not None for tasks in (hb.active_tasks, hb.standby_tasks, hb.warmup_tasks)]
+    if any(given) and not all(given):
+        raise _invalid_request("If one task-type is non-null, all must be non-null.")
+    if hb.topology is not None:
+        if hb.member_epoch != JOIN_EPOCH:
+            raise _invalid_request("Topology can only be provided when (re-)joining.")
+        check_topology(hb.topology)
+
+
+def _check_join(hb: StreamsHeartbeat) -> None:
+    if hb.rebalance_timeout_ms == NO_TIMEOUT:
+        raise _invalid_request("RebalanceTimeoutMs must be provided in first request.")
+    for name, tasks in (
+        ("ActiveTasks", hb.active_tasks),
+        ("StandbyTasks", hb.standby_tasks),
+        ("WarmupTasks", hb.warmup_tasks),
+    ):
+        if tasks is None or tasks:
+            raise _invalid_request(f"{name} must be empty when (re-)joining.")
+    if hb.topology is None:
+        raise _invalid_request("Topology must be non-null when (re-)joining.")
+    for subtopology in hb.topology.subtopologies:
+        for topic in subtopology.changelog_topics:
+            if topic.partitions != 0:
+                raise invalid(
+                    f"Changelog topic {topic.name} must have an undefined partition count, but it is set to "
+                    f"{topic.partitions}."
+                )
+
+
+def existing(group: StreamsGroup | None, group_id: str) -> StreamsGroup:
+    """For a heartbeat that does not join."""
+    if group is None:
+        raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
+    return group
+
+
+def check_size(group: StreamsGroup, member_id: str, instance_id: str | None, max_size: int) -> None:
+    """A member that is there already, or a static one that comes back, takes the place that it has."""
+    if instance_id in group.static_members or member_id in group.members:
+        return
+    if len(group.members) >= max_size:
+        raise CoordinatorError(
+            Code.GROUP_MAX_SIZE_REACHED, f"The streams group has reached its maximum capacity of {max_size} members."
+        )
+
+
+def known_member(group: StreamsGroup, hb: StreamsHeartbeat) -> Member:
+    """The member that sends this heartbeat, which does not join."""
+    if hb.instance_id is not None:
+        return held_by_instance(group, hb.instance_id, hb.member_id)
+    member = group.members.get(hb.member_id)
+    if member is None:
+        raise CoordinatorError(
+            Code.UNKNOWN_MEMBER_ID, f"Member {hb.member_id} is not a member of group {group.group_id}."
+        )
+    return member
+
+
+def held_by_instance(group: StreamsGroup, instance_id: str, member_id: str) -> Member:
+    """The static member of that instance id, if this member id holds it."""
+    member = group.static_member(instance_id)
+    if member is None:
+        raise CoordinatorError(Code.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if member.member_id != member_id:
+        raise CoordinatorError(
+            Code.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
+        )
+    return member
+
+
+def check_released(member: Member, member_id: str, instance_id: str) -> None:
+    """A joining member may take over an instance id whose holder has left for a while."""
+    if member.member_epoch != STATIC_LEAVE_EPOCH:
+        raise CoordinatorError(
+            Code.UNRELEASED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
+            f"is owned by {member.member_id} member.",
+        )
+
+
+def check_epoch(member: Member, hb: StreamsHeartbeat) -> None:
+    """One older epoch is accepted: the previous one, if all that the member reports is still its own (a lost reply)."""
+    received = hb.member_epoch
+    if received in (JOIN_EPOCH, member.member_epoch):
+        return
+    if received > member.member_epoch:
+        size = "greater"
+    else:
+        owned = hb.owned()
+        if received == member.previous_epoch and owned is not None and contained(owned, member.assigned):
+            return
+        size = "smaller"
+    raise CoordinatorError(
+        Code.FENCED_MEMBER_EPOCH,
+        f"The streams group member has a {size} member epoch ({received}) than the one known by the group "
+        f"coordinator ({member.member_epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def check_tasks(topology: ConfiguredTopology, hb: StreamsHeartbeat) -> None:
+    """Of a topology that is ready: are there such tasks?"""
+    for tasks in (hb.active_tasks, hb.standby_tasks, hb.warmup_tasks):
+        _check_task_ids(topology, tasks or ())
+
+
+def _check_task_ids(topology: ConfiguredTopology, tasks: Iterable[TaskIds]) -> None:
+    for subtopology_id, partitions in tasks:
+        subtopology = topology.subtopologies.get(subtopology_id)
+        if subtopology is None:
+            raise _invalid_request(f"Subtopology {subtopology_id} does not exist in the topology.")
+        for p in partitions:
+            if not 0 <= p < subtopology.tasks:
+                raise _invalid_request(
+                    f"Task {p} for subtopology {subtopology_id} is invalid. "
+                    f"Number of tasks for this subtopology: {subtopology.tasks}"
+                )
+
+
+def _blank(text: str) -> bool:
+    """As Java's trim has it."""
+    return all(c <= " " for c in text)
+
+
+def _invalid_request(message: str) -> CoordinatorError:
+    return CoordinatorError(Code.INVALID_REQUEST, message)

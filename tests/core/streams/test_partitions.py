@@ -1,0 +1,179 @@
+"""Counts of internal topics, readiness, statuses and what is to be created; the cases that a real broker was asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.core.streams.missing import (
+    GIVE_UP_MS,
+    Creations,
+    NewTopic,
+    Status,
+    StatusCode,
+    missing_client_tags,
+    missing_internal_topics,
+    missing_source_topics,
+    shutdown_application,
+    stale_topology,
+    with_creation,
+)
+from sidecar.core.streams.partitions import configure
+from sidecar.core.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
+from sidecar.core.vocabulary.errors import Code, CoordinatorError
+
+RETENTION = (("retention.ms", "-1"),)
+CHAIN = Topology(
+    0,
+    (
+        Subtopology("0", ("in",), ("r",)),
+        Subtopology("1", (), (), (TopicInfo("r", configs=RETENTION),), (TopicInfo("c", 0, 2),)),
+    ),
+)
+
+
+def test_counts_go_along_the_chain() -> None:
+    found = configure(CHAIN, {"in": 4}.get)
+    assert {i: s.tasks for i, s in found.subtopologies.items()} == {"0": 4, "1": 4}
+    assert found.to_create == {"c": NewTopic("c", 4, 2), "r": NewTopic("r", 4, -1, RETENTION)}
+    assert found.status == Status(StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: r, c")
+    assert not found.ready
+
+
+def test_it_is_ready_when_all_topics_are_there() -> None:
+    found = configure(CHAIN, {"in": 4, "r": 4, "c": 4}.get)
+    assert found.ready and not found.to_create and list(found.subtopologies) == ["0", "1"]
+
+
+def test_a_topic_of_another_size_is_wrong() -> None:
+    found = configure(CHAIN, {"in": 4, "r": 4, "c": 5}.get)
+    assert found.status == Status(
+        StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
+        "Existing topic c has different number of partitions: expected 4, found 5",
+    )
+    assert not found.subtopologies and not found.to_create
+
+
+def test_missing_sources_come_first() -> None:
+    topology = Topology(0, (Subtopology("0", ("nope3", "nope", "there", "nope2", "nope4")),))
+    found = configure(topology, {"there": 1}.get)
+    text = "Source topics nope, nope2, nope3 and 1 additional topics are missing."
+    assert found.status == Status(StatusCode.MISSING_SOURCE_TOPICS, text)
+
+
+def copartitioned(*repartition: TopicInfo, groups: tuple[CopartitionGroup, ...]) -> Topology:
+    sinks = Subtopology("a", ("in",), tuple(t.name for t in repartition if not t.partitions))
+    return Topology(0, (sinks, Subtopology("b", ("si", "si2"), (), repartition, (), groups)))
+
+
+@pytest.mark.parametrize(
+    ("topology", "detail"),
+    [
+        (
+            copartitioned(groups=(CopartitionGroup((0, 1)),)),
+            "Following topics do not have the same number of partitions: [{si=3, si2=2}]",
+        ),
+        (
+            copartitioned(TopicInfo("r9", 5), groups=(CopartitionGroup((0,), (0,)),)),
+            "Number of partitions [5] of repartition topic [r9] doesn't match number of partitions [3] of the source "
+            "topic.",
+        ),
+        (
+            copartitioned(TopicInfo("x", 5), TopicInfo("r", 4), groups=(CopartitionGroup((), (0, 1)),)),
+            "Following topics do not have the same number of partitions: [{r=4, x=5}]",
+        ),
+    ],
+)
+def test_copartition_groups_that_do_not_agree(topology: Topology, detail: str) -> None:
+    found = configure(topology, {"in": 7, "si": 3, "si2": 2}.get)
+    assert found.status == Status(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, detail)
+
+
+def test_repartition_topics_follow_their_copartition_group() -> None:
+    flexible = TopicInfo("r"), TopicInfo("r2")
+    with_source = copartitioned(*flexible, groups=(CopartitionGroup((0,), (0,)),))
+    assert configure(with_source, {"in": 7, "si": 3, "si2": 2}.get).to_create["r"].partitions == 3
+    with_fixed = copartitioned(flexible[0], TopicInfo("r3", 9), groups=(CopartitionGroup((), (0, 1)),))
+    assert configure(with_fixed, {"in": 7, "si": 3, "si2": 2}.get).to_create["r"].partitions == 9
+
+
+@pytest.mark.parametrize(
+    ("topology", "text"),
+    [
+        (
+            Topology(0, (Subtopology("0", (), ("r",), (TopicInfo("r"),)),)),
+            "Failed to compute number of partitions for all repartition topics. There may be loops in the topology "
+            "that cannot be resolved.",
+        ),
+        (
+            Topology(0, (Subtopology("0", ("in",), (), (TopicInfo("r"),)),)),
+            "Failed to compute number of partitions for all repartition topics, because a repartition source topic is "
+            "never used as a sink topic.",
+        ),
+        (Topology(0, (Subtopology("0"),)), "No source topics found for subtopology 0"),
+    ],
+)
+def test_what_fails_the_request(topology: Topology, text: str) -> None:
+    with pytest.raises(CoordinatorError) as refused:
+        configure(topology, {"in": 4}.get)
+    assert (refused.value.code, refused.value.message) == (Code.STREAMS_INVALID_TOPOLOGY, text)
+
+
+def test_the_words_of_the_other_statuses() -> None:
+    assert stale_topology(1, 2).detail == "The member's topology epoch 1 is behind the group's topology epoch 2."
+    assert missing_source_topics({"b", "a"}).detail == "Source topics a, b are missing."
+    assert missing_internal_topics(["d", "c", "b", "a"]).detail == (
+        "Internal topics are missing: d, c, b and 1 additional topics"
+    )
+    assert shutdown_application("m").detail == (
+        "Streams group member m encountered a fatal error and requested a shutdown for the entire application."
+    )
+    assert missing_client_tags(["zone", "rack"]).detail == (
+        "Missing required client tags for rack-aware standby assignment: [zone, rack]. "
+        "Configure them via 'client.tag.<tagKey>' in your Streams config."
+    )
+    assert list(StatusCode) == list(range(7))
+
+
+# ---- topics that are asked for ----------------------------------------------------------------------------
+WANTED = {name: NewTopic(name, 1, -1) for name in ("a", "b", "c", "d")}
+STATUS = missing_internal_topics(["a"])
+
+
+def asked(creations: Creations, now_ms: int) -> list[str]:
+    return [t.name for t in creations.ask(WANTED, now_ms)]
+
+
+def test_a_topic_is_asked_for_once() -> None:
+    creations = Creations()
+    assert asked(creations, 0) == ["a", "b", "c", "d"] and asked(creations, 1) == []
+    creations.answered(["a"])
+    assert asked(creations, 2) == ["a"]
+    assert asked(creations, GIVE_UP_MS) == ["b", "c", "d"]
+
+
+def test_errors_are_shown_and_then_it_is_tried_again() -> None:
+    creations = Creations()
+    asked(creations, 0)
+    creations.failed("b", "no brokers", until_ms=10)
+    assert creations.explain(STATUS, WANTED, 9).detail == (
+        "Internal topics are missing: a; Creation failed: b (no brokers)."
+    )
+    assert asked(creations, 9) == []
+    assert creations.explain(STATUS, WANTED, 10) == STATUS
+    assert asked(creations, 10) == ["b"]
+
+
+def test_topics_without_the_right_are_named() -> None:
+    creations = Creations()
+    asked(creations, 0)
+    creations.refused("b", until_ms=10)
+    creations.refused("a", until_ms=10)
+    assert creations.explain(STATUS, WANTED, 9).detail == (
+        "Internal topics are missing: a; Unauthorized to CREATE on topics a, b."
+    )
+    assert creations.explain(STATUS, {}, 9) == STATUS and not creations.asked
+
+
+def test_four_errors_are_three_and_one_more() -> None:
+    told = with_creation(STATUS, (), dict.fromkeys("wxyz", "no"))
+    assert told.detail == "Internal topics are missing: a; Creation failed: w (no), x (no), y (no) and 1 more."
