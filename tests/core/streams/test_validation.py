@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from sidecar.core.modern.group import STATIC_LEAVE_EPOCH
+from sidecar.core.modern.validation import check_size
 from sidecar.core.streams.events import StreamsHeartbeat
-from sidecar.core.streams.group import STATIC_LEAVE_EPOCH, Member, StreamsGroup
+from sidecar.core.streams.group import Member, StreamsGroup
 from sidecar.core.streams.partitions import configure
 from sidecar.core.streams.records import CurrentRecord, MemberRecord, MemberState
 from sidecar.core.streams.tasks import NOTHING_ASSIGNED, AssignedTasks
@@ -16,7 +18,6 @@ from sidecar.core.streams.validation import (
     check_epoch,
     check_released,
     check_request,
-    check_size,
     check_tasks,
     existing,
     known_member,
