@@ -28,7 +28,7 @@ def heartbeat(turn: Turn, hb: StreamsHeartbeat, token: int) -> None:
     if MOVES.sent_away(turn, hb, token):
         return
     config = config_of(turn, hb.group_id)
-    if look_first(turn, hb, token, _sources(hb), config.join_wait_ms):
+    if look_first(turn, hb, token, source_topics(hb), config.join_wait_ms):
         return
     fx = turn.fx
     reply = step(turn, hb, config, may_wait=hb.member_epoch > 0 and config.join_wait_ms > 0)
@@ -42,7 +42,7 @@ def heartbeat(turn: Turn, hb: StreamsHeartbeat, token: int) -> None:
         turn.reply(token, reply, Grant(hb.group_id, hb.member_id, soft.revision, until_ms))
 
 
-def _sources(hb: StreamsHeartbeat) -> tuple[str, ...]:
+def source_topics(hb: StreamsHeartbeat) -> tuple[str, ...]:
     """Internal topics are created by the member that misses them."""
     return () if hb.topology is None else tuple(t for s in hb.topology.subtopologies for t in s.source_topics)
 

@@ -53,7 +53,7 @@ def _topics_changed(turn: Turn, group: StreamsGroup, changed: frozenset[str]) ->
         turn.changed(group.group_id)
 
 
-def _released(turn: Turn, group: StreamsGroup) -> None:
+def released(turn: Turn, group: StreamsGroup) -> None:
     modern.released(turn, group)
     turn.timers.cancel((TIMER, group.group_id))
 
@@ -86,6 +86,6 @@ STREAMS = GroupKind(
     member_loaded=_member_loaded,
     touched=modern.touched,
     topics_changed=_topics_changed,
-    released=_released,
+    released=released,
     run=run,
 )

@@ -97,7 +97,7 @@ def check(group: StreamsGroup, hb: StreamsHeartbeat, config: StreamsConfig, turn
             topology, brought = hb.topology, True
     if topology is None:
         raise must_rejoin(member, "the group has no topology")
-    soft: StreamsSoft = turn.soft_of(hb.group_id) if hb.group_id in turn.groups else StreamsSoft()
+    soft: StreamsSoft = turn.soft_of(hb.group_id) if turn.groups.get(hb.group_id) is group else StreamsSoft()
     configured = configured_with(group, topology, turn.image, soft)
     if configured.ready:
         check_tasks(configured, hb)
