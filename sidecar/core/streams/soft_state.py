@@ -27,3 +27,5 @@ class StreamsSoft(ModernSoft):
     """By member id: what it had when its entry was made, and the hash of the topics then."""
     whole_asked_until_ms: int = 0
     """Monotonic: one member was asked for the whole topology, and no other is before then."""
+    heard: set[str] = field(default_factory=set)
+    """Members that this owner has told their tasks, or that have said that they have them."""

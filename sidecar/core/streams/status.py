@@ -52,7 +52,10 @@ def statuses(
 
 
 def create(turn: Turn, group: StreamsGroup) -> tuple[NewTopic, ...]:
-    """The topics that the front is to create on the connection of this heartbeat. Nobody else is asked meanwhile."""
+    """The topics that the front is to create on the connection of this heartbeat. Nobody else is asked meanwhile.
+    Nothing is derived from a topology without its copartition groups."""
+    if group.topology_partial:
+        return ()
     soft: StreamsSoft = turn.soft_of(group.group_id)
     return soft.creations.ask(configured_now(turn, group).to_create, turn.now.mono_ms)
 

@@ -251,8 +251,10 @@ def _answer(
     soft: StreamsSoft = turn.soft_of(hb.group_id)
     owned = hb.owned()
     acknowledged = owned is not None and not final.pending and owned == final.assigned.without_epochs()
-    due = hb.member_epoch == JOIN_EPOCH or final.assigned != checked.member.assigned
+    due = final.assigned != checked.member.assigned or _missed(soft, hb, checked.member, acknowledged)
     told = tell(soft, final, acknowledged, due, turn.now.mono_ms, config.heartbeat_interval_ms)
+    if told or acknowledged:
+        soft.heard.add(hb.member_id)
     tasks = final.assigned.without_epochs() if told else None
     behind = group.endpoint_epoch != hb.endpoint_epoch
     return StreamsHeartbeatReply(
@@ -269,3 +271,12 @@ def _answer(
         partitions_by_endpoint=partitions_by_endpoint(turn, group, final) if behind else None,
         create=create(turn, group),
     )
+
+
+def _missed(soft: StreamsSoft, hb: StreamsHeartbeat, before: Member, acknowledged: bool) -> bool:
+    """Whether it may not have heard its tasks: it joins, the answer that told its present epoch was lost, or it has
+    other tasks than it should and its former owner knew why. Java's client then names its tasks, and Kafka tells it
+    nothing."""
+    if hb.member_epoch == JOIN_EPOCH or hb.member_epoch != before.member_epoch:
+        return True
+    return hb.active_tasks is not None and not acknowledged and hb.member_id not in soft.heard

@@ -1,16 +1,17 @@
-"""Conversations with the coordinator of streams groups: tests/stories/streams/*.txt hold commands and the exact answers.
+"""Conversations with the coordinator of streams groups: tests/stories/streams/*.txt hold commands and exact answers.
 
     pytest tests/core/streams/test_stories.py --rewrite      # then read the diff; never commit one you cannot explain
 
 Commands: `topics NAME=PARTITIONS ...` (all that there are), `grow NAME=PARTITIONS ...` (beside the others; 0: it goes),
-`config KEY=VALUE ...`, `topology NAME SUBTOPOLOGY ...` (a name for the next joins; a subtopology is
-`id:sources>sinks<repartition sources[=n]!changelogs`, lists by commas), `NAME join [topology=t] [instance=i]
-[process=p] [endpoint=h:p] [tags=k:v] [rack=r] [timeout=ms] [v0] ...`, `NAME heartbeat [epoch=n] [owns=...|owns]
-[offsets=0:1:99] [shutdown] [lost]`, `NAME leave [epoch=n] [shutdown]`, `created NAME=CODE ...` (how the front's
-CreateTopics ended), `sleep MS`, `finish` (offloaded runs end), `fail`, `takeover [lost]`, `group`, `describe`, `delete`,
-`rebalance REASON`, `drain [stop]`, `taken-in epoch=n m1=TASKS ...`, `commit NAME epoch=n in:0 ...`, `fetch NAME
-epoch=n`, `standing`, `classic` (a member joins by the classic protocol). Tasks are `0:0,1;1:0+1:1` (active, then standby).
-A member `waits` whose answer comes with a later line. `#` begins a comment.
+`config KEY=VALUE ...`, `topology NAME[@EPOCH] SUBTOPOLOGY ...` (for the next joins; a subtopology is
+`id:sources>sinks<repartition sources[=n]!changelogs[*all]`, lists by commas, `*`: all are copartitioned), `NAME join
+[topology=t] [instance=i] [process=p] [endpoint=h:p] [tags=k:v] [rack=r] [timeout=ms] [v0] [without=field]
+[wrong=field:value]`, `NAME heartbeat [epoch=n] [owns|owns=TASKS] [offsets=0:1:99] [shutdown] [lost]`, `NAME leave
+[epoch=n] [shutdown]`, `created NAME=CODE[:words] ...` (how the front's CreateTopics ended), `sleep MS`, `finish`
+(offloaded runs end), `fail` (they fail), `takeover [lost]`, `group`, `since NAME`, `describe`, `delete`, `rebalance
+REASON`, `drain [stop]`, `taken-in epoch=n m1=TASKS ...`, `commit NAME [epoch=n] [version=n] [txn] in:0 ...`, `fetch NAME
+[epoch=n]`, `standing`. TASKS are `0:0,1;1:0+1:1`: active ones, then standby ones. A member `waits` whose answer comes
+with a later line. `#` begins a comment.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.classic.events import JoinGroup
 from sidecar.core.runtime.events import (
     Answer,
     DeleteGroup,
@@ -203,8 +203,10 @@ class Story:
         return []
 
     def config(self, words: list[str], options: Options) -> list[str]:
-        known: dict[str, Any] = {k: v == "true" if v in ("true", "false") else int(v) for k, v in options.items() if v.isalpha() is False or v in ("true", "false")}
-        known.update({k: (v,) for k, v in options.items() if v.isalpha() and v not in ("true", "false")})
+        known: dict[str, Any] = {}
+        for name, text in options.items():
+            now = getattr(self.world.config, name)
+            known[name] = (text,) if isinstance(now, tuple) else text == "true" if isinstance(now, bool) else int(text)
         self.world.config = replace_config(self.world.config, **known)
         return []
 
@@ -214,7 +216,8 @@ class Story:
         return []
 
     def created(self, words: list[str], options: Options) -> list[str]:
-        told = tuple((n, Code[c.split(":")[0]], c.partition(":")[2] or None) for n, c in options.items())
+        pairs = ((n, *c.partition(":")[::2]) for n, c in options.items())
+        told = tuple((n, int(c) if c.isdigit() else Code[c], text or None) for n, c, text in pairs)
         looks = len(self.world.looks)
         out = self.plain(TopicsCreated(GROUP, told))
         return out + [f"looks at {', '.join(look.names or ())}" for look in self.world.looks[looks:]]
@@ -226,7 +229,8 @@ class Story:
         gone = sorted(before - set(group.member_ids() if group else ()))
         log = self.world.log[at:]
         why = {r.sub_id: r.why for r in log if r.kind == Kind.MEMBER}
-        return [f"{m} removed: {why[m]}" for m in gone] + [f"written: {r.why}" for r in log if r.kind == Kind.TARGET_METADATA]
+        out = [f"{m} removed: {why[m]}" for m in gone]
+        return out + [f"written: {r.why}" for r in log if r.kind == Kind.TARGET_METADATA]
 
     def finish(self, words: list[str], options: Options, error: str = "") -> list[str]:
         at = len(self.world.log)
@@ -308,7 +312,6 @@ class Story:
         return self.plain(FetchCheck(GROUP, who, int(options.get("epoch", self.epochs.get(words[0], -1)))))
 
 
-CLASSIC_JOIN = JoinGroup(GROUP, "", "i", "consumer", (("range", b""),), 30_000, 30_000, None, "c", "/h", 9, "uuid")
 COMMANDS: dict[str, Callable[[Story, list[str], Options], list[str]]] = {
     "topics": Story.topics,
     "grow": Story.grow,

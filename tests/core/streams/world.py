@@ -1,5 +1,4 @@
-"""A shard with a clock of its own, members of streams groups that behave as Java's clients do, and a broker that creates
-their internal topics."""
+"""A shard with a clock of its own, a broker's topics, and members of streams groups that behave as Java's clients do."""
 
 from __future__ import annotations
 
@@ -38,11 +37,14 @@ __all__ = ["Client", "World", "topic", "topic_id"]
 REGISTRY = Registry((*(k for k in KINDS if k.name != STREAMS), STREAMS_KIND), with_streams(CROSSINGS))
 NATURAL = frozenset((Code.NONE, Code.UNKNOWN_MEMBER_ID, Code.FENCED_MEMBER_EPOCH))
 """What a live member may be told. Any other code of the core ends Java's client for good."""
+CHANGELOG = TopicInfo("app-c", configs=(("cleanup.policy", "compact"),))
 TOPOLOGY = Topology(
     1,
     (
         Subtopology("0", ("in",), ("app-r",)),
-        Subtopology("1", (), (), (TopicInfo("app-r"),), (TopicInfo("app-c", configs=(("cleanup.policy", "compact"),)),)),
+        Subtopology(
+            "1", (), (), (TopicInfo("app-r"),), (TopicInfo("app-c", configs=(("cleanup.policy", "compact"),)),)
+        ),
     ),
 )
 """A subtopology without state that writes to a repartition topic, and one with state that reads it."""
@@ -88,7 +90,7 @@ class World:
 
     # ---- in -----------------------------------------------------------------------------------------------
     def topics(self, **counts: int) -> None:
-        """The broker has these topics now, and no others, but for those whose number is -1: as before."""
+        """The broker has these topics now, and no others."""
         self.counts = {n.replace("_", "-"): c for n, c in counts.items() if c}
         self.look()
 
