@@ -41,15 +41,6 @@ class StreamsRun(modern.RunInput):
     target: Mapping[str, Tasks]
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsOutput:
-    """As modern's RunOutput, with tasks."""
-
-    table: TaskTargets
-    changed: tuple[str, ...]
-    moved: int
-
-
 def snapshot(turn: Turn, group: StreamsGroup, assignor: str) -> StreamsRun:
     """Costs a few copies of references."""
     soft: StreamsSoft = turn.soft_of(group.group_id)
@@ -72,7 +63,7 @@ def configs_of(turn: Turn, group: StreamsGroup) -> AssignmentConfigs:
     return AssignmentConfigs(config.standbys, config.rack_aware_assignment_tags)
 
 
-def run(inp: StreamsRun, assignor: TaskAssignor) -> StreamsOutput:
+def run(inp: StreamsRun, assignor: TaskAssignor) -> modern.RunOutput:
     """Whatever the assignor raises comes through. Where the topology is not ready, nobody is assigned anything."""
     if inp.configured is None or not inp.configured.ready:
         now = dict.fromkeys(inp.members, NO_TASKS)
@@ -86,7 +77,7 @@ def run(inp: StreamsRun, assignor: TaskAssignor) -> StreamsOutput:
         if had != tasks:
             changed.append(member_id)
             moved += _more(tasks.active, (had or NO_TASKS).active)
-    return StreamsOutput(TaskTargets(now), tuple(changed), moved)
+    return modern.RunOutput(TaskTargets(now), tuple(changed), moved)
 
 
 def spec_of(inp: StreamsRun, configured: ConfiguredTopology) -> TaskSpec:

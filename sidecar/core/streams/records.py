@@ -201,6 +201,9 @@ class TaskTargets:
         names = ((to.get(m, m), tasks) for m, tasks in self.index.items())
         return TaskTargets({m: tasks for m, tasks in names if m is not None})
 
+    def member(self, group_id: str, member_id: str, why: str) -> TargetMemberRecord:
+        return TargetMemberRecord(group_id, member_id, self.index.get(member_id, NO_TASKS), why)
+
 
 @dataclass(frozen=True, slots=True)
 class TargetRecord(modern.TargetRecord):
@@ -214,7 +217,8 @@ class TargetRecord(modern.TargetRecord):
         )
 
     def member(self, member_id: str) -> TargetMemberRecord:
-        return TargetMemberRecord(self.group_id, member_id, self.table.index.get(member_id, NO_TASKS), self.why)
+        record: TargetMemberRecord = self.table.member(self.group_id, member_id, self.why)
+        return record
 
 
 @dataclass(frozen=True, slots=True)

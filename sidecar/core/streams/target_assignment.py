@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from sidecar.core.modern.assignor_run import RunOutput
 from sidecar.core.modern.target_assignment import Targets
 from sidecar.core.runtime.turn import Turn
-from sidecar.core.streams.assignor_run import StreamsOutput, StreamsRun, configs_of, run, snapshot
+from sidecar.core.streams.assignor_run import StreamsRun, configs_of, run, snapshot
 from sidecar.core.streams.config import STREAMS, StreamsConfig
 from sidecar.core.streams.configure import configured_now, refresh
 from sidecar.core.streams.delay import delayed
@@ -17,7 +18,7 @@ def preferred(group: StreamsGroup, config: StreamsConfig) -> str:
     return config.assignor_name if config.assignor_name in config.assignors else config.assignors[0]
 
 
-def _result(turn: Turn, group: StreamsGroup, inp: StreamsRun, out: StreamsOutput) -> TargetRecord | None:
+def _result(turn: Turn, group: StreamsGroup, inp: StreamsRun, out: RunOutput) -> TargetRecord | None:
     """Void if topology, readiness or standby replicas are others now: tasks of another topology are no part of it."""
     now = None if group.topology is None else configured_now(turn, group)
     if now != inp.configured or configs_of(turn, group) != inp.configs:

@@ -156,9 +156,7 @@ class Run:
 
     def topics(self) -> None:
         name = self.rng.choice(("in", "b", "app-c", "app-r"))
-        if name not in self.counts:
-            self.world.grow({name: 0})
-        elif self.rng.random() < 0.4:
+        if name not in self.counts or self.rng.random() < 0.4:
             self.world.grow({name: 0})
         else:
             self.counts[name] = min(self.counts[name] + self.rng.randrange(2), 6)
@@ -233,7 +231,7 @@ class Run:
         group = self.world.shard.groups.get("g")
         if not isinstance(group, StreamsGroup) or group.topology is None:
             return
-        topics = {s.subtopology_id: list(s.task_topics())[0] for s in group.topology.subtopologies}
+        topics = {s.subtopology_id: next(s.task_topics()) for s in group.topology.subtopologies}
         for c in self.clients:
             if c.epoch and c.member_id in group.members and c.active():
                 places = tuple((topics[s], bytes(16), p) for s, p in c.active())

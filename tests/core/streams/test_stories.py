@@ -9,9 +9,9 @@ Commands: `topics NAME=PARTITIONS ...` (all that there are), `grow NAME=PARTITIO
 [wrong=field:value]`, `NAME heartbeat [epoch=n] [owns|owns=TASKS] [offsets=0:1:99] [shutdown] [lost]`, `NAME leave
 [epoch=n] [shutdown]`, `created NAME=CODE[:words] ...` (how the front's CreateTopics ended), `sleep MS`, `finish`
 (offloaded runs end), `fail` (they fail), `takeover [lost]`, `group`, `since NAME`, `describe`, `delete`, `rebalance
-REASON`, `drain [stop]`, `taken-in epoch=n m1=TASKS ...`, `commit NAME [epoch=n] [version=n] [txn] in:0 ...`, `fetch NAME
-[epoch=n]`, `standing`. TASKS are `0:0,1;1:0+1:1`: active ones, then standby ones. A member `waits` whose answer comes
-with a later line. `#` begins a comment.
+REASON`, `drain [stop]`, `taken-in epoch=n m1=TASKS ...`, `commit NAME [epoch=n] [version=n] [txn] in:0 ...`, `fetch
+NAME [epoch=n]`, `standing`. TASKS are `0:0,1;1:0+1:1`: active ones, then standby ones. A member `waits` whose
+answer comes with a later line. `#` begins a comment.
 """
 
 from __future__ import annotations

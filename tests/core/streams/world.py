@@ -1,4 +1,4 @@
-"""A shard with a clock of its own, a broker's topics, and members of streams groups that behave as Java's clients do."""
+"""A shard with a clock of its own, a broker's topics, and members of streams groups that behave as Java's do."""
 
 from __future__ import annotations
 
