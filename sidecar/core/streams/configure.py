@@ -7,7 +7,6 @@ from sidecar.core.runtime.turn import Turn
 from sidecar.core.streams.config import config_of
 from sidecar.core.streams.group import NOT_VALIDATED, StreamsGroup
 from sidecar.core.streams.partitions import ConfiguredTopology, configure
-from sidecar.core.streams.records import GroupRecord
 from sidecar.core.streams.soft_state import StreamsSoft
 from sidecar.core.streams.topology import Topology
 from sidecar.core.vocabulary.rebalance_reasons import Reason
@@ -66,11 +65,11 @@ def bump(
     turn: Turn, group: StreamsGroup, configured: ConfiguredTopology, why: str, reason: Reason, **more: int
 ) -> None:
     """`more`: other fields of the group's record."""
-    write_epoch(turn, group, epoch_record(turn, group, configured, why, **more), why, reason)
-
-
-def epoch_record(turn: Turn, group: StreamsGroup, configured: ConfiguredTopology, why: str, **more: int) -> GroupRecord:
-    return group.record(
+    soft: StreamsSoft = turn.soft_of(group.group_id)
+    if soft.endpoints_lack:
+        soft.endpoints_lack = False
+        more["endpoint_epoch"] = group.endpoint_epoch + 1
+    record = group.record(
         why,
         epoch=group.epoch + 1,
         metadata_hash=group.hash_over(turn.image),
@@ -78,6 +77,7 @@ def epoch_record(turn: Turn, group: StreamsGroup, configured: ConfiguredTopology
         assignment_configs=config_of(turn, group.group_id).assignment_configs(),
         **more,
     )
+    write_epoch(turn, group, record, why, reason)
 
 
 def _validated(configured: ConfiguredTopology) -> int:

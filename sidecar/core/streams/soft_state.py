@@ -29,3 +29,5 @@ class StreamsSoft(ModernSoft):
     """Monotonic: one member was asked for the whole topology, and no other is before then."""
     heard: set[str] = field(default_factory=set)
     """Members that this owner has told their tasks, or that have said that they have them."""
+    endpoints_lack: bool = False
+    """An entry was told while a topic of it was missing: the next epoch tells all of them again."""

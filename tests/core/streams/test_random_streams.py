@@ -11,6 +11,7 @@ from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck
 from sidecar.core.streams.configure import configured_with
 from sidecar.core.streams.events import TopicsCreated
 from sidecar.core.streams.group import Member, StreamsGroup
+from sidecar.core.streams.records import TargetRecord
 from sidecar.core.streams.soft_state import StreamsSoft
 from sidecar.core.streams.tasks import Holders
 from sidecar.core.streams.topology import Subtopology, TopicInfo, Topology
@@ -44,6 +45,8 @@ class Run:
     epoch: int = 0
     endpoint_epoch: int = 0
     member_epochs: dict[str, int] = field(default_factory=dict)
+    deaf: Client | None = None
+    """Its answers are lost."""
 
     def __post_init__(self) -> None:
         rng = self.rng
@@ -140,8 +143,10 @@ class Run:
         elif kind == 4:
             self.clients.remove(client)  # dies without a word: its session will end
         elif kind in (5, 6):
+            self.deaf = client
             client.send()
             client.lose()
+            self.deaf = None
         elif kind == 7:
             self.world.dying = True
             client.send()
@@ -179,9 +184,25 @@ class Run:
 
     # ---- invariants ---------------------------------------------------------------------------------------
     def listen(self, fx: Effects) -> None:
+        for r in fx.records:
+            if isinstance(r, TargetRecord):
+                self.check_target(r)
         for c in self.clients:
-            if c.heard() is not None:
+            if c is not self.deaf and c.heard() is not None:
                 self.check_answer(c)
+
+    def check_target(self, r: TargetRecord) -> None:
+        """It is of the topology as it is now, and gives each active task to somebody."""
+        group, image = self.world.group(), self.world.shard.image
+        assert group.topology is not None
+        configured = configured_with(group, group.topology, image, StreamsSoft())
+        there = {(i, p) for i, s in configured.subtopologies.items() for p in range(s.tasks)}
+        wanted = there if configured.ready else set[Task]()
+        targets = [group.target_of(m) for m in group.members]
+        assert set().union(*(tasks_of(t.active) for t in targets)) <= wanted, "a target of another topology"
+        assert set().union(*(tasks_of(t.standby) for t in targets)) <= wanted, "a target of another topology"
+        if group.epoch == r.assignment_epoch:
+            assert set().union(*(tasks_of(t.active) for t in targets)) == wanted, "a target without a task"
 
     def check_answer(self, c: Client) -> None:
         assert not c.died_of, f"{c.member_id} ends by {c.died_of.name}"
@@ -264,8 +285,26 @@ class Run:
         for c in self.clients:
             assert c.tasks == group.members[c.member_id].assigned.without_epochs(), "it was not told of all"
             assert c.endpoint_epoch == group.endpoint_epoch, "it was not told who serves what"
+            told = {endpoint: show for endpoint, *show in c.endpoints}
+            for m in group.members.values():
+                if m.endpoint is not None:
+                    assert told[m.endpoint] == self.served(m), "it was told that another serves it"
         self.covered(group)
         self.commit()
+
+    def served(self, m: Member) -> list[dict[str, tuple[int, ...]]]:
+        """Topic -> partitions of its active tasks, and of the others."""
+        found: list[dict[str, tuple[int, ...]]] = []
+        held = m.assigned.without_epochs()
+        for part in (held.active, held.standby):
+            of_topic: dict[str, tuple[int, ...]] = {}
+            for s in self.topology.subtopologies:
+                for name in s.task_topics():
+                    ps = tuple(p for p in part.get(s.subtopology_id, ()) if p < self.world.counts[name])
+                    if ps:
+                        of_topic[name] = ps
+            found.append(of_topic)
+        return found
 
     def covered(self, group: StreamsGroup) -> None:
         configured = configured_with(group, self.topology, self.world.shard.image, StreamsSoft())

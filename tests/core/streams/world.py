@@ -22,7 +22,7 @@ from sidecar.core.runtime.topic_lookup import LookFirst, TopicsSeen
 from sidecar.core.runtime.turn import Computed, Now, Ports
 from sidecar.core.streams.assignor_run import StreamsRun, run
 from sidecar.core.streams.config import STREAMS, StreamsConfig
-from sidecar.core.streams.events import StreamsHeartbeat, StreamsHeartbeatReply, TaskOffset
+from sidecar.core.streams.events import EndpointPartitions, StreamsHeartbeat, StreamsHeartbeatReply, TaskOffset
 from sidecar.core.streams.group import StreamsGroup
 from sidecar.core.streams.missing import NewTopic
 from sidecar.core.streams.records import Endpoint
@@ -224,6 +224,7 @@ class Client:
     unheard: int = 0
     """Answers that were lost since it last heard one."""
     died_of: Code = Code.NONE
+    endpoints: tuple[EndpointPartitions, ...] = ()
     create: list[NewTopic] = field(default_factory=list)
     """What its front is to create."""
 
@@ -292,6 +293,8 @@ class Client:
             return
         self.epoch, self.endpoint_epoch = reply.member_epoch, reply.endpoint_epoch
         self.create += reply.create
+        if reply.partitions_by_endpoint is not None:
+            self.endpoints = reply.partitions_by_endpoint
         if reply.active_tasks is not None:
             self.tasks = Tasks(reply.active_tasks, reply.standby_tasks or {}, reply.warmup_tasks or {})
             self.full = True
