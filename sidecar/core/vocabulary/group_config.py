@@ -100,9 +100,7 @@ class KindSettings:
 
 STREAMS = KindSettings(
     Setting("streams.session.timeout.ms", "int", 1, "The timeout to detect client failures with the streams protocol."),
-    Setting(
-        "streams.heartbeat.interval.ms", "int", 1, "The heartbeat interval given to members of a streams group."
-    ),
+    Setting("streams.heartbeat.interval.ms", "int", 1, "The heartbeat interval given to members of a streams group."),
     Setting("streams.assignment.interval.ms", "int", -1, "The interval between assignment updates. -1: the broker's."),
     Setting(
         "streams.assignor.offload.enable", "boolean", 0, "Whether to run the assignor on background threads.", False

@@ -440,7 +440,7 @@ def test_a_static_member_that_is_started_again_meanwhile_takes_part_in_the_way_b
     """Otherwise everybody would wait until the session of the one that it was has run out."""
 
     async def test(house: House) -> None:
-        house.configs._own.classic["initial_rebalance_delay_ms"] = 20  # type: ignore[index]
+        house.configs._own.classic.values["initial_rebalance_delay_ms"] = 20  # type: ignore[index]
         one, two, back = [await house.client() for _ in range(3)]
         one.post(static_join("i1"), 7)
         two.post(static_join("i2"), 7)
