@@ -17,7 +17,7 @@ from sidecar.core.runtime.events import Answer, Event
 from sidecar.core.runtime.turn import Turn
 from sidecar.core.streams.config import STREAMS, config_of
 from sidecar.core.streams.configure import configured_now
-from sidecar.core.streams.group import Member, StreamsGroup
+from sidecar.core.streams.group import NOT_VALIDATED, Member, StreamsGroup
 from sidecar.core.streams.members import current_record, member_record, remove_members
 from sidecar.core.streams.records import Endpoint, GroupRecord, TargetMemberRecord, TargetMetadataRecord, TopologyRecord
 from sidecar.core.streams.target_assignment import TARGETS
@@ -101,10 +101,7 @@ def _taken_in(m: NativeStreamsMember, rebalance_timeout_ms: int) -> Member:
 def _group_record(turn: Turn, e: AdoptStreams) -> GroupRecord:
     """Of the topics and settings that are here, so that nothing moves."""
     group: StreamsGroup = turn.groups[e.group_id]
-    try:
-        validated = e.topology.epoch if configured_now(turn, group).ready else -1
-    except CoordinatorError:  # its members will be told so
-        validated = -1
+    validated = e.topology.epoch if configured_now(turn, group).ready else NOT_VALIDATED
     return group.record(
         e.why,
         epoch=e.epoch,

@@ -6,9 +6,11 @@ from sidecar.core.modern.epochs import write_epoch
 from sidecar.core.runtime.turn import Turn
 from sidecar.core.streams.config import config_of
 from sidecar.core.streams.group import NOT_VALIDATED, StreamsGroup
+from sidecar.core.streams.missing import incorrectly_partitioned
 from sidecar.core.streams.partitions import ConfiguredTopology, configure
 from sidecar.core.streams.soft_state import StreamsSoft
 from sidecar.core.streams.topology import Topology
+from sidecar.core.vocabulary.errors import CoordinatorError
 from sidecar.core.vocabulary.rebalance_reasons import Reason
 from sidecar.core.vocabulary.topics import TopicImage
 
@@ -34,9 +36,13 @@ def configured_with(
 
 
 def configured_now(turn: Turn, group: StreamsGroup) -> ConfiguredTopology:
-    """Of a group that has a topology."""
+    """Of a group that has a topology. One that cannot be is not ready: the heartbeats of its members are refused with
+    it (step.py), and timers and runs go on."""
     assert group.topology is not None
-    return configured_with(group, group.topology, turn.image, turn.soft_of(group.group_id))
+    try:
+        return configured_with(group, group.topology, turn.image, turn.soft_of(group.group_id))
+    except CoordinatorError as exc:
+        return ConfiguredTopology(group.topology.epoch, status=incorrectly_partitioned(str(exc)))
 
 
 def refresh(turn: Turn, group: StreamsGroup) -> None:

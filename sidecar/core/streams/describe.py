@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
 from sidecar.core.runtime.turn import Turn
 from sidecar.core.streams.config import config_of
-from sidecar.core.streams.configure import configured_with
+from sidecar.core.streams.configure import configured_now
 from sidecar.core.streams.events import DescribedStreamsMember, DescribeStreamsGroup, StreamsDescribeReply
 from sidecar.core.streams.group import Member, StreamsGroup, streams_group
 from sidecar.core.streams.java_order import compare_order
@@ -38,14 +38,8 @@ def describe(turn: Turn, event: DescribeStreamsGroup, token: int) -> None:
 def _topology(turn: Turn, group: StreamsGroup, topology: Topology) -> Topology:
     """Subtopologies and their topics sorted; with the computed numbers of partitions, if it is ready. Kafka tells no
     copartition groups."""
-    ready: Mapping[str, ConfiguredSubtopology] = {}
-    try:
-        configured = configured_with(group, topology, turn.image, turn.soft_of(group.group_id))
-    except CoordinatorError:  # what its members are told with each heartbeat
-        pass
-    else:
-        if configured.ready:
-            ready = configured.subtopologies
+    configured = configured_now(turn, group)
+    ready = configured.subtopologies if configured.ready else {}
     in_order = sorted(topology.subtopologies, key=lambda s: compare_order(s.subtopology_id))
     return Topology(topology.epoch, tuple(_subtopology(s, ready.get(s.subtopology_id)) for s in in_order))
 
