@@ -22,12 +22,12 @@ def partitions_by_endpoint(turn: Turn, group: StreamsGroup, oneself: Member) -> 
 
 def _entry(turn: Turn, group: StreamsGroup, m: Member) -> EndpointPartitions:
     soft: StreamsSoft = turn.soft_of(group.group_id)
+    soft.endpoints_lack |= any(t not in turn.image.by_name for t in group.subtopology_of_topic)
     metadata_hash, known = group.hash_over(turn.image), soft.endpoints.get(m.member_id)
     assert m.endpoint is not None
     if known is not None and known[0] is m.assigned and known[1] == metadata_hash and known[2][0] == m.endpoint:
         return known[2]
     topology = group.topology or Topology(0)
-    soft.endpoints_lack |= any(t not in turn.image.by_name for t in group.subtopology_of_topic)
     has = m.assigned.without_epochs()
     replicas = merged([*has.standby.items(), *has.warmup.items()])
     entry = (m.endpoint, _topics(has.active, topology, turn.image), _topics(replicas, topology, turn.image))

@@ -33,8 +33,11 @@ def _assignor_done(turn: Turn, event: AssignorDone, token: int) -> None:
 
 
 def _loaded(turn: Turn, group: StreamsGroup) -> None:
+    """What the former owner told of endpoints is not known: the next epoch tells it again."""
     modern.loaded(turn, group)
     go_on(turn, group)
+    soft: StreamsSoft = turn.soft_of(group.group_id)
+    soft.endpoints_lack = any(m.endpoint is not None for m in group.members.values())
 
 
 def _member_loaded(turn: Turn, group: StreamsGroup, member_id: str) -> None:

@@ -30,4 +30,4 @@ class StreamsSoft(ModernSoft):
     heard: set[str] = field(default_factory=set)
     """Members that this owner has told their tasks, or that have said that they have them."""
     endpoints_lack: bool = False
-    """An entry was told while a topic of it was missing: the next epoch tells all of them again."""
+    """An entry may have been told while a topic of it was missing: the next epoch tells all of them again."""
