@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from sidecar.core.modern import registration as modern
+from sidecar.core.modern.assignment_resend import TIMES
 from sidecar.core.modern.sessions import REMOVING, arm_rebalance, removing_timers
-from sidecar.core.modern.soft_state import ModernSoft
+from sidecar.core.modern.soft_state import ModernSoft, Told
 from sidecar.core.modern.target_assignment import AssignorDone
 from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck
 from sidecar.core.runtime.registry import GroupKind
@@ -45,6 +46,9 @@ def _member_loaded(turn: Turn, group: StreamsGroup, member_id: str) -> None:
     if member is not None:
         modern.member_loaded(turn, group, member_id)
         arm_rebalance(turn, group.group_id, member)
+        if member.holds:  # it may have heard nothing of its tasks, and have told the former owner so
+            soft: StreamsSoft = turn.soft_of(group.group_id)
+            soft.told[member_id] = Told(turn.now.mono_ms, TIMES)
 
 
 def _topics_changed(turn: Turn, group: StreamsGroup, changed: frozenset[str]) -> None:
