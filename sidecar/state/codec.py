@@ -147,14 +147,21 @@ class StateCodec:
         self,
         kind: str,
         group_id: str,
-        table: MemberTable,
+        table: Any,
         members: Sequence[str],
         why: str,
         stamp: Stamp,
         revisions: Mapping[Key, int],
     ) -> EncodedTargets:
-        """Values of many members' targets, records of this kind, straight from the table's arrays; the same bytes as
-        one by one."""
+        """Values of many members' targets, records of this kind: straight from the arrays of a MemberTable, the same
+        bytes as one by one; of another table, one by one."""
+        if not isinstance(table, MemberTable):
+            made = EncodedTargets(tuple(members), {}, {})
+            for member_id in members:
+                key = (str(kind), group_id, member_id)
+                revision = made.revisions[key] = revisions.get(key, 0) + 1
+                made.values[member_id] = self.encode(table.member(group_id, member_id, why), stamp, revision)
+            return made
         layout = table.layout
         heads = self._layout_heads.get(layout.arrays)
         if heads is None:

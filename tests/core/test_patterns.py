@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sidecar.core.streams.config import StreamsConfig
+from sidecar.core.vocabulary import group_config
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
 from sidecar.core.vocabulary.group_config import HEARTBEAT, INTERVAL, SESSION, level, validate
 from sidecar.core.vocabulary.group_patterns import Patterns, beginning, doubts, never_matches, split, without_brackets
@@ -149,3 +151,50 @@ def test_a_pattern_that_matches_no_name_is_noticed(pattern: str, never: bool) ->
 )
 def test_how_the_names_begin_that_a_pattern_matches(pattern: str, begins: tuple[str, bool] | None) -> None:
     assert beginning(pattern) == begins
+
+
+# ---- settings of streams groups -------------------------------------------------------------------------------------
+STREAMS_BROKER = {
+    **{name.replace("consumer", "streams"): value for name, value in BROKER.items()},
+    "group.streams.max.standby.replicas": 2,
+    "group.streams.num.standby.replicas": 1,
+    "group.streams.initial.rebalance.delay.ms": 3_000,
+}
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        ({"streams.num.standby.replicas": "2", "streams.initial.rebalance.delay.ms": "0"}, None),
+        ({"streams.num.standby.replicas": "3"}, "streams.num.standby.replicas must be in the range 0 to 2 inclusive."),
+        (
+            {"streams.initial.rebalance.delay.ms": "-1"},
+            "Invalid value -1 for configuration streams.initial.rebalance.delay.ms: Value must be at least 0",
+        ),
+        (
+            {"streams.num.standby.replicas": "9", "streams.heartbeat.interval.ms": "1"},
+            "streams.heartbeat.interval.ms must be in the range 1000 to 50000 inclusive.",
+        ),
+    ],
+)
+def test_a_streams_group_has_settings(own: dict[str, str], words: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_config, "KINDS", {"streams": group_config.STREAMS})
+    monkeypatch.setattr(group_config, "SETTINGS", {s.name: s for s in group_config.STREAMS.rows})
+    if words is None:
+        validate(own, STREAMS_BROKER)
+        return
+    with pytest.raises(CoordinatorError) as refused:
+        validate(own, STREAMS_BROKER)
+    assert refused.value.message == words
+
+
+def test_standbys_follow_what_the_broker_allows_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_config, "KINDS", {"streams": group_config.STREAMS})
+    monkeypatch.setattr(group_config, "SETTINGS", {s.name: s for s in group_config.STREAMS.rows})
+    own = {"streams.num.standby.replicas": "2"}
+    assert level("streams", own, STREAMS_BROKER)["num_standby_replicas"] == 2
+    assert (
+        level("streams", own, {**STREAMS_BROKER, "group.streams.max.standby.replicas": 1})["num_standby_replicas"] == 1
+    )
+    found = StreamsConfig(assignors=("sticky",), **level("streams", {}, STREAMS_BROKER))  # type: ignore[arg-type]
+    assert found == StreamsConfig(num_standby_replicas=1)

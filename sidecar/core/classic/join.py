@@ -40,13 +40,18 @@ MEMBER_ID_REQUIRED_SINCE, SKIP_ASSIGNMENT_SINCE = 4, 9
 """Versions of JoinGroup."""
 
 
-def join(turn: Turn, e: JoinGroup, token: int) -> None:
-    config = config_of(turn, e.group_id)
+def check(turn: Turn, e: JoinGroup, config: ClassicConfig) -> None:
+    """What is wrong with the request, whatever the group."""
     if not e.group_id:
         raise CoordinatorError(Code.INVALID_GROUP_ID, "The group id is empty.")
     if not config.min_session_timeout_ms <= e.session_timeout_ms <= config.max_session_timeout_ms:
         raise CoordinatorError(Code.INVALID_SESSION_TIMEOUT, "The session timeout is out of range.")
     check_protocols(turn.ports.limits, e.protocols)
+
+
+def join(turn: Turn, e: JoinGroup, token: int) -> None:
+    config = config_of(turn, e.group_id)
+    check(turn, e, config)
     group = classic_group(turn.groups, e.group_id)
     if group is None and e.group_id in turn.groups:
         turn.reply(token, JoinReply(Code.INCONSISTENT_GROUP_PROTOCOL))

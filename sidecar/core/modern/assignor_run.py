@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sidecar.core.modern.target_table import MemberTable
 from sidecar.core.vocabulary.topics import TopicImage
 
 
@@ -36,9 +35,10 @@ class RunInput:
 
 @dataclass(frozen=True, slots=True)
 class RunOutput:
-    """`changed`: members whose target is another one now, or is their first; `moved`: partitions with a new owner."""
+    """`table`: a MemberTable, or whatever the kind has in its place; `changed`: members whose target is another one
+    now, or is their first; `moved`: partitions, or active tasks, with a new owner."""
 
-    table: MemberTable
+    table: Any
     changed: tuple[str, ...]
     moved: int
 

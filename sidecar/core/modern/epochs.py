@@ -8,16 +8,21 @@ from typing import Any
 from sidecar.core.modern.config import config_of
 from sidecar.core.modern.group import ModernGroup, ModernMember
 from sidecar.core.modern.soft_state import ModernSoft
+from sidecar.core.runtime.records import Record
 from sidecar.core.runtime.turn import Turn
 from sidecar.core.vocabulary.rebalance_reasons import Reason, listed, of_removal
 
 
 def bump_epoch(turn: Turn, group: ModernGroup[Any], why: str, reason: Reason) -> None:
+    write_epoch(turn, group, group.epoch_record(group.epoch + 1, group.hash_over(turn.image), why), why, reason)
+
+
+def write_epoch(turn: Turn, group: ModernGroup[Any], record: Record, why: str, reason: Reason) -> None:
+    """`record`: of the next epoch, and of whatever else the kind writes with it."""
     soft: ModernSoft = turn.soft_of(group.group_id)
     soft.metadata_due = False
     soft.rebalances(turn.now.mono_ms)
-    metadata_hash = group.hash_over(turn.image)
-    turn.write(group.epoch_record(group.epoch + 1, metadata_hash, why))
+    turn.write(record)
     turn.fx.count("rebalances", group.kind, reason)
     turn.fx.log("group epoch", group_id=group.group_id, epoch=group.epoch, why=why)
 

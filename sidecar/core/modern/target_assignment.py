@@ -50,6 +50,10 @@ class AssignorDone(Event):
     error: str = ""
 
 
+def never(turn: Turn, group: ModernGroup[Any]) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Targets:
     """The target assignments of one kind of group: when they are due is the same for all, the rest is the kind's."""
@@ -64,6 +68,8 @@ class Targets:
     the next run begins at once."""
     preferred: Callable[[Any, Any], str]
     """(group, settings): the name of the assignor to run."""
+    held_back: Callable[[Turn, Any], bool] = never
+    """Whether the kind wants no run now, whatever the interval. It calls `update` itself when it wants one."""
 
     def timers(self) -> dict[str, TimerHandler]:
         return {"assign": self.due, "run": self.overdue}
@@ -81,11 +87,11 @@ class Targets:
         if soft.draining:
             _take_all(turn, group)
             return
-        if soft.flight is not None:
+        if soft.flight is not None or self.held_back(turn, group):
             return
         config = config_of(turn, group)
         key = ("assign", group.group_id)
-        wait_ms = max(_wait_ms(group, config, turn.now.wall_ms), soft.retry_at_ms - turn.now.mono_ms)
+        wait_ms = max(interval_left_ms(group, config, turn.now.wall_ms), soft.retry_at_ms - turn.now.mono_ms)
         if wait_ms > 0:
             if turn.timers.deadline(key) is None:
                 turn.timers.set(key, turn.now.mono_ms + wait_ms)
@@ -188,7 +194,8 @@ def _take_all(turn: Turn, group: ModernGroup[Any]) -> None:
     turn.write(group.target_epoch_record(group.epoch, turn.now.wall_ms, why))
 
 
-def _wait_ms(group: ModernGroup[Any], config: ModernConfig, wall_ms: int) -> int:
+def interval_left_ms(group: ModernGroup[Any], config: ModernConfig, wall_ms: int) -> int:
+    """Of the assignment interval that began with the last target."""
     last, interval = group.assignment_timestamp_ms, config.assignment_interval_ms
     if last == 0 or interval == 0 or wall_ms < last:
         return 0

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from msgspec import Struct
+
+from sidecar.core.modern.events import MemberHeartbeat, MemberReply
 from sidecar.core.runtime.events import Answer, Event
 from sidecar.core.streams.missing import NewTopic, Status
 from sidecar.core.streams.records import Endpoint
@@ -17,13 +20,49 @@ TaskOffset = tuple[str, int, int]
 JOIN_EPOCH = 0
 
 
-class HeartbeatReply(Answer):
+class TopicsCreated(Event):
+    """How the CreateTopics request ended that the front has sent for the group: (topic, error code, message) each."""
+
+    topics: tuple[tuple[str, int, str | None], ...]
+
+
+class DescribedStreamsMember(Struct, gc=False):
+    member_id: str
+    member_epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    topology_epoch: int
+    process_id: str
+    endpoint: Endpoint | None
+    client_tags: tuple[tuple[str, str], ...]
+    assignment: Tasks
+    target: Tasks
+
+
+class StreamsDescribeReply(Answer):
+    """`topology` None: no member has brought one. It has the numbers of partitions that were computed, if it is
+    ready."""
+
+    state: str = ""
+    epoch: int = 0
+    assignment_epoch: int = 0
+    assignor: str = ""
+    topology: Topology | None = None
+    members: tuple[DescribedStreamsMember, ...] = ()
+
+
+class DescribeStreamsGroup(Event):
+    """StreamsGroupDescribe (api 89). v1 tells the assignor, too."""
+
+    answer: ClassVar[type[Answer]] = StreamsDescribeReply
+
+
+class StreamsHeartbeatReply(MemberReply):
     """`None` means: not changed since the last one. `create`: topics that the front creates on the client's connection
     when it has answered."""
 
-    member_id: str = ""
-    member_epoch: int = 0
-    heartbeat_interval_ms: int = 0
     acceptable_recovery_lag: int = 0
     task_offset_interval_ms: int = 0
     status: tuple[Status, ...] = ()
@@ -36,14 +75,12 @@ class HeartbeatReply(Answer):
     create: tuple[NewTopic, ...] = ()
 
 
-class StreamsHeartbeat(Event):
+class StreamsHeartbeat(MemberHeartbeat):
     """StreamsGroupHeartbeat (api 88, KIP-1071). `None` means: not changed since the last one. v1 differs from v0 in the
     answer alone."""
 
-    answer: ClassVar[type[Answer]] = HeartbeatReply
+    answer: ClassVar[type[Answer]] = StreamsHeartbeatReply
 
-    member_id: str
-    member_epoch: int
     endpoint_epoch: int = -1
     instance_id: str | None = None
     rack_id: str | None = None
@@ -61,9 +98,6 @@ class StreamsHeartbeat(Event):
     client_id: str = ""
     client_host: str = ""
     version: int = 1
-
-    def joins(self) -> bool:
-        return self.member_epoch == JOIN_EPOCH
 
     def largest_bytes(self) -> int:
         return 0 if self.topology is None else sum(map(len, self.topology.all_topics()))

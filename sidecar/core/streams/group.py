@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from sidecar.core.modern.group import INITIAL_EPOCH, LEAVE_EPOCH
 from sidecar.core.runtime.events import StandingReply
 from sidecar.core.runtime.member_limits import NAME_BYTES, bytes_of_member
 from sidecar.core.runtime.records import Record, Tombstone
+from sidecar.core.streams.config import STREAMS
 from sidecar.core.streams.records import (
+    GROUP_FIELDS,
     CurrentRecord,
     Endpoint,
     GroupRecord,
@@ -28,11 +31,6 @@ from sidecar.core.vocabulary.cache import bytes_of
 from sidecar.core.vocabulary.errors import Code, CoordinatorError, InvariantError
 from sidecar.core.vocabulary.topics import TopicImage
 
-STREAMS = "streams"
-LEAVE_EPOCH = -1
-STATIC_LEAVE_EPOCH = -2
-INITIAL_EPOCH = 1
-"""The epoch of the empty assignment: the first computed one is 2."""
 NOT_VALIDATED = -1
 """In the place of a topology epoch: no topology of the group was ready at the last bump."""
 
@@ -67,6 +65,14 @@ class Member:
     assigned: AssignedTasks = NOTHING_ASSIGNED
     pending: AssignedTasks = NOTHING_ASSIGNED
 
+    @property
+    def holds(self) -> bool:
+        return bool(self.assigned or self.pending)
+
+    @property
+    def revokes(self) -> bool:
+        return self.state is MemberState.UNREVOKED_TASKS
+
     def reconciled_to(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == epoch
 
@@ -96,6 +102,8 @@ class StreamsGroup:
     """It lacks copartition groups."""
     subtopology_of_topic: Mapping[str, str] = field(default_factory=dict)
     """Of source and repartition source topics."""
+    required_topics: frozenset[str] = frozenset()
+    """Those whose metadata the hash covers."""
     members: dict[str, Member] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
     assignment_epoch: int = INITIAL_EPOCH
@@ -140,6 +148,11 @@ class StreamsGroup:
         member_id = None if instance_id is None else self.static_members.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
+    @property
+    def owners(self) -> Mapping[str, object]:
+        """Who has which task, in whatever role, or has not given it up yet."""
+        return self.holders.active or self.holders.standby or self.holders.warmup
+
     def target_of(self, member_id: str) -> Tasks:
         return self.target.get(member_id, NO_TASKS)
 
@@ -168,6 +181,23 @@ class StreamsGroup:
         keys += [(Kind.TARGET_METADATA, ""), (Kind.TOPOLOGY, ""), (Kind.GROUP, "")]
         return [Tombstone(kind, self.group_id, sub_id, why) for kind, sub_id in keys]
 
+    # ---- records ----------------------------------------------------------------------------------------
+    def record(self, why: str, **changes: Any) -> GroupRecord:
+        """The group's record with these changes. A requested shutdown ends with the last member."""
+        kept = {name: getattr(self, name) for name in (*GROUP_FIELDS, "assignment_configs")}
+        if not self.members:
+            kept["shutdown_member"] = None
+        return GroupRecord(self.group_id, **{**kept, **changes}, why=why)
+
+    def epoch_record(self, epoch: int, metadata_hash: int, why: str) -> GroupRecord:
+        return self.record(why, epoch=epoch, metadata_hash=metadata_hash)
+
+    def target_epoch_record(self, epoch: int, timestamp_ms: int, why: str) -> TargetMetadataRecord:
+        return TargetMetadataRecord(self.group_id, epoch, timestamp_ms, self.assignor, why)
+
+    def empty_target_record(self, member_id: str, why: str) -> TargetMemberRecord:
+        return TargetMemberRecord(self.group_id, member_id, NO_TASKS, why)
+
     # ---- replay -----------------------------------------------------------------------------------------
     def replay(self, r: Record) -> None:
         """Apply one record. Tolerates what compaction leaves: parts of members, tombstones of the unknown."""
@@ -186,7 +216,8 @@ class StreamsGroup:
     def _replay_topology(self, r: TopologyRecord) -> None:
         self.topology, self.topology_partial = r.topology, r.partial
         self.subtopology_of_topic = r.topology.subtopology_of_topic()
-        self.topology_bytes = sum(NAME_BYTES + bytes_of(name) for name in r.topology.all_topics())
+        self.required_topics = frozenset(r.topology.required_topics())
+        self.topology_bytes = bytes_of_topology(r.topology)
 
     def _replay_member(self, r: MemberRecord) -> None:
         old = self.members.get(r.member_id) or Member(r.member_id)
@@ -270,11 +301,16 @@ class StreamsGroup:
             self.assignment_epoch, self.assignment_timestamp_ms = INITIAL_EPOCH, 0
         elif r.kind is Kind.TOPOLOGY:
             self.topology, self.topology_partial, self.topology_bytes = None, False, 0
-            self.subtopology_of_topic = {}
+            self.subtopology_of_topic, self.required_topics = {}, frozenset()
 
     def _release_instance(self, member: Member) -> None:
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
             del self.static_members[member.instance_id]
+
+
+def bytes_of_topology(topology: Topology) -> int:
+    """About what it takes in memory."""
+    return sum(NAME_BYTES + bytes_of(name) for name in topology.all_topics())
 
 
 def bytes_of_streams_member(m: Member | MemberRecord) -> int:

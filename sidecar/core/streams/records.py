@@ -6,11 +6,12 @@ Kafka, a takeover keeps the initial rebalance delay, a requested shutdown and th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from sidecar.core.modern import target_record as modern
 from sidecar.core.runtime.records import RecordKind
 from sidecar.core.streams.tasks import (
     NO_TASKS,
@@ -188,32 +189,36 @@ class TargetMemberRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class TargetRecord:
+class TaskTargets:
+    """The target assignment that one run made: `index`, member id -> its tasks."""
+
+    index: Mapping[str, Tasks]
+
+    def renamed(self, to: Mapping[str, str | None]) -> TaskTargets:
+        """With other member ids; None: it is gone."""
+        if not to:
+            return self
+        names = ((to.get(m, m), tasks) for m, tasks in self.index.items())
+        return TaskTargets({m: tasks for m, tasks in names if m is not None})
+
+    def member(self, group_id: str, member_id: str, why: str) -> TargetMemberRecord:
+        return TargetMemberRecord(group_id, member_id, self.index.get(member_id, NO_TASKS), why)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRecord(modern.TargetRecord):
     """A whole new target assignment at once: one `TargetMemberRecord` for each of `changed`, and the metadata."""
 
-    group_id: str
-    targets: Mapping[str, Tasks]
-    changed: tuple[str, ...]
-    assignment_epoch: int
-    assignment_timestamp_ms: int
-    assignor: str
-    why: str = ""
-
     kind = Kind.TARGET_METADATA
-
-    @property
-    def sub_id(self) -> str:
-        return ""
 
     def metadata(self) -> TargetMetadataRecord:
         return TargetMetadataRecord(
             self.group_id, self.assignment_epoch, self.assignment_timestamp_ms, self.assignor, self.why
         )
 
-    def parts(self) -> Iterator[TargetMemberRecord | TargetMetadataRecord]:
-        for member_id in self.changed:
-            yield TargetMemberRecord(self.group_id, member_id, self.targets.get(member_id, NO_TASKS), self.why)
-        yield self.metadata()
+    def member(self, member_id: str) -> TargetMemberRecord:
+        record: TargetMemberRecord = self.table.member(self.group_id, member_id, self.why)
+        return record
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from sidecar.core.modern import validation as modern
+from sidecar.core.modern.group import STATIC_LEAVE_EPOCH
+from sidecar.core.streams.config import STREAMS
 from sidecar.core.streams.events import JOIN_EPOCH, StreamsHeartbeat
-from sidecar.core.streams.group import STATIC_LEAVE_EPOCH, Member, StreamsGroup
+from sidecar.core.streams.group import Member, StreamsGroup
 from sidecar.core.streams.partitions import ConfiguredTopology
 from sidecar.core.streams.tasks import TaskIds, contained
 from sidecar.core.streams.topology import Topology, check_topology, invalid
@@ -79,44 +82,19 @@ def _check_join(hb: StreamsHeartbeat) -> None:
 
 
 def existing(group: StreamsGroup | None, group_id: str) -> StreamsGroup:
-    """For a heartbeat that does not join."""
+    """For a member that leaves."""
     if group is None:
         raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
     return group
 
 
-def check_size(group: StreamsGroup, member_id: str, instance_id: str | None, max_size: int) -> None:
-    """A member that is there already, or a static one that comes back, takes the place that it has."""
-    if instance_id in group.static_members or member_id in group.members:
-        return
-    if len(group.members) >= max_size:
-        raise CoordinatorError(
-            Code.GROUP_MAX_SIZE_REACHED, f"The streams group has reached its maximum capacity of {max_size} members."
-        )
-
-
 def known_member(group: StreamsGroup, hb: StreamsHeartbeat) -> Member:
     """The member that sends this heartbeat, which does not join."""
     if hb.instance_id is not None:
-        return held_by_instance(group, hb.instance_id, hb.member_id)
+        return modern.held_by_instance(group, hb.instance_id, hb.member_id)
     member = group.members.get(hb.member_id)
     if member is None:
-        raise CoordinatorError(
-            Code.UNKNOWN_MEMBER_ID, f"Member {hb.member_id} is not a member of group {group.group_id}."
-        )
-    return member
-
-
-def held_by_instance(group: StreamsGroup, instance_id: str, member_id: str) -> Member:
-    """The static member of that instance id, if this member id holds it."""
-    member = group.static_member(instance_id)
-    if member is None:
-        raise CoordinatorError(Code.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if member.member_id != member_id:
-        raise CoordinatorError(
-            Code.FENCED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
-        )
+        raise modern.unknown_member(hb.member_id, group.group_id)
     return member
 
 
@@ -132,20 +110,16 @@ def check_released(member: Member, member_id: str, instance_id: str) -> None:
 
 def check_epoch(member: Member, hb: StreamsHeartbeat) -> None:
     """One older epoch is accepted: the previous one, if all that the member reports is still its own (a lost reply)."""
-    received = hb.member_epoch
-    if received in (JOIN_EPOCH, member.member_epoch):
-        return
-    if received > member.member_epoch:
-        size = "greater"
-    else:
-        owned = hb.owned()
-        if received == member.previous_epoch and owned is not None and contained(owned, member.assigned):
-            return
-        size = "smaller"
-    raise CoordinatorError(
+    owned = hb.owned()
+    reply_lost = owned is not None and contained(owned, member.assigned)
+    modern.check_epoch(STREAMS, member, hb.member_epoch, reply_lost)
+
+
+def must_rejoin(member: Member, why: str) -> CoordinatorError:
+    """Nothing else makes a client send its topology again."""
+    return CoordinatorError(
         Code.FENCED_MEMBER_EPOCH,
-        f"The streams group member has a {size} member epoch ({received}) than the one known by the group "
-        f"coordinator ({member.member_epoch}). The member must abandon all its partitions and rejoin.",
+        f"The streams group member {member.member_id} must abandon all its partitions and rejoin: {why}.",
     )
 
 

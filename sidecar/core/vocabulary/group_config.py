@@ -38,13 +38,14 @@ GROUP_MOVES, BROKER_MOVES = (MANAGED, REBALANCE), (INCLUDE, EXCLUDE)
 @dataclass(frozen=True, slots=True)
 class Setting:
     """A group-level setting, named `<kind of group>.<field>`. `floor`: of the type; `ranged`: two settings of the
-    broker bound it."""
+    broker bound it; `most`: one does, from above."""
 
     name: str
     kind: str
     floor: int = 0
     documentation: str = ""
     ranged: bool = True
+    most: str = ""
 
     @property
     def field(self) -> str:
@@ -60,6 +61,15 @@ class Setting:
         """Names of the broker settings that bound it."""
         of, _, rest = self.broker_name.removeprefix("group.").partition(".")
         return f"group.{of}.min.{rest}", f"group.{of}.max.{rest}"
+
+    def range_in(self, effective: Mapping[str, int | bool]) -> tuple[int, int] | None:
+        """What the broker allows, `effective` at broker level; None: anything."""
+        if self.most:
+            return self.floor, effective[self.most]
+        if not self.ranged:
+            return None
+        low, high = self.limits
+        return effective[low], effective[high]
 
     def inherits(self, value: int | bool) -> bool:
         """Whether this value stands for the broker's (KIP-1263)."""
@@ -83,11 +93,38 @@ class KindSettings:
         return (self.session, self.heartbeat, self.interval, self.offload, *self.more)
 
     @property
-    def ranged(self) -> tuple[Setting, ...]:
+    def bounded(self) -> tuple[Setting, ...]:
         """In the order in which Kafka checks them."""
-        return (self.heartbeat, self.session, *(s for s in self.more if s.ranged), self.interval)
+        return (self.heartbeat, self.session, *(s for s in self.more if s.ranged or s.most), self.interval)
 
 
+STREAMS = KindSettings(
+    Setting("streams.session.timeout.ms", "int", 1, "The timeout to detect client failures with the streams protocol."),
+    Setting("streams.heartbeat.interval.ms", "int", 1, "The heartbeat interval given to members of a streams group."),
+    Setting("streams.assignment.interval.ms", "int", -1, "The interval between assignment updates. -1: the broker's."),
+    Setting(
+        "streams.assignor.offload.enable", "boolean", 0, "Whether to run the assignor on background threads.", False
+    ),
+    (
+        Setting(
+            "streams.num.standby.replicas",
+            "int",
+            0,
+            "The number of standby replicas of each task with state.",
+            ranged=False,
+            most="group.streams.max.standby.replicas",
+        ),
+        Setting(
+            "streams.initial.rebalance.delay.ms",
+            "int",
+            0,
+            "How long the first assignment of an empty group waits for more members.",
+            ranged=False,
+        ),
+    ),
+    brokers=("max_size", "assignors", "max_standby_replicas"),
+)
+"""Of streams groups. They have a place in KINDS as soon as sidecars serve them."""
 KINDS: Mapping[str, KindSettings] = {
     "consumer": KindSettings(
         Setting(SESSION, "int", 1, "The timeout to detect client failures when using the consumer group protocol."),
@@ -144,11 +181,11 @@ def check_move(name: str, value: str) -> None:
 def validate(own: Mapping[str, str], effective: Mapping[str, int | bool]) -> None:
     """`own`: all that the group would have; `effective`: broker level, by broker names. Raises INVALID_CONFIG."""
     values = {n: parse(n, given) for n, given in own.items()}
-    for s in (s for kind in KINDS.values() for s in kind.ranged):
-        value = values.get(s.name)
-        if value is None or s.inherits(value):
+    for s in (s for kind in KINDS.values() for s in kind.bounded):
+        value, allowed = values.get(s.name), s.range_in(effective)
+        if value is None or allowed is None or s.inherits(value):
             continue
-        low, high = (effective[limit] for limit in s.limits)
+        low, high = allowed
         if not low <= value <= high:
             raise invalid(f"{s.name} must be in the range {low} to {high} inclusive.")
     for kind in KINDS.values():
@@ -165,8 +202,8 @@ def level(kind: str, own: Mapping[str, str], effective: Mapping[str, int | bool]
         value = effective[s.broker_name]
         if s.name in own and not s.inherits(mine := parse(s.name, own[s.name])):
             value = mine
-            if s.ranged:
-                low, high = s.limits
-                value = min(max(value, effective[low]), effective[high])
+            if (allowed := s.range_in(effective)) is not None:
+                low, high = allowed
+                value = min(max(value, low), high)
         out[s.field] = value
     return out

@@ -20,6 +20,7 @@ from sidecar.core.streams.records import (
     TargetMemberRecord,
     TargetMetadataRecord,
     TargetRecord,
+    TaskTargets,
     TopologyRecord,
 )
 from sidecar.core.streams.tasks import NO_TASKS, NOTHING_ASSIGNED, AssignedTasks, Tasks
@@ -60,7 +61,7 @@ def group_of(*records: Record) -> StreamsGroup:
 
 
 def whole() -> StreamsGroup:
-    target = TargetRecord("g", {"m": Tasks({"0": (1,)})}, ("m",), 5, 1_000, "sticky")
+    target = TargetRecord("g", TaskTargets({"m": Tasks({"0": (1,)})}), ("m",), 5, 1_000, "sticky", {})
     return group_of(GroupRecord("g", 5, 9, 3), TopologyRecord("g", TOPOLOGY), member(instance="i"), target, current())
 
 
@@ -90,7 +91,7 @@ def test_a_record_survives_its_schema(record: Any) -> None:
 
 def test_a_target_is_written_member_by_member_and_then_its_epoch() -> None:
     targets = {"a": Tasks({"0": (1,)}), "b": Tasks({"0": (2,)})}
-    record = TargetRecord("g", targets, ("b", "gone"), 6, 1_000, "sticky", "assignor ran")
+    record = TargetRecord("g", TaskTargets(targets), ("b", "gone"), 6, 1_000, "sticky", {}, "assignor ran")
     parts = list(single([record]))
     assert [(r.kind, r.sub_id) for r in parts] == [
         (Kind.TARGET_MEMBER, "b"),

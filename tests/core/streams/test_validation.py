@@ -7,8 +7,10 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from sidecar.core.streams.events import HeartbeatReply, StreamsHeartbeat
-from sidecar.core.streams.group import STATIC_LEAVE_EPOCH, Member, StreamsGroup
+from sidecar.core.modern.group import STATIC_LEAVE_EPOCH
+from sidecar.core.modern.validation import check_size
+from sidecar.core.streams.events import StreamsHeartbeatReply, StreamsHeartbeat
+from sidecar.core.streams.group import Member, StreamsGroup
 from sidecar.core.streams.missing import INTERVAL_DELAY, NewTopic, Status, StatusCode
 from sidecar.core.streams.partitions import configure
 from sidecar.core.streams.records import CurrentRecord, MemberRecord, MemberState
@@ -18,7 +20,6 @@ from sidecar.core.streams.validation import (
     check_epoch,
     check_released,
     check_request,
-    check_size,
     check_tasks,
     existing,
     known_member,
@@ -112,12 +113,12 @@ def test_a_heartbeat_and_its_reply_survive_the_link() -> None:
     """Fronts and coordinators send them to each other."""
     topology = Topology(0, (Subtopology("0", ("in",), (), (TopicInfo("r"),), (), (CopartitionGroup((0,), (0,)),)),))
     hb = beat("a", 0, topology=topology, active_tasks=(("0", (0, 1)),), endpoint=("h", 1), client_tags=(("k", "v"),))
-    reply = HeartbeatReply(
+    reply = StreamsHeartbeatReply(
         status=(INTERVAL_DELAY, Status(StatusCode.STALE_TOPOLOGY, "x")),
         active_tasks={"0": (0, 1)},
         partitions_by_endpoint=((("h", 1), {"in": (0,)}, {}),),
         create=(NewTopic("r", 1, -1, (("k", "v"),)),),
     )
     packed = msgspec.msgpack.encode([hb, reply])
-    assert msgspec.msgpack.decode(packed, type=tuple[StreamsHeartbeat, HeartbeatReply]) == (hb, reply)
+    assert msgspec.msgpack.decode(packed, type=tuple[StreamsHeartbeat, StreamsHeartbeatReply]) == (hb, reply)
     assert hash(topology) == hash(hb.topology)

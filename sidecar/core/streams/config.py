@@ -1,0 +1,60 @@
+"""The settings of one streams group as the coordinator uses them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sidecar.core.modern.config import ModernConfig
+from sidecar.core.runtime.turn import Turn
+
+STREAMS = "streams"
+"""The name of this kind of group, as ListGroups and the settings spell it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsConfig(ModernConfig):
+    """Kafka's group.streams. settings; RANGES has the ranges."""
+
+    assignors: tuple[str, ...] = ("sticky",)
+    assignor_name: str = ""
+    """streams.assignor.name of the group; "": the first of `assignors`."""
+    initial_rebalance_delay_ms: int = 3_000
+    num_standby_replicas: int = 0
+    max_standby_replicas: int = 2
+    rack_aware_assignment_tags: tuple[str, ...] = ()
+    acceptable_recovery_lag: int = 10_000
+    task_offset_interval_ms: int = 60_000
+    refuse_commits_of_others: bool = True
+    """A member in the present epoch may not commit for a task that is active at another member. In Kafka it may."""
+
+    @property
+    def standbys(self) -> int:
+        return min(self.num_standby_replicas, self.max_standby_replicas)
+
+    def assignment_configs(self) -> dict[str, str]:
+        """What a target depends on beside members and topics, under Kafka's names."""
+        return {
+            "num.standby.replicas": str(self.standbys),
+            "rack.aware.assignment.tags": ",".join(self.rack_aware_assignment_tags),
+        }
+
+
+RANGES = {
+    "session_timeout_ms": (45_000, 60_000),
+    "heartbeat_interval_ms": (5_000, 15_000),
+    "max_size": (1, 2_147_483_647),
+    "assignment_interval_ms": (0, 15_000),
+    "initial_rebalance_delay_ms": (0, 2_147_483_647),
+    "num_standby_replicas": (0, 2),
+    "task_offset_interval_ms": (15_000, 2_147_483_647),
+}
+"""Of the broker-level settings (Kafka 4.4). A group's own session timeout, heartbeat interval and assignment interval
+lie within what the broker's group.streams.min. and group.streams.max. settings say, which have these defaults; its
+standby replicas have group.streams.max.standby.replicas as their greatest number."""
+
+
+def config_of(turn: Turn, group_id: str) -> StreamsConfig:
+    """The group need not be there yet."""
+    found = turn.ports.config[(STREAMS, group_id)]
+    assert isinstance(found, StreamsConfig)
+    return found

@@ -1,0 +1,51 @@
+"""Which member serves which partitions, for Interactive Queries: told to members whose endpoint epoch is behind."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sidecar.core.runtime.turn import Turn
+from sidecar.core.streams.events import EndpointPartitions
+from sidecar.core.streams.group import Member, StreamsGroup
+from sidecar.core.streams.soft_state import StreamsSoft
+from sidecar.core.streams.tasks import Partitions, merged
+from sidecar.core.streams.topology import Topology
+from sidecar.core.vocabulary.topics import TopicImage
+
+
+def partitions_by_endpoint(turn: Turn, group: StreamsGroup, oneself: Member) -> tuple[EndpointPartitions, ...]:
+    """One entry for each member with an endpoint, oneself last. Unlike Kafka, which fails there, a source topic that is
+    missing has no partitions."""
+    others = [m for m in group.members.values() if m.member_id != oneself.member_id]
+    return tuple(_entry(turn, group, m) for m in (*others, oneself) if m.endpoint is not None)
+
+
+def _entry(turn: Turn, group: StreamsGroup, m: Member) -> EndpointPartitions:
+    soft: StreamsSoft = turn.soft_of(group.group_id)
+    soft.endpoints_lack |= any(t not in turn.image.by_name for t in group.subtopology_of_topic)
+    metadata_hash, known = group.hash_over(turn.image), soft.endpoints.get(m.member_id)
+    assert m.endpoint is not None
+    if known is not None and known[0] is m.assigned and known[1] == metadata_hash and known[2][0] == m.endpoint:
+        return known[2]
+    topology = group.topology or Topology(0)
+    has = m.assigned.without_epochs()
+    replicas = merged([*has.standby.items(), *has.warmup.items()])
+    entry = (m.endpoint, _topics(has.active, topology, turn.image), _topics(replicas, topology, turn.image))
+    soft.endpoints[m.member_id] = (m.assigned, metadata_hash, entry)
+    return entry
+
+
+def _topics(tasks: Partitions, topology: Topology, image: TopicImage) -> Partitions:
+    """Partition p of each topic that task p reads, where there is one."""
+    subtopologies, found = topology.by_id(), dict[str, tuple[int, ...]]()
+    for subtopology_id, ps in tasks.items():
+        subtopology = subtopologies.get(subtopology_id)
+        for name in () if subtopology is None else subtopology.task_topics():
+            if there := _existing(name, ps, image):
+                found[name] = there
+    return found
+
+
+def _existing(name: str, ps: Collection[int], image: TopicImage) -> tuple[int, ...]:
+    topic = image.by_name.get(name)
+    return () if topic is None else tuple(p for p in ps if p < topic.partitions)

@@ -1,0 +1,53 @@
+"""What a second heartbeat of a member would bring, where the answer to its first one waits for the assignor run under
+way (modern/parked_joins.py)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from msgspec import structs
+
+from sidecar.core.modern.parked_joins import ParkedAnswers
+from sidecar.core.modern.soft_state import Waiting
+from sidecar.core.runtime.turn import Turn
+from sidecar.core.streams.config import STREAMS, config_of
+from sidecar.core.streams.events import JOIN_EPOCH, StreamsHeartbeat, StreamsHeartbeatReply
+from sidecar.core.streams.step import step
+
+
+def _second(turn: Turn, w: Waiting) -> Waiting:
+    first: Any = w.reply
+    assert isinstance(first, StreamsHeartbeatReply)
+    reply = step(turn, _again(w, first), config_of(turn, w.asked.group_id))
+    if reply.active_tasks is None:
+        reply.active_tasks, reply.standby_tasks = first.active_tasks, first.standby_tasks
+        reply.warmup_tasks = first.warmup_tasks
+    if reply.partitions_by_endpoint is None:
+        reply.partitions_by_endpoint = first.partitions_by_endpoint
+    reply.create = (*first.create, *reply.create)
+    return replace(w, reply=reply)
+
+
+def _again(w: Waiting, first: StreamsHeartbeatReply) -> StreamsHeartbeat:
+    """A joining member has what its first answer would have named. Any other has done nothing since it asked."""
+    asked: Any = w.asked
+    assert isinstance(asked, StreamsHeartbeat)
+    if asked.member_epoch != JOIN_EPOCH:
+        return structs.replace(asked, member_epoch=first.member_epoch)
+    return StreamsHeartbeat(
+        asked.group_id,
+        asked.member_id,
+        first.member_epoch,
+        endpoint_epoch=asked.endpoint_epoch,
+        instance_id=asked.instance_id,
+        active_tasks=tuple((first.active_tasks or {}).items()),
+        standby_tasks=tuple((first.standby_tasks or {}).items()),
+        warmup_tasks=tuple((first.warmup_tasks or {}).items()),
+        client_id=asked.client_id,
+        client_host=asked.client_host,
+        version=asked.version,
+    )
+
+
+PARKED = ParkedAnswers(STREAMS, _second)

@@ -1,0 +1,98 @@
+"""The row of streams groups in the registry: which events, timers and records are theirs."""
+
+from __future__ import annotations
+
+from sidecar.core.modern import registration as modern
+from sidecar.core.modern.assignment_resend import TIMES
+from sidecar.core.modern.sessions import REMOVING, arm_rebalance, removing_timers
+from sidecar.core.modern.soft_state import ModernSoft, Told
+from sidecar.core.modern.target_assignment import AssignorDone
+from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck
+from sidecar.core.runtime.registry import GroupKind
+from sidecar.core.runtime.turn import Turn
+from sidecar.core.streams.adoption import MOVES, AdoptStreams, adopt
+from sidecar.core.streams.assignor_run import run
+from sidecar.core.streams.config import STREAMS as NAME
+from sidecar.core.streams.config import StreamsConfig
+from sidecar.core.streams.delay import TIMER, go_on
+from sidecar.core.streams.describe import describe
+from sidecar.core.streams.events import DescribeStreamsGroup, StreamsHeartbeat, TopicsCreated
+from sidecar.core.streams.group import StreamsGroup
+from sidecar.core.streams.heartbeat import heartbeat
+from sidecar.core.streams.members import remove_members
+from sidecar.core.streams.offsets import check_commit, check_fetch
+from sidecar.core.streams.parked_joins import PARKED
+from sidecar.core.streams.records import RECORDS
+from sidecar.core.streams.soft_state import StreamsSoft
+from sidecar.core.streams.status import topics_created
+from sidecar.core.streams.target_assignment import TARGETS, due
+
+
+def _assignor_done(turn: Turn, event: AssignorDone, token: int) -> None:
+    TARGETS.done(turn, event)
+    PARKED.wake(turn, event.group_id)
+
+
+def _loaded(turn: Turn, group: StreamsGroup) -> None:
+    """What the former owner told of endpoints is not known: the next epoch tells it again."""
+    modern.loaded(turn, group)
+    go_on(turn, group)
+    soft: StreamsSoft = turn.soft_of(group.group_id)
+    soft.endpoints_lack = any(m.endpoint is not None for m in group.members.values())
+
+
+def _member_loaded(turn: Turn, group: StreamsGroup, member_id: str) -> None:
+    member = group.members.get(member_id)
+    if member is not None:
+        modern.member_loaded(turn, group, member_id)
+        arm_rebalance(turn, group.group_id, member)
+        if member.holds:  # it may have heard nothing of its tasks, and have told the former owner so
+            soft: StreamsSoft = turn.soft_of(group.group_id)
+            soft.told[member_id] = Told(turn.now.mono_ms, TIMES)
+
+
+def _topics_changed(turn: Turn, group: StreamsGroup, changed: frozenset[str]) -> None:
+    """The next heartbeat configures the topology anew."""
+    soft: ModernSoft = turn.soft_of(group.group_id)
+    if not soft.metadata_due and not changed.isdisjoint(group.required_topics):
+        soft.metadata_due = True
+    if soft.metadata_due:
+        turn.changed(group.group_id)
+
+
+def released(turn: Turn, group: StreamsGroup) -> None:
+    modern.released(turn, group)
+    turn.timers.cancel((TIMER, group.group_id))
+
+
+STREAMS = GroupKind(
+    name=NAME,
+    make=StreamsGroup,
+    soft=StreamsSoft,
+    config=StreamsConfig,
+    records=RECORDS,
+    events={
+        StreamsHeartbeat: heartbeat,
+        DescribeStreamsGroup: describe,
+        TopicsCreated: topics_created,
+        CommitCheck: check_commit,
+        FetchCheck: check_fetch,
+        AssignorDone: _assignor_done,
+        AdoptStreams: adopt,
+        **MOVES.events(),
+    },
+    timers={
+        **removing_timers(remove_members),
+        **TARGETS.timers(),
+        **PARKED.timers(),
+        "assign": due,
+        TIMER: due,
+    },
+    removing=REMOVING,
+    loaded=_loaded,
+    member_loaded=_member_loaded,
+    touched=modern.touched,
+    topics_changed=_topics_changed,
+    released=released,
+    run=run,
+)

@@ -1,0 +1,89 @@
+"""What a member is told of its group beside its tasks, and the internal topics that are to be created."""
+
+from __future__ import annotations
+
+from sidecar.core.modern.target_assignment import interval_left_ms
+from sidecar.core.runtime.events import Answer
+from sidecar.core.runtime.topic_lookup import NAMES_MAX, LookFirst
+from sidecar.core.runtime.turn import Turn
+from sidecar.core.streams.config import StreamsConfig, config_of
+from sidecar.core.streams.configure import configured_now
+from sidecar.core.streams.delay import delayed
+from sidecar.core.streams.events import TopicsCreated
+from sidecar.core.streams.group import Member, StreamsGroup
+from sidecar.core.streams.missing import (
+    INITIAL_DELAY,
+    INTERVAL_DELAY,
+    NewTopic,
+    Status,
+    missing_client_tags,
+    shutdown_application,
+    stale_topology,
+)
+from sidecar.core.streams.soft_state import StreamsSoft
+from sidecar.core.vocabulary.errors import TEXT, Code
+
+WITH_TAGS = 1
+"""The first version of StreamsGroupHeartbeat whose clients know MISSING_CLIENT_TAGS."""
+
+
+def statuses(
+    turn: Turn, group: StreamsGroup, member: Member, config: StreamsConfig, version: int
+) -> tuple[Status, ...]:
+    """In Kafka's order."""
+    found = []
+    if group.topology is not None and member.topology_epoch < group.topology.epoch:
+        found.append(stale_topology(member.topology_epoch, group.topology.epoch))
+    if delayed(turn, group):
+        found.append(INITIAL_DELAY)
+    elif group.epoch > group.assignment_epoch and interval_left_ms(group, config, turn.now.wall_ms):
+        found.append(INTERVAL_DELAY)
+    configured = configured_now(turn, group)
+    if configured.status is not None:
+        soft: StreamsSoft = turn.soft_of(group.group_id)
+        explained = soft.creations.explain(configured.status, configured.to_create, turn.now.mono_ms)
+        found.append(explained if configured.to_create else configured.status)
+    if group.shutdown_member is not None:
+        found.append(shutdown_application(group.shutdown_member))
+    lacks = [tag for tag in config.rack_aware_assignment_tags if tag not in member.client_tags]
+    if version >= WITH_TAGS and lacks:
+        found.append(missing_client_tags(lacks))
+    return tuple(found)
+
+
+def create(turn: Turn, group: StreamsGroup) -> tuple[NewTopic, ...]:
+    """The topics that the front is to create on the connection of this heartbeat. Nobody else is asked meanwhile.
+    Nothing is derived from a topology without its copartition groups."""
+    if group.topology_partial:
+        return ()
+    soft: StreamsSoft = turn.soft_of(group.group_id)
+    return soft.creations.ask(configured_now(turn, group).to_create, turn.now.mono_ms)
+
+
+def topics_created(turn: Turn, e: TopicsCreated, token: int) -> None:
+    """Those that exist now, whoever made them, are looked at, and are not asked for again before they should be
+    seen."""
+    group = turn.groups.get(e.group_id)
+    if type(group) is StreamsGroup:
+        soft: StreamsSoft = turn.soft_of(e.group_id)
+        until_ms = turn.now.mono_ms + 2 * config_of(turn, e.group_id).heartbeat_interval_ms
+        made = []
+        for topic, code, message in e.topics:
+            if code in (Code.NONE, Code.TOPIC_ALREADY_EXISTS):
+                made.append(topic)
+            elif code == Code.TOPIC_AUTHORIZATION_FAILED:
+                soft.creations.refused(topic, until_ms)
+            else:
+                soft.creations.failed(topic, message or text_of(code), until_ms)
+        if made:
+            names = tuple(made) if len(made) <= NAMES_MAX else None
+            turn.fx.background.append(LookFirst(e.group_id, names, None, 0, 0))
+    turn.reply(token, Answer())
+
+
+def text_of(code: int) -> str:
+    try:
+        known = Code(code)
+    except ValueError:
+        return f"error {code}"
+    return TEXT.get(known, known.name)

@@ -1,0 +1,139 @@
+"""Heartbeats of members of streams groups: limits, answers that a front may remember, and answers that wait."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from msgspec import structs
+
+from sidecar.core.runtime.member_limits import MemberLimits
+from sidecar.core.streams.config import StreamsConfig
+from sidecar.core.streams.events import StreamsHeartbeatReply, TopicsCreated
+from sidecar.core.streams.topology import Subtopology, Topology
+from sidecar.core.vocabulary.errors import Code
+from tests.core.streams.world import Client, World, quick
+
+
+def ready(config: StreamsConfig | None = None) -> World:
+    world = World(config or quick())
+    world.grow({"in": 2, "app-r": 2, "app-c": 2})
+    return world
+
+
+def test_a_group_holds_no_more_than_it_may() -> None:
+    world = ready()
+    turn = world.shard._turn
+    turn.ports = replace(turn.ports, limits=MemberLimits(group_bytes=2_400))
+    wide = Topology(1, (Subtopology("0", tuple(f"t{i}" for i in range(20))),))
+    refused = Client(world, "m0", topology=wide).heartbeat()
+    assert refused.code == Code.GROUP_MAX_SIZE_REACHED and "2400 bytes" in (refused.message or "")
+    assert "g" not in world.shard.groups and not world.log
+    assert Client(world, "m1").heartbeat().code == Code.NONE
+    assert Client(world, "m2").heartbeat().code == Code.GROUP_MAX_SIZE_REACHED
+    assert Client(world, "m1").heartbeat().code == Code.NONE, "it needs no more than before"
+    assert world.group().held_bytes == world.rebuilt().groups["g"].held_bytes > 0
+
+
+def test_a_request_must_fit_into_a_record() -> None:
+    world = ready()
+    turn = world.shard._turn
+    turn.ports = replace(turn.ports, record_bytes=100)
+    wide = Topology(1, (Subtopology("0", ("t" * 101,)),))
+    assert Client(world, "m", topology=wide).heartbeat().code == Code.UNKNOWN_SERVER_ERROR
+
+
+def granted(world: World, client: Client) -> int | None:
+    found = world.replies.pop(world.request(client.request())).grant
+    return None if found is None else found.revision
+
+
+def test_a_remembered_answer_ends_with_the_group_s_next_change() -> None:
+    world = ready()
+    client = Client(world, "m")
+    client.heartbeat()
+    client.heartbeat()
+    assert client.full is False
+    first = granted(world, client)
+    assert first is not None and granted(world, client) == first
+    soft = world.shard.soft["g"]
+    other = Client(world, "n")
+    for change in (lambda: world.grow({"app-c": 0}), other.heartbeat, other.leave):
+        before = soft.revision
+        change()
+        assert soft.revision > before
+    before = soft.revision
+    world.grow({"no-topic-of-it": 1})
+    assert soft.revision == before
+
+
+def test_what_ends_by_time_is_not_remembered() -> None:
+    """A status, and what a creation is waited for."""
+    world = World(quick(assignment_interval_ms=0))
+    world.grow({"in": 1})
+    client = Client(world, "m")
+    client.heartbeat()
+    client.full = False
+    assert granted(world, client) is None
+    world.grow({"app-r": 1, "app-c": 1})
+    client.heartbeat()
+    client.heartbeat()
+    assert granted(world, client) is not None
+
+
+def test_the_session_lasts_from_what_the_front_has_answered() -> None:
+    world = ready()
+    Client(world, "m").heartbeat()
+    for _ in range(5):
+        world.sleep(40_000, 1_000)
+        world.shard.touch("g", "m", world.now)
+    assert "m" in world.group().members
+    world.sleep(46_000, 1_000)
+    assert "m" not in world.group().members
+
+
+def test_a_member_that_leaves_while_it_waits_is_answered() -> None:
+    world = ready(quick(assignor_offload_enable=True, join_wait_ms=500))
+    client = Client(world, "m")
+    client.send()
+    assert client.heard() is None
+    world.ask(structs.replace(client.request(), member_epoch=-1, topology=None))
+    world.sleep(600)
+    assert client.heard() is not None
+
+
+def test_a_join_that_asks_twice_is_told_of_its_tasks_once() -> None:
+    """It has given up its first request: that one names nothing."""
+    world = ready(quick(assignor_offload_enable=True, join_wait_ms=500))
+    join = Client(world, "m").request()
+    first, second = world.request(join), world.request(join)
+    told = world.replies.pop(first).answer
+    assert isinstance(told, StreamsHeartbeatReply) and told.active_tasks == {}
+    world.finish()
+    told = world.replies.pop(second).answer
+    assert isinstance(told, StreamsHeartbeatReply) and told.active_tasks == {"0": (0, 1), "1": (0, 1)}
+
+
+def test_an_answer_that_waits_keeps_what_is_to_be_created() -> None:
+    """The run is under way for a topology that is not ready, too."""
+    world = World(quick(assignor_offload_enable=True, join_wait_ms=500))
+    world.grow({"in": 2})
+    client = Client(world, "m")
+    client.send()
+    assert client.heard() is None
+    world.finish()
+    told = client.heard()
+    assert told is not None and {t.name for t in told.create} == {"app-r", "app-c"}
+    assert client.heartbeat().create == ()
+
+
+def test_only_sources_are_looked_up_first() -> None:
+    """Internal topics are created by the member that misses them."""
+    world = World(quick(join_wait_ms=500))
+    Client(world, "m").send()
+    assert [look.names for look in world.looks] == [("in",)]
+
+
+def test_topics_of_a_group_that_is_gone_are_created() -> None:
+    world = World()
+    assert world.ask(TopicsCreated("g", (("app-r", Code.NONE, None),))).code == Code.NONE
+    assert not world.log and not world.looks
