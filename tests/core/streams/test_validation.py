@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.core.modern.group import STATIC_LEAVE_EPOCH
 from sidecar.core.modern.validation import check_size
-from sidecar.core.streams.events import StreamsHeartbeatReply, StreamsHeartbeat
+from sidecar.core.streams.events import StreamsHeartbeat, StreamsHeartbeatReply
 from sidecar.core.streams.group import Member, StreamsGroup
 from sidecar.core.streams.missing import INTERVAL_DELAY, NewTopic, Status, StatusCode
 from sidecar.core.streams.partitions import configure
