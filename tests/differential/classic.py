@@ -114,8 +114,10 @@ class Pool:
         self.port = port
         self.idle: list[BrokerConnection] = []
         self.busy: set[BrokerConnection] = set()
-        self.opening = 0
-        """Requests that no connection has taken yet."""
+        self.all_sent = asyncio.Event()
+        """No request waits for a connection."""
+        self.all_sent.set()
+        self._opening = 0
 
     async def request(self, module: Any, name: str, req: Any, high: int | None = None) -> Any:
         conn = self.idle.pop() if self.idle else await self._open()
@@ -126,11 +128,14 @@ class Pool:
         return answer
 
     async def _open(self) -> BrokerConnection:
-        self.opening += 1
+        self._opening += 1
+        self.all_sent.clear()
         try:
             return await BrokerConnection.open("127.0.0.1", self.port, "diff", AT_MOST_S)
         finally:
-            self.opening -= 1
+            self._opening -= 1
+            if not self._opening:
+                self.all_sent.set()
 
     def drop_busy(self) -> None:
         for conn in self.busy:
@@ -346,8 +351,7 @@ async def settle(n: int, s: Step, ours: ClassicSide, theirs: ClassicSide) -> boo
             return leader_unlike(ours, theirs, behind)
         await asyncio.sleep(0.005)
     if may_wait and n not in ours.answers:  # it waits, or a busy machine has not come to it
-        while ours.pool.opening or theirs.pool.opening:
-            await asyncio.sleep(0.005)
+        await asyncio.gather(ours.pool.all_sent.wait(), theirs.pool.all_sent.wait())
         for _ in range(2):
             await asyncio.gather(ours.do_describe(""), theirs.do_describe(""))
         if n in ours.answers or ours.answers.keys() != theirs.answers.keys():
