@@ -82,7 +82,7 @@ def waits_for_a_clock_that_jumped(patch: Patch, sim: Cluster) -> None:
         last, interval = group.assignment_timestamp_ms, config.assignment_interval_ms
         return 0 if last == 0 or interval == 0 else int(max(0, last + interval - wall_ms))
 
-    patch.setattr(target_assignment, "_wait_ms", planted)
+    patch.setattr(target_assignment, "interval_left_ms", planted)
 
 
 def lets_members_leave_unseen(patch: Patch, sim: Cluster) -> None:
