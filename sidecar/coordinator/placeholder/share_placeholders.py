@@ -105,7 +105,8 @@ class _Placeholder:
     """A request to join was sent."""
     shown: tuple[str, ...] = ()
     told: Initialised | None = None
-    """What the core has heard of this placeholder; None: nothing."""
+    """What the core has heard since this hold began; None: nothing. It forgets that when its group is emptied, which
+    may be filled again before the placeholder has left."""
     others: set[str] = field(default_factory=set)
     """Placeholders of former owners that are to be removed."""
     busy: bool = False
@@ -157,6 +158,7 @@ class SharePlaceholders:
             changed = True
         else:
             before, p.wanted, p.attempt = p.wanted, wanted, attempt
+            p.told = p.told if _number(before) == _number(wanted) else None
             changed = type(before) is not type(wanted) or p.shown != getattr(wanted, "topic_names", p.shown)
         other = wanted.predecessor if isinstance(wanted, HoldPlaceholder) else wanted.placeholder_id
         if other and other != p.member_id:
@@ -310,7 +312,7 @@ class SharePlaceholders:
         raise ConnectionLost(problem)
 
     def _report(self, p: _Placeholder, wanted: HoldPlaceholder, node_id: int, found: Initialised) -> None:
-        if p.gone or not isinstance(p.wanted, HoldPlaceholder):
+        if p.gone or _number(p.wanted) != wanted.hold_id:
             return
         told = p.told
         if told is not None and not _news(told, found):
@@ -383,6 +385,11 @@ class SharePlaceholders:
                     ms=waited_ms,
                     hint="members get these partitions later: look at the leaders of __share_group_state",
                 )
+
+
+def _number(wanted: HoldPlaceholder | LeavePlaceholder) -> int | None:
+    """Of the hold; None: it is none."""
+    return wanted.hold_id if isinstance(wanted, HoldPlaceholder) else None
 
 
 def _news(told: Initialised, found: Initialised) -> bool:

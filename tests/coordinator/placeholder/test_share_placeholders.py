@@ -449,3 +449,28 @@ def test_an_empty_group_is_kept_while_the_broker_keeps_its_own() -> None:
         assert not house.owner_of("g").has("g") and house.metrics.value("groups_forgotten") == 1
 
     share(test)
+
+
+# ---- a group that is emptied and filled again ------------------------------------------------------------------------
+@pytest.mark.parametrize("leave", ["lost", "unsent"])
+def test_a_group_that_is_filled_before_the_placeholder_has_left_hears_anew_what_is_initialised(leave: str) -> None:
+    """Symptom: what the placeholder had told was forgotten with the last member, and never told again: the members of
+    the group got no partitions from then on."""
+
+    async def test(house: House) -> None:
+        client, _ = await joined(house)
+        if leave == "lost":
+            house.brokers.faults.drop(Api.SHARE_GROUP_HEARTBEAT, matches=lambda req: req.member_epoch == -1)
+        else:  # a heartbeat of the placeholder is under way all the time
+            hung = house.brokers.faults.hang(Api.SHARE_GROUP_HEARTBEAT, matches=lambda req: req.member_id != "m1")
+            await passes(house, 16)
+        await beat(client, -1)
+        _, reply = await joined(house)
+        if leave == "unsent":
+            hung.release()
+        await passes(house, 10)
+        assert states(house) == {"held": 1}
+        told = parts(reply) or parts(await beat(client, reply.member_epoch))
+        assert told == {house.topic_id(ORDERS): [0, 1]}
+
+    share(test)
