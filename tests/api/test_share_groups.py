@@ -118,6 +118,23 @@ def test_a_name_that_another_kind_of_group_has_at_the_broker(found: dg.Described
         play.coordinates(JOINED).coordinator(ShareHeartbeatReply()).gives()
 
 
+@pytest.mark.parametrize(
+    "code", [Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR]
+)
+@pytest.mark.parametrize("asked", ["DescribeGroups", "ShareGroupDescribe"])
+def test_a_name_of_which_the_broker_cannot_tell_counts_as_no_free_one(code: Code, asked: str) -> None:
+    """Symptom: a share group began under the name of a group of another kind that was being loaded at its broker, and
+    never got any partitions. A broker has its members come again."""
+    if asked == "DescribeGroups":
+        play = joins_with(dg.DescribedGroup(code, None, "g"))
+    else:
+        play = joins_with(dg.DescribedGroup(69, "Group g is not a classic group.", "g", "Dead"))
+        play.asks(sd.ShareGroupDescribeRequest(["g"]), 1)
+        play.broker(sd.ShareGroupDescribeResponse(groups=[sd.DescribedGroup(code, None, "g")]))
+    answer = sh.ShareGroupHeartbeatResponse.decode(1, play.gives())
+    assert answer.error_code == code
+
+
 @pytest.mark.parametrize("code", [Code.NONE, Code.GROUP_ID_NOT_FOUND])
 def test_a_share_group_of_this_name_at_the_broker_is_no_other_kind(code: Code) -> None:
     play = joins_with(dg.DescribedGroup(69, "Group g is not a classic group.", "g", "Dead"))
