@@ -37,8 +37,9 @@ from sidecar.wire.primitives import WireError
 TROUBLE = (ConnectionLost, TimeoutError, WireError)
 FIRST_MS, EACH_MS = (50, 100, 200, 400), 1_000
 """After a change, while anything is not initialised."""
-BEAT_MS = 15_000
-"""A third of the shortest session that Kafka allows by default (group.share.min.session.timeout.ms)."""
+BEAT_MS, BEAT_INTERVALS = 15_000, 3
+"""A third of the shortest session that Kafka allows by default (group.share.min.session.timeout.ms). Where the broker
+wants heartbeats more often than by default, so many of its intervals."""
 PAUSE_MS, PAUSE_MAX_MS = 50, 2_000
 """After trouble: doubled each time, up to the second."""
 REFUSED_MS = 30_000
@@ -115,6 +116,7 @@ class _Placeholder:
     refused: bool = False
     late: bool = False
     pause_ms: int = 0
+    beat_ms: int = BEAT_MS
     due: asyncio.TimerHandle | None = None
 
     @property
@@ -241,7 +243,7 @@ class SharePlaceholders:
             return p.pause_ms
         if isinstance(p.wanted, LeavePlaceholder) or p.wanted.complete:
             # Groups that came together do not beat together.
-            return BEAT_MS - crc32(p.group_id.encode()) % (BEAT_MS // 3)
+            return p.beat_ms - crc32(p.group_id.encode()) % (p.beat_ms // 3)
         since_ms = now().mono_ms - p.since_ms
         return next((at - since_ms for at in FIRST_MS if at > since_ms), EACH_MS)
 
@@ -280,6 +282,7 @@ class SharePlaceholders:
         if res.error_code != Code.NONE:
             self._not_accepted(p, wanted, res.error_code, res.error_message)
         p.epoch, p.shown = res.member_epoch, wanted.topic_names
+        p.beat_ms = min(BEAT_MS, max(BEAT_INTERVALS * res.heartbeat_interval_ms, EACH_MS))
         if joins:
             self._log.debug("share placeholder joined", group_id=p.group_id, broker=node_id, member_id=p.member_id)
         while p.others:

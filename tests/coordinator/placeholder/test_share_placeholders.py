@@ -10,7 +10,7 @@ import pytest
 
 from sidecar.coordinator.migration.empty_groups import Abandoned, AbandonedPorts
 from sidecar.coordinator.placeholder import share_placeholders as module
-from sidecar.coordinator.placeholder.share_membership import SLOW_MS
+from sidecar.coordinator.placeholder.share_membership import AT_ONCE_ALONE, SLOW_MS
 from sidecar.core.runtime.events import Answer
 from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import OpenShareState, Request
@@ -472,5 +472,57 @@ def test_a_group_that_is_filled_before_the_placeholder_has_left_hears_anew_what_
         assert states(house) == {"held": 1}
         told = parts(reply) or parts(await beat(client, reply.member_epoch))
         assert told == {house.topic_id(ORDERS): [0, 1]}
+
+    share(test)
+
+
+# ---- many groups, and other settings ---------------------------------------------------------------------------------
+def test_few_connections_ask_for_share_state_whatever_groups_there_are() -> None:
+    """Symptom: a thousand share groups that began at once opened a thousand connections to one broker."""
+
+    async def test(house: House) -> None:
+        house.brokers.share.init_s = 2.0
+        cluster: Any = house.cluster
+        open_, there, most = cluster.open, 0, 0
+
+        async def opened(node_id: int) -> Any:
+            conn: Any = await open_(node_id)
+            asks = conn.request
+
+            async def request(module_: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+                nonlocal there, most
+                alone = name == "DescribeShareGroupOffsets"
+                there += alone
+                most = max(most, there)
+                try:
+                    return await asks(module_, name, *args, **kwargs)
+                finally:
+                    there -= alone
+
+            conn.request = request
+            return conn
+
+        cluster.open = opened
+        house.brokers.faults.delay(Api.DESCRIBE_SHARE_GROUP_OFFSETS, 0.01, ALWAYS)
+        for n in range(60):
+            client = await house.client()
+            client.post(sh.ShareGroupHeartbeatRequest(f"g{n}", "m1", 0, None, [ORDERS]), 1)
+        await passes(house, 10)
+        assert states(house) == {"held": 60} and 1 <= most <= AT_ONCE_ALONE
+
+    share(test)
+
+
+def test_where_the_broker_wants_heartbeats_more_often_it_gets_them() -> None:
+    """Symptom: with group.share.min.session.timeout.ms below its default, and a shorter session, the broker removed the
+    placeholder between two of its heartbeats, and let administrators alter state that was in use."""
+
+    async def test(house: House) -> None:
+        house.brokers.share.interval_ms = 2_000
+        await joined(house)
+        await passes(house, 5)
+        before = beats(house)
+        await passes(house, 36)
+        assert beats(house) - before >= 36 / 6
 
     share(test)
