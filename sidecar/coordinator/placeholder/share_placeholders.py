@@ -280,6 +280,8 @@ class SharePlaceholders:
         if p.gone:
             return
         if res.error_code != Code.NONE:
+            if res.error_code in REFUSED and shows and not joins:
+                await self._stay(p, node_id)
             self._not_accepted(p, wanted, res.error_code, res.error_message)
         p.epoch, p.shown = res.member_epoch, wanted.topic_names
         p.beat_ms = min(BEAT_MS, max(BEAT_INTERVALS * res.heartbeat_interval_ms, EACH_MS))
@@ -296,6 +298,15 @@ class SharePlaceholders:
                 self._report(p, wanted, node_id, found)
             self._late_state(p)
 
+    async def _stay(self, p: _Placeholder, node_id: int) -> None:
+        """The broker does not take the topics of now. The member that it has goes on with those of before: without it
+        administrators could alter share state that is in use."""
+        res = await self._membership.heartbeat(node_id, p.group_id, p.member_id, p.epoch, None)
+        if res.error_code == Code.NONE:
+            p.epoch = res.member_epoch
+        elif res.error_code in NOT_IN:
+            p.epoch = 0
+
     async def _assigned(self, p: _Placeholder, node_id: int) -> Initialised:
         return await self._membership.assigned(node_id, p.group_id)
 
@@ -308,7 +319,7 @@ class SharePlaceholders:
                 self._figures("placeholders_lost").inc()
             p.epoch = 0
         elif code in REFUSED:
-            # A member that it has there goes on until its session ends. The next report tells that all is well.
+            # The next report tells that all is well.
             p.told = None
             self._ports.done(p.partition, p.attempt, PlaceholderRefused(p.group_id, wanted.hold_id, code, message))
             raise Refused(problem, REFUSED[code])
@@ -357,11 +368,21 @@ class SharePlaceholders:
     async def free(self, placeholders: Sequence[tuple[int, str, str]]) -> None:
         """The last sidecar ends: the groups are the brokers' own again. Partition, group and member of each."""
         leave, leader_of = self._membership.leave, self._ports.leader_of
+        problem = ""
+
+        async def go(node_id: int, group_id: str, member_id: str) -> None:
+            nonlocal problem
+            try:
+                await leave(node_id, group_id, member_id)
+            except TROUBLE as exc:
+                problem = str(exc) or "timed out"
+
         try:
             async with asyncio.timeout(FREE_S):
-                await asyncio.gather(*[leave(leader_of(p), g, m) for p, g, m in placeholders if leader_of(p) >= 0])
-        except TROUBLE as exc:
-            problem = str(exc) or "timed out"
+                await asyncio.gather(*[go(leader_of(p), g, m) for p, g, m in placeholders if leader_of(p) >= 0])
+        except TimeoutError:
+            problem = "timed out"
+        if problem:
             self._log.warning("share placeholders stay at the brokers until their sessions end", problem=problem)
 
     # ---- trouble --------------------------------------------------------------------------------------------------

@@ -526,3 +526,49 @@ def test_where_the_broker_wants_heartbeats_more_often_it_gets_them() -> None:
         assert beats(house) - before >= 36 / 6
 
     share(test)
+
+
+def test_a_topic_that_it_may_not_see_does_not_end_the_placeholder_that_is_there() -> None:
+    """Symptom: its heartbeats were all refused from then on, its session ended, and administrators could alter state
+    that was in use."""
+
+    async def test(house: House) -> None:
+        await house.topics(payments=1)
+        client, reply = await joined(house)
+        unseen = "payments"
+        fault = house.brokers.faults.fail(
+            Api.SHARE_GROUP_HEARTBEAT,
+            Code.TOPIC_AUTHORIZATION_FAILED,
+            ALWAYS,
+            lambda req: unseen in (req.subscribed_topic_names or ()),
+        )
+        second, other = await joined(house, ORDERS, unseen, member="m2")
+        for _ in range(3):
+            before = beats(house) - fault.met
+            await passes(house, 40)
+            assert beats(house) - fault.met > before, "a heartbeat that is not refused, within its session"
+            reply = await beat(client, reply.member_epoch)
+            other = await beat(second, other.member_epoch, member="m2")
+            assert (reply.error_code, other.error_code) == (Code.NONE, Code.NONE)
+        assert states(house) == {"refused": 1}
+
+    share(test)
+
+
+def test_a_broker_that_is_lost_does_not_keep_the_placeholders_at_the_others() -> None:
+    """Symptom: the first leave that failed ended the wait for all, and the sidecar ended before they had left."""
+
+    async def test(house: House) -> None:
+        client = await house.client()
+        for group_id in ("g", "h"):
+            await client.ask(sh.ShareGroupHeartbeatRequest(group_id, "m1", 0, None, [ORDERS]), 1)
+        await passes(house, 2)
+        await house.coordinator.stop()
+        house.brokers.faults.fail(
+            Api.SHARE_GROUP_HEARTBEAT, Code.NOT_COORDINATOR, matches=lambda req: req.group_id == "h"
+        )
+        house.brokers.faults.delay(Api.SHARE_GROUP_HEARTBEAT, 0.5, matches=lambda req: req.group_id == "g")
+        await house.coordinator.give_up_placeholders()
+        assert not at_broker(house).members
+
+    share(test)

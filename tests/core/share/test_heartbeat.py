@@ -111,7 +111,7 @@ def test_topics_of_another_member_are_not_waited_for_when_this_one_has_its_own()
 
 
 def test_a_member_reaches_no_epoch_0_in_a_group_that_came_without_a_target() -> None:
-    """Symptom: its heartbeats named epoch 0, and without topics such a one is INVALID_REQUEST, which ends the client."""
+    """Symptom: its heartbeats named epoch 0, and without topics that is INVALID_REQUEST, which ends the client."""
     world = World(ShareConfig(join_wait_ms=0))
     world.topics(topic(1, "a", 2))
     world.ask(AdoptShare("g", 1, 0, "simple", (), {}, "moved"))
