@@ -16,7 +16,7 @@ from zlib import crc32
 
 from sidecar.coordinator.clock import now
 from sidecar.kafka import share_group
-from sidecar.kafka.cluster import Cluster
+from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.lanes import SHARE_PLACEHOLDERS, Lane
 from sidecar.kafka.net import BrokerConnection
 from sidecar.kafka.share_group import Initialised
@@ -41,9 +41,11 @@ class _Broker:
 
 
 class ShareMembership:
-    def __init__(self, cluster: Cluster, log: Logger) -> None:
+    def __init__(self, cluster: Cluster, log: Logger, keeps: Callable[[int, str], bool]) -> None:
+        """`keeps(node_id, group_id)`: this broker coordinates its group of that name, for all that is known now."""
         self._cluster = cluster
         self._log = log
+        self._keeps = keeps
         self._brokers: dict[int, _Broker] = {}
 
     async def heartbeat(
@@ -63,6 +65,8 @@ class ShareMembership:
 
     async def _ask(self, node_id: int, group_id: str, ask: Callable[[BrokerConnection], Awaitable[T]]) -> T:
         async with self._broker(node_id).room:
+            if not self._keeps(node_id, group_id):  # it may have waited for long, if that broker is silent
+                raise ConnectionLost("another broker coordinates the group now")
             which = crc32(group_id.encode()) % SHARE_PLACEHOLDERS
             return await ask(await self._cluster.lane(node_id, Lane.SHARE_PLACEHOLDERS, which))
 

@@ -141,13 +141,16 @@ class SharePlaceholders:
         self._groups: dict[str, _Placeholder] = {}
         self._waiting: dict[str, list[tuple[int, OpenShareState, asyncio.TimerHandle]]] = {}
         """By group: requests that wait until no placeholder is left at the broker."""
-        self._membership = ShareMembership(cluster, log)
+        self._membership = ShareMembership(cluster, log, self._keeps)
         self._said_ms = -SAY_AGAIN_MS
         for state in State:
             figures("share_placeholders", state).set_function(partial(self._count, state))
 
     def _count(self, state: State) -> int:
         return sum(p.state is state for p in self._groups.values())
+
+    def _keeps(self, node_id: int, group_id: str) -> bool:
+        return self._ports.leader_of(self._ports.partition_of(group_id)) == node_id
 
     # ---- what the core wants --------------------------------------------------------------------------------
     def want(self, partition: int, attempt: int, wanted: HoldPlaceholder | LeavePlaceholder) -> None:
