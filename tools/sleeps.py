@@ -45,6 +45,7 @@ SLEEPS: Mapping[str, tuple[int, str]] = {
     "coordinator/membership/test_owners_group.py": (5, VIRTUAL),
     "coordinator/membership/test_peer_links.py": (4, VIRTUAL),
     "coordinator/placeholder/test_placeholders.py": (4, VIRTUAL),
+    "coordinator/placeholder/test_share_membership.py": (2, VIRTUAL),
     "coordinator/placeholder/test_share_placeholders.py": (1, VIRTUAL),
     "coordinator/runtime/test_partition_lease.py": (1, VIRTUAL),
     "coordinator/statelog/test_fence_renewal.py": (1, VIRTUAL),

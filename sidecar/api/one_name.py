@@ -25,6 +25,7 @@ from sidecar.wire.generated import share_group_describe as sd
 from sidecar.wire.generated import streams_group_heartbeat as st
 
 CLASSIC, DEAD = "classic", "Dead"
+NOT_NOW: tuple[int, ...] = (Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR)
 SHARE_SINCE = 1
 """The first version of ShareGroupDescribe that was not early access."""
 FREE_MS, NEVER_MS = 100, -1_000_000
@@ -114,24 +115,29 @@ def taken_at_the_broker(call: Call, group_id: str, came_ms: int) -> Generator[Wa
     return consumer.error_code == Code.GROUP_ID_NOT_FOUND
 
 
-def taken_from_share(call: Call, group_id: str, came_ms: int) -> Generator[Want, Any, bool]:
-    """The same for a share group: whether the broker has a group of any other kind, with members or without."""
+def taken_from_share(call: Call, group_id: str, came_ms: int) -> Generator[Want, Any, Code]:
+    """The same for a share group: GROUP_ID_NOT_FOUND if the broker has a group of any other kind, with members or
+    without; what it says itself if it cannot tell now."""
     if call.scope.learnt.free_to_share.get(group_id, NEVER_MS) > came_ms - FREE_MS or not _tells_kinds(call):
-        return False
+        return Code.NONE
     known: KnownReply = yield from coordinate(KnownGroups(candidates=(group_id,)))
     if known.code != Code.NONE or group_id in known.groups:
-        return False
+        return Code.NONE
     keeper, asked_ms = call.keeper_of(group_id), call.now_ms
     found = yield from _described(call, keeper, group_id)
-    taken = found.error_code == Code.NONE and found.group_state != DEAD
+    taken, code = found.error_code == Code.NONE and found.group_state != DEAD, found.error_code
     if _of_another_kind(found):
         described = sd.ShareGroupDescribeRequest([group_id]).encode(SHARE_SINCE)
         body = yield from store_at(call, keeper, SHARE_SINCE, described, Api.SHARE_GROUP_DESCRIBE)
         (share,) = sd.ShareGroupDescribeResponse.decode(SHARE_SINCE, body).groups
-        taken = share.error_code == Code.GROUP_ID_NOT_FOUND
-    if not taken and found.error_code != Code.GROUP_AUTHORIZATION_FAILED:
+        taken, code = share.error_code == Code.GROUP_ID_NOT_FOUND, share.error_code
+    if taken:
+        return Code.GROUP_ID_NOT_FOUND
+    if code in NOT_NOW:
+        return Code(code)
+    if code != Code.GROUP_AUTHORIZATION_FAILED:
         call.scope.learnt.free_to_share[group_id] = asked_ms
-    return taken
+    return Code.NONE
 
 
 def _tells_kinds(call: Call) -> bool:

@@ -57,8 +57,10 @@ def share_group_heartbeat(call: Call) -> Handler:
         return _error(exc.code, exc.message)
     if names and call.view.authorizer and (yield from access.hidden_topics(call, names)):
         return _error(Code.TOPIC_AUTHORIZATION_FAILED, text=False)
-    if event.member_epoch == 0 and (yield from taken_from_share(call, group_id, came_ms)):
-        return _not_a_share_group(group_id)
+    if event.member_epoch == 0:
+        taken = yield from taken_from_share(call, group_id, came_ms)
+        if taken != Code.NONE:
+            return _not_a_share_group(group_id) if taken == Code.GROUP_ID_NOT_FOUND else _error(taken)
     reply = yield Coordinate(event)
     assert isinstance(reply, ShareHeartbeatReply)
     return to_body(reply)

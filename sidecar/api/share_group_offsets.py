@@ -137,7 +137,7 @@ def _readable(
 def administrable(call: Call, group_id: str, operation: Operation) -> Generator[Want, Any, tuple[Code, str | None]]:
     """Whether the group has no members, and at the broker no placeholder any more."""
     told: ShareAdminReply = yield from coordinate(ShareAdmin(group_id, operation))
-    if told.code != Code.NONE or not told.placeholder_id:
+    if told.code != Code.NONE or not told.placeholder:
         return told.code, told.message
     opened: Answer = yield from coordinate(OpenShareState(group_id))
     return opened.code, opened.message

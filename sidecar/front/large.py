@@ -5,8 +5,8 @@ place at a time, and the others wait as bytes, which `memory` counts. Addresses 
 large requests waits behind its own. Between two that begin the loop turns, since to read one may take some time: this
 sidecar's own heartbeats must leave, or it would lose what it owns.
 
-What is answered when other members have done something (JoinGroup, SyncGroup) gives its place back when it waits for
-them, or they might never get one.
+What is answered when others have done something (JoinGroup, SyncGroup, heartbeats that wait for an assignor) gives its
+place back when it waits for them: other members might never get one.
 """
 
 from __future__ import annotations

@@ -813,40 +813,49 @@ static int append(Gathered *g, PyObject *number, i32 first, i32 count, int with_
     return 1;
 }
 
-/* One row: a dict of key -> numbers, or key -> number -> sum. */
-static int gather_row(Gathered *g, PyObject *row, PyObject *index, Ints off, int with_sums) {
-    PyObject *name, *numbers, *number, *sum;
-    Py_ssize_t at = 0;
-    if (!PyDict_Check(row)) { PyErr_SetString(PyExc_TypeError, "each row must be a dict"); return -1; }
-    while (PyDict_Next(row, &at, &name, &numbers)) {
-        PyObject *place = PyDict_GetItemWithError(index, name);
-        if (!place) { if (PyErr_Occurred()) return -1; continue; }
-        long t = PyLong_AsLong(place);
-        if (t == -1 && PyErr_Occurred()) return -1;
-        if (t < 0 || t >= off.n - 1) { fail(BAD_INDEX); return -1; }
-        i32 first = off.d[t], count = off.d[t + 1] - first;
-        if (with_sums) {
-            Py_ssize_t in = 0;
-            if (!PyDict_Check(numbers)) { PyErr_SetString(PyExc_TypeError, "sums must be a dict"); return -1; }
-            while (PyDict_Next(numbers, &in, &number, &sum)) {
-                int rc = append(g, number, first, count, 1);
-                if (rc < 0) return -1;
-                if (!rc) continue;
-                if (!PyLong_Check(sum)) { PyErr_SetString(PyExc_TypeError, "not a number"); return -1; }
-                g->sums[g->n - 1] = PyLong_AsLongLong(sum);
-                if (g->sums[g->n - 1] == -1 && PyErr_Occurred()) return -1;
-            }
-            continue;
-        }
-        Py_INCREF(numbers); /* it may be an iterator of a plug-in */
+/* What one key of a row has: numbers, or number -> sum. */
+static int gather_key(Gathered *g, PyObject *key, PyObject *numbers, PyObject *index, Ints off, int with_sums) {
+    PyObject *number, *sum, *place = PyDict_GetItemWithError(index, key);
+    Py_ssize_t in = 0;
+    if (!place) return PyErr_Occurred() ? -1 : 0;
+    long t = PyLong_AsLong(place);
+    if (t == -1 && PyErr_Occurred()) return -1;
+    if (t < 0 || t >= off.n - 1) { fail(BAD_INDEX); return -1; }
+    i32 first = off.d[t], count = off.d[t + 1] - first;
+    if (!with_sums) {
         PyObject *list = PySequence_Fast(numbers, "what a key has must be numbers");
-        Py_DECREF(numbers);
-        if (!list) return -1;
-        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list); i++)
-            if (append(g, PySequence_Fast_GET_ITEM(list, i), first, count, 0) < 0) { Py_DECREF(list); return -1; }
-        Py_DECREF(list);
+        int rc = list ? 0 : -1;
+        for (Py_ssize_t i = 0; rc >= 0 && i < PySequence_Fast_GET_SIZE(list); i++)
+            rc = append(g, PySequence_Fast_GET_ITEM(list, i), first, count, 0);
+        Py_XDECREF(list);
+        return rc < 0 ? -1 : 0;
+    }
+    if (!PyDict_Check(numbers)) { PyErr_SetString(PyExc_TypeError, "sums must be a dict"); return -1; }
+    while (PyDict_Next(numbers, &in, &number, &sum)) {
+        int rc = append(g, number, first, count, 1);
+        if (rc < 0) return -1;
+        if (!rc) continue;
+        if (!PyLong_Check(sum)) { PyErr_SetString(PyExc_TypeError, "not a number"); return -1; }
+        g->sums[g->n - 1] = PyLong_AsLongLong(sum);
+        if (g->sums[g->n - 1] == -1 && PyErr_Occurred()) return -1;
     }
     return 0;
+}
+
+/* One row: a dict of key -> numbers, or key -> number -> sum. */
+static int gather_row(Gathered *g, PyObject *row, PyObject *index, Ints off, int with_sums) {
+    PyObject *key, *numbers;
+    Py_ssize_t at = 0;
+    int rc = 0;
+    if (!PyDict_Check(row)) { PyErr_SetString(PyExc_TypeError, "each row must be a dict"); return -1; }
+    while (!rc && PyDict_Next(row, &at, &key, &numbers)) {
+        Py_INCREF(key); /* a plug-in's key may empty the row when it is compared, and its numbers may when they are read */
+        Py_INCREF(numbers);
+        rc = gather_key(g, key, numbers, index, off, with_sums);
+        Py_DECREF(numbers);
+        Py_DECREF(key);
+    }
+    return rc;
 }
 
 static PyObject *gathered(const char *name, PyObject *const *args, Py_ssize_t nargs, int with_sums) {

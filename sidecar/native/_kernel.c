@@ -615,12 +615,12 @@ out:
 static PyObject *py_lookup(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     (void)self;
     if (nargs != 2 || !PyDict_Check(args[1])) { PyErr_SetString(PyExc_TypeError, "lookup takes a sequence and a dict"); return NULL; }
-    PyObject *keys = PySequence_Fast(args[0], "lookup takes a sequence and a dict");
+    PyObject *keys = PySequence_Tuple(args[0]); /* a list might be emptied when its keys are compared */
     if (!keys) return NULL;
-    Py_ssize_t n = PySequence_Fast_GET_SIZE(keys);
+    Py_ssize_t n = PyTuple_GET_SIZE(keys);
     PyObject *out = PyByteArray_FromStringAndSize(NULL, 4 * n);
     for (Py_ssize_t i = 0; out && i < n; i++) {
-        PyObject *value = PyDict_GetItemWithError(args[1], PySequence_Fast_GET_ITEM(keys, i));
+        PyObject *value = PyDict_GetItemWithError(args[1], PyTuple_GET_ITEM(keys, i));
         long v = value ? PyLong_AsLong(value) : -1;
         if (v == -1 && PyErr_Occurred()) Py_CLEAR(out);
         else if (v < INT32_MIN || v > INT32_MAX) { PyErr_SetString(PyExc_OverflowError, "a number of more than 32 bits"); Py_CLEAR(out); }
@@ -746,27 +746,36 @@ out:
     return out;
 }
 
+/* The same for one topic, from here to `stop` in the table. */
+static int held_of(Slice *s, i32 t, i32 stop, PyObject *epochs, PyObject *within) {
+    i32 first = s->at;
+    if (!PyDict_Check(epochs)) { PyErr_SetString(PyExc_TypeError, "partitions of a topic must be a dict"); return -1; }
+    int in = PySet_Contains(within, PyTuple_GET_ITEM(s->ids, t));
+    if (in <= 0) return in;
+    for (; s->at < stop; s->at++) {
+        PyObject *number = PyLong_FromLong(s->parts[s->at] - s->off[t]);
+        if (!number) return -1;
+        in = PyDict_Contains(epochs, number);
+        Py_DECREF(number);
+        if (in <= 0) return in;
+    }
+    return s->at - first == PyDict_GET_SIZE(epochs);
+}
+
 /* Returns 1 if a member has exactly its part of the table (`had` is topic -> dict by partition) and all its topics are
  * in the set `within`, 0 if not, -1 on an error. */
 static int held(Slice *s, PyObject *had, PyObject *within) {
     i32 t = 0;
     Py_ssize_t topics = 0;
     while (s->at < s->end) {
-        i32 first = s->at, stop = run_of(s, &t);
+        i32 stop = run_of(s, &t);
         if (stop < 0) return -1;
-        PyObject *id = PyTuple_GET_ITEM(s->ids, t), *epochs = PyDict_GetItemWithError(had, id);
+        PyObject *epochs = PyDict_GetItemWithError(had, PyTuple_GET_ITEM(s->ids, t));
         if (!epochs) return PyErr_Occurred() ? -1 : 0;
-        if (!PyDict_Check(epochs)) { PyErr_SetString(PyExc_TypeError, "partitions of a topic must be a dict"); return -1; }
-        int in = PySet_Contains(within, id);
-        if (in <= 0) return in;
-        for (; s->at < stop; s->at++) {
-            PyObject *number = PyLong_FromLong(s->parts[s->at] - s->off[t]);
-            if (!number) return -1;
-            in = PyDict_Contains(epochs, number);
-            Py_DECREF(number);
-            if (in <= 0) return in;
-        }
-        if (s->at - first != PyDict_GET_SIZE(epochs)) return 0;
+        Py_INCREF(epochs); /* a comparison may take it out of `had` */
+        int found = held_of(s, t, stop, epochs, within);
+        Py_DECREF(epochs);
+        if (found <= 0) return found;
         topics++;
     }
     return topics == PyDict_GET_SIZE(had);
@@ -864,6 +873,32 @@ out:
     return out;
 }
 
+/* One topic of an array. Nothing but numbers is taken, as these run no code that could change the dict meanwhile. */
+static int owned_of(Out *o, PyObject *head, PyObject *parts) {
+    PyObject *key, *value;
+    if (!head || !PyBytes_Check(head) || !PyDict_Check(parts)) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a topic without its head, or without partitions");
+        return -1;
+    }
+    Py_ssize_t count = PyDict_GET_SIZE(parts);
+    if (reserve(o, (size_t)PyBytes_GET_SIZE(head) + 24 + (size_t)count * 20)) { PyErr_NoMemory(); return -1; }
+    memcpy(o->d + o->n, PyBytes_AS_STRING(head), (size_t)PyBytes_GET_SIZE(head));
+    o->n += (size_t)PyBytes_GET_SIZE(head);
+    for (int what = 0; what < 2; what++) {
+        Py_ssize_t p = 0;
+        if (count) zigzag(o, count);
+        while (PyDict_Next(parts, &p, &key, &value)) {
+            PyObject *number = what ? value : key;
+            if (!PyLong_Check(number)) { PyErr_SetString(PyExc_TypeError, "not a number"); return -1; }
+            long long v = PyLong_AsLongLong(number);
+            if (v == -1 && PyErr_Occurred()) return -1;
+            zigzag(o, v);
+        }
+        o->d[o->n++] = 0;
+    }
+    return 0;
+}
+
 /* Writes `head`, and then an Avro array of {heads[topic], unchanged; array of partitions; array of epochs}, which it
  * takes from a dict of dicts. */
 static PyObject *py_avro_owned(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
@@ -879,25 +914,12 @@ static PyObject *py_avro_owned(PyObject *self, PyObject *const *args, Py_ssize_t
     if (raw(&o, PyBytes_AS_STRING(args[2]), PyBytes_GET_SIZE(args[2]))) goto out;
     if (n) zigzag(&o, n);
     while (PyDict_Next(args[0], &at, &topic, &parts)) {
-        PyObject *raw = PyDict_GetItemWithError(args[1], topic), *key, *value;
-        if (!raw || !PyBytes_Check(raw) || !PyDict_Check(parts)) {
-            if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a topic without its head, or without partitions");
-            goto out;
-        }
-        Py_ssize_t count = PyDict_GET_SIZE(parts);
-        if (reserve(&o, (size_t)PyBytes_GET_SIZE(raw) + 24 + (size_t)count * 20)) { PyErr_NoMemory(); goto out; }
-        memcpy(o.d + o.n, PyBytes_AS_STRING(raw), (size_t)PyBytes_GET_SIZE(raw));
-        o.n += (size_t)PyBytes_GET_SIZE(raw);
-        for (int what = 0; what < 2; what++) {
-            Py_ssize_t p = 0;
-            if (count) zigzag(&o, count);
-            while (PyDict_Next(parts, &p, &key, &value)) {
-                long long v = PyLong_AsLongLong(what ? value : key);
-                if (v == -1 && PyErr_Occurred()) goto out;
-                zigzag(&o, v);
-            }
-            o.d[o.n++] = 0;
-        }
+        Py_INCREF(topic); /* its comparison may empty the dict */
+        Py_INCREF(parts);
+        int failed = owned_of(&o, PyDict_GetItemWithError(args[1], topic), parts);
+        Py_DECREF(parts);
+        Py_DECREF(topic);
+        if (failed) goto out;
     }
     if (reserve(&o, 1)) { PyErr_NoMemory(); goto out; }
     o.d[o.n++] = 0;

@@ -265,8 +265,11 @@ static int put_topics(Out *o, PyObject *value) {
         memcpy(o->d + o->n, PyBytes_AS_STRING(id), 16);
         o->n += 16;
         put_uvarint(o, (uint64_t)n + 1);
-        for (Py_ssize_t i = 0; i < n; i++) if (put_number(o, PyTuple_GET_ITEM(parts, i), 4)) return -1;
-        if (reserve(o, 1)) return -1;
+        int failed = 0;
+        Py_INCREF(parts); /* a number of another type may empty the dict when it is read */
+        for (Py_ssize_t i = 0; !failed && i < n; i++) failed = put_number(o, PyTuple_GET_ITEM(parts, i), 4);
+        Py_DECREF(parts);
+        if (failed || reserve(o, 1)) return -1;
         o->d[o->n++] = 0;
     }
     return 0;

@@ -118,6 +118,23 @@ def test_a_name_that_another_kind_of_group_has_at_the_broker(found: dg.Described
         play.coordinates(JOINED).coordinator(ShareHeartbeatReply()).gives()
 
 
+@pytest.mark.parametrize(
+    "code", [Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR]
+)
+@pytest.mark.parametrize("asked", ["DescribeGroups", "ShareGroupDescribe"])
+def test_a_name_of_which_the_broker_cannot_tell_counts_as_no_free_one(code: Code, asked: str) -> None:
+    """Symptom: a share group began under the name of a group of another kind that was being loaded at its broker, and
+    never got any partitions. A broker has its members come again."""
+    if asked == "DescribeGroups":
+        play = joins_with(dg.DescribedGroup(code, None, "g"))
+    else:
+        play = joins_with(dg.DescribedGroup(69, "Group g is not a classic group.", "g", "Dead"))
+        play.asks(sd.ShareGroupDescribeRequest(["g"]), 1)
+        play.broker(sd.ShareGroupDescribeResponse(groups=[sd.DescribedGroup(code, None, "g")]))
+    answer = sh.ShareGroupHeartbeatResponse.decode(1, play.gives())
+    assert answer.error_code == code
+
+
 @pytest.mark.parametrize("code", [Code.NONE, Code.GROUP_ID_NOT_FOUND])
 def test_a_share_group_of_this_name_at_the_broker_is_no_other_kind(code: Code) -> None:
     play = joins_with(dg.DescribedGroup(69, "Group g is not a classic group.", "g", "Dead"))
@@ -203,7 +220,7 @@ def test_what_may_take_the_broker_long_has_a_connection_to_itself() -> None:
 
 def test_an_alteration_waits_until_the_placeholder_has_left() -> None:
     play = share(Api.ALTER_SHARE_GROUP_OFFSETS, altered(), 0).may_read("g")
-    play.coordinates(ShareAdmin("g", Operation.ALTER)).coordinator(ShareAdminReply(exists=True, placeholder_id="p"))
+    play.coordinates(ShareAdmin("g", Operation.ALTER)).coordinator(ShareAdminReply(exists=True, placeholder=True))
     play.coordinates(OpenShareState("g")).coordinator(Answer())
     done = al.AlterShareGroupOffsetsResponse(responses=[al.AlterShareGroupOffsetsResponseTopic("a", TOPIC)])
     play.asks(altered()).broker(done)
@@ -217,7 +234,7 @@ def test_nothing_is_sent_while_the_group_has_members_or_its_placeholder_stays() 
     play.coordinates(ShareAdmin("g", Operation.ALTER)).coordinator(busy)
     play.answers(al.AlterShareGroupOffsetsResponse(0, 68, "The group is not empty."))
     play = share(Api.DELETE_SHARE_GROUP_OFFSETS, deleted(), 0).may_delete("g")
-    play.coordinates(ShareAdmin("g", Operation.DELETE)).coordinator(ShareAdminReply(placeholder_id="p"))
+    play.coordinates(ShareAdmin("g", Operation.DELETE)).coordinator(ShareAdminReply(placeholder=True))
     play.coordinates(OpenShareState("g")).coordinator(Answer(Code.COORDINATOR_LOAD_IN_PROGRESS, "later"))
     play.answers(xs.DeleteShareGroupOffsetsResponse(0, 14, "later"))
 
@@ -255,7 +272,7 @@ def test_a_share_group_is_deleted_at_the_broker_when_its_placeholder_has_left() 
     request = dl.DeleteGroupsRequest(["g"])
     play = share(Api.DELETE_GROUPS, request, 2).may_delete("g")
     play.coordinates(Standing("g")).coordinator(StandingReply(exists=True, kind="share"))
-    play.coordinates(ShareAdmin("g", Operation.DELETE_GROUP)).coordinator(ShareAdminReply(placeholder_id="p"))
+    play.coordinates(ShareAdmin("g", Operation.DELETE_GROUP)).coordinator(ShareAdminReply(placeholder=True))
     play.coordinates(OpenShareState("g")).coordinator(Answer())
     done = dl.DeleteGroupsResponse(results=[dl.DeletableGroupResult("g")])
     play.asks(request).broker(done)

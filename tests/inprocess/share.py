@@ -66,6 +66,7 @@ class ShareGroups:
         self.groups: dict[str, BrokerShareGroup] = {}
         self.away = False
         self.init_s = 0.12
+        self.interval_ms = 5_000
         self.waiting: list[Callable[[], None]] = []
         """What the share coordinator does when it is back."""
         self._topics = topics
@@ -106,7 +107,7 @@ class ShareGroups:
         told = None
         if req.member_epoch == 0 or names is not None or member.assigned != before:
             told = sh.Assignment([sh.TopicPartitions(self._id(t), ps) for t, ps in member.assigned.items()])
-        answer(sh.ShareGroupHeartbeatResponse(0, 0, None, req.member_id, member.epoch, 5_000, told))
+        answer(sh.ShareGroupHeartbeatResponse(0, 0, None, req.member_id, member.epoch, self.interval_ms, told))
         self._initialise(group, member.names)
 
     def _leave(self, group: BrokerShareGroup | None, member_id: str) -> Code:

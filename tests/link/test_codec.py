@@ -121,7 +121,7 @@ ANSWERS: list[Answer] = [
     DescribeReply(state="Stable", epoch=3, assignment_epoch=3, assignor="range", members=(MEMBER,)),
     ShareHeartbeatReply(member_id="m", member_epoch=3, heartbeat_interval_ms=5, assignment={TOPIC: (1,)}),
     ShareDescribeReply(state="Stable", epoch=3, assignment_epoch=3, assignor="simple", members=(SHARE_MEMBER,)),
-    ShareAdminReply(exists=True, placeholder_id="p"),
+    ShareAdminReply(exists=True, placeholder=True),
     JoinReply(
         member_id="m",
         generation=3,

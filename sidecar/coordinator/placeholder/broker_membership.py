@@ -165,7 +165,7 @@ class Seating:
         for partition, ids in groups.items():
             chairs = at.setdefault(self._told.leader_of(partition), [])
             chairs += [Chair(g, partition, False, 0) for g in ids]
-        return sum(await asyncio.gather(*[self._free(_Desk(n), chairs) for n, chairs in at.items() if n >= 0]))
+        return sum(await _all([self._free(_Desk(n), chairs) for n, chairs in at.items() if n >= 0]))
 
     async def _free(self, desk: _Desk, chairs: list[Chair]) -> int:
         freed = 0
@@ -176,7 +176,7 @@ class Seating:
                 told = found.get(chair.group_id)
                 chair.there = told.member_id if told is not None else ""
             there = [c for c in part if c.there]
-            await asyncio.gather(*[self._leave(desk, c) for c in there])
+            await _all([self._leave(desk, c) for c in there])
             freed += len(there)
         return freed
 
@@ -385,3 +385,12 @@ class Seating:
         if res.error_code == Code.INCONSISTENT_GROUP_PROTOCOL:
             raise ConnectionLost(STRANGERS)
         raise ConnectionLost(f"JoinGroup: {name_of(res.error_code)}")
+
+
+async def _all(steps: Sequence[Awaitable[T]]) -> list[T]:
+    """Their results when all have ended, also if one has failed before. Raises what the first of these has raised."""
+    ends = await asyncio.gather(*steps, return_exceptions=True)
+    for end in ends:
+        if isinstance(end, BaseException):
+            raise end
+    return [end for end in ends if not isinstance(end, BaseException)]

@@ -2,8 +2,8 @@
 
 A broker answers the requests of one connection one after the other. Heartbeats share a few connections: they are
 answered at once, even while the share coordinator is away. DescribeShareGroupOffsets waits for the share coordinator,
-30 to 66 s while that is away, and holds up its connection for so long. So each of these has a connection to itself, is
-given up after a second, and then that broker is not asked so for a while.
+30 to 66 s while that is away, and holds up its connection for so long. So each of these has a connection to itself, of
+which there are few at a time, is given up after a second, and then that broker is not asked so for a while.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zlib import crc32
 
 from sidecar.coordinator.clock import now
 from sidecar.kafka import share_group
-from sidecar.kafka.cluster import Cluster
+from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.lanes import SHARE_PLACEHOLDERS, Lane
 from sidecar.kafka.net import BrokerConnection
 from sidecar.kafka.share_group import Initialised
@@ -25,6 +25,8 @@ from sidecar.wire.generated import share_group_heartbeat as sh
 
 AT_ONCE = 100
 """Groups with a request under way, at one broker."""
+AT_ONCE_ALONE = 8
+"""The same of those that have a connection to themselves for it."""
 ANSWER_S = 5.0
 QUICK_S, SLOW_MS = 1.0, 30_000
 """How long the answer about share state is waited for, and how long a broker is not asked that gave none."""
@@ -34,13 +36,16 @@ T = TypeVar("T")
 @dataclass(slots=True, eq=False)
 class _Broker:
     room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    room_alone: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE_ALONE))
     slow_until_ms: int = 0
 
 
 class ShareMembership:
-    def __init__(self, cluster: Cluster, log: Logger) -> None:
+    def __init__(self, cluster: Cluster, log: Logger, keeps: Callable[[int, str], bool]) -> None:
+        """`keeps(node_id, group_id)`: this broker coordinates its group of that name, for all that is known now."""
         self._cluster = cluster
         self._log = log
+        self._keeps = keeps
         self._brokers: dict[int, _Broker] = {}
 
     async def heartbeat(
@@ -60,14 +65,20 @@ class ShareMembership:
 
     async def _ask(self, node_id: int, group_id: str, ask: Callable[[BrokerConnection], Awaitable[T]]) -> T:
         async with self._broker(node_id).room:
+            if not self._keeps(node_id, group_id):  # it may have waited for long, if that broker is silent
+                raise ConnectionLost("another broker coordinates the group now")
             which = crc32(group_id.encode()) % SHARE_PLACEHOLDERS
             return await ask(await self._cluster.lane(node_id, Lane.SHARE_PLACEHOLDERS, which))
 
     async def initialised(self, node_id: int, group_id: str) -> Initialised | None:
         """None: the broker does not tell in time, or did not lately."""
         broker = self._broker(node_id)
-        if now().mono_ms < broker.slow_until_ms:
-            return None
+        async with broker.room_alone:
+            if now().mono_ms < broker.slow_until_ms:
+                return None
+            return await self._asked_alone(broker, node_id, group_id)
+
+    async def _asked_alone(self, broker: _Broker, node_id: int, group_id: str) -> Initialised | None:
         conn: BrokerConnection | None = None
         try:
             async with asyncio.timeout(QUICK_S):

@@ -37,8 +37,9 @@ from sidecar.wire.primitives import WireError
 TROUBLE = (ConnectionLost, TimeoutError, WireError)
 FIRST_MS, EACH_MS = (50, 100, 200, 400), 1_000
 """After a change, while anything is not initialised."""
-BEAT_MS = 15_000
-"""A third of the shortest session that Kafka allows by default (group.share.min.session.timeout.ms)."""
+BEAT_MS, BEAT_INTERVALS = 15_000, 3
+"""A third of the shortest session that Kafka allows by default (group.share.min.session.timeout.ms). Where the broker
+wants heartbeats more often than by default, so many of its intervals."""
 PAUSE_MS, PAUSE_MAX_MS = 50, 2_000
 """After trouble: doubled each time, up to the second."""
 REFUSED_MS = 30_000
@@ -105,7 +106,8 @@ class _Placeholder:
     """A request to join was sent."""
     shown: tuple[str, ...] = ()
     told: Initialised | None = None
-    """What the core has heard of this placeholder; None: nothing."""
+    """What the core has heard since this hold began; None: nothing. It forgets that when its group is emptied, which
+    may be filled again before the placeholder has left."""
     others: set[str] = field(default_factory=set)
     """Placeholders of former owners that are to be removed."""
     busy: bool = False
@@ -114,6 +116,7 @@ class _Placeholder:
     refused: bool = False
     late: bool = False
     pause_ms: int = 0
+    beat_ms: int = BEAT_MS
     due: asyncio.TimerHandle | None = None
 
     @property
@@ -138,13 +141,16 @@ class SharePlaceholders:
         self._groups: dict[str, _Placeholder] = {}
         self._waiting: dict[str, list[tuple[int, OpenShareState, asyncio.TimerHandle]]] = {}
         """By group: requests that wait until no placeholder is left at the broker."""
-        self._membership = ShareMembership(cluster, log)
+        self._membership = ShareMembership(cluster, log, self._keeps)
         self._said_ms = -SAY_AGAIN_MS
         for state in State:
             figures("share_placeholders", state).set_function(partial(self._count, state))
 
     def _count(self, state: State) -> int:
         return sum(p.state is state for p in self._groups.values())
+
+    def _keeps(self, node_id: int, group_id: str) -> bool:
+        return self._ports.leader_of(self._ports.partition_of(group_id)) == node_id
 
     # ---- what the core wants --------------------------------------------------------------------------------
     def want(self, partition: int, attempt: int, wanted: HoldPlaceholder | LeavePlaceholder) -> None:
@@ -157,6 +163,7 @@ class SharePlaceholders:
             changed = True
         else:
             before, p.wanted, p.attempt = p.wanted, wanted, attempt
+            p.told = p.told if _number(before) == _number(wanted) else None
             changed = type(before) is not type(wanted) or p.shown != getattr(wanted, "topic_names", p.shown)
         other = wanted.predecessor if isinstance(wanted, HoldPlaceholder) else wanted.placeholder_id
         if other and other != p.member_id:
@@ -239,7 +246,7 @@ class SharePlaceholders:
             return p.pause_ms
         if isinstance(p.wanted, LeavePlaceholder) or p.wanted.complete:
             # Groups that came together do not beat together.
-            return BEAT_MS - crc32(p.group_id.encode()) % (BEAT_MS // 3)
+            return p.beat_ms - crc32(p.group_id.encode()) % (p.beat_ms // 3)
         since_ms = now().mono_ms - p.since_ms
         return next((at - since_ms for at in FIRST_MS if at > since_ms), EACH_MS)
 
@@ -276,8 +283,11 @@ class SharePlaceholders:
         if p.gone:
             return
         if res.error_code != Code.NONE:
+            if res.error_code in REFUSED and shows and not joins:
+                await self._stay(p, node_id)
             self._not_accepted(p, wanted, res.error_code, res.error_message)
         p.epoch, p.shown = res.member_epoch, wanted.topic_names
+        p.beat_ms = min(BEAT_MS, max(BEAT_INTERVALS * res.heartbeat_interval_ms, EACH_MS))
         if joins:
             self._log.debug("share placeholder joined", group_id=p.group_id, broker=node_id, member_id=p.member_id)
         while p.others:
@@ -291,6 +301,15 @@ class SharePlaceholders:
                 self._report(p, wanted, node_id, found)
             self._late_state(p)
 
+    async def _stay(self, p: _Placeholder, node_id: int) -> None:
+        """The broker does not take the topics of now. The member that it has goes on with those of before: without it
+        administrators could alter share state that is in use."""
+        res = await self._membership.heartbeat(node_id, p.group_id, p.member_id, p.epoch, None)
+        if res.error_code == Code.NONE:
+            p.epoch = res.member_epoch
+        elif res.error_code in NOT_IN:
+            p.epoch = 0
+
     async def _assigned(self, p: _Placeholder, node_id: int) -> Initialised:
         return await self._membership.assigned(node_id, p.group_id)
 
@@ -303,14 +322,14 @@ class SharePlaceholders:
                 self._figures("placeholders_lost").inc()
             p.epoch = 0
         elif code in REFUSED:
-            # A member that it has there goes on until its session ends. The next report tells that all is well.
+            # The next report tells that all is well.
             p.told = None
             self._ports.done(p.partition, p.attempt, PlaceholderRefused(p.group_id, wanted.hold_id, code, message))
             raise Refused(problem, REFUSED[code])
         raise ConnectionLost(problem)
 
     def _report(self, p: _Placeholder, wanted: HoldPlaceholder, node_id: int, found: Initialised) -> None:
-        if p.gone or not isinstance(p.wanted, HoldPlaceholder):
+        if p.gone or _number(p.wanted) != wanted.hold_id:
             return
         told = p.told
         if told is not None and not _news(told, found):
@@ -352,11 +371,21 @@ class SharePlaceholders:
     async def free(self, placeholders: Sequence[tuple[int, str, str]]) -> None:
         """The last sidecar ends: the groups are the brokers' own again. Partition, group and member of each."""
         leave, leader_of = self._membership.leave, self._ports.leader_of
+        problem = ""
+
+        async def go(node_id: int, group_id: str, member_id: str) -> None:
+            nonlocal problem
+            try:
+                await leave(node_id, group_id, member_id)
+            except TROUBLE as exc:
+                problem = str(exc) or "timed out"
+
         try:
             async with asyncio.timeout(FREE_S):
-                await asyncio.gather(*[leave(leader_of(p), g, m) for p, g, m in placeholders if leader_of(p) >= 0])
-        except TROUBLE as exc:
-            problem = str(exc) or "timed out"
+                await asyncio.gather(*[go(leader_of(p), g, m) for p, g, m in placeholders if leader_of(p) >= 0])
+        except TimeoutError:
+            problem = "timed out"
+        if problem:
             self._log.warning("share placeholders stay at the brokers until their sessions end", problem=problem)
 
     # ---- trouble --------------------------------------------------------------------------------------------------
@@ -383,6 +412,11 @@ class SharePlaceholders:
                     ms=waited_ms,
                     hint="members get these partitions later: look at the leaders of __share_group_state",
                 )
+
+
+def _number(wanted: HoldPlaceholder | LeavePlaceholder) -> int | None:
+    """Of the hold; None: it is none."""
+    return wanted.hold_id if isinstance(wanted, HoldPlaceholder) else None
 
 
 def _news(told: Initialised, found: Initialised) -> bool:

@@ -10,6 +10,7 @@ from sidecar.core.runtime.turn import Turn
 from sidecar.core.share.events import Operation, ShareAdmin, ShareAdministered, ShareAdminReply
 from sidecar.core.share.group import share_group
 from sidecar.core.share.records import GroupRecord
+from sidecar.core.share.soft_state import ShareSoft
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
 
 
@@ -20,8 +21,9 @@ def may_administer(turn: Turn, e: ShareAdmin, token: int) -> None:
         return
     if group.members:
         raise CoordinatorError(Code.NON_EMPTY_GROUP, "The group is not empty.")
-    placeholder_id = "" if group.placeholder is None else group.placeholder.member_id
-    turn.reply(token, ShareAdminReply(exists=True, placeholder_id=placeholder_id))
+    soft: ShareSoft = turn.soft_of(e.group_id)
+    placeholder = group.placeholder is not None or soft.wanted is not None
+    turn.reply(token, ShareAdminReply(exists=True, placeholder=placeholder))
 
 
 def administered(turn: Turn, e: ShareAdministered, token: int) -> None:

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from sidecar.assign.spec import Partitions
 from sidecar.core.modern.adoption import Moves
+from sidecar.core.modern.group import INITIAL_EPOCH
 from sidecar.core.modern.sessions import arm_session
 from sidecar.core.runtime.events import Answer, Event
 from sidecar.core.runtime.turn import Turn
@@ -82,7 +83,8 @@ def adopt(turn: Turn, e: AdoptShare, token: int) -> None:
         # What the broker has assigned is initialised.
         held = {t: tuple(sorted(ps)) for t, ps in union(m.assigned for m in e.members).items()}
         turn.write(PlaceholderRecord(g, "", NO_BROKER, (), 0, held, names, why))
-    turn.write(TargetMetadataRecord(g, e.assignment_epoch, 0, e.assignor, why))
+    # No member may reach epoch 0, in which it would have to join with every heartbeat.
+    turn.write(TargetMetadataRecord(g, max(e.assignment_epoch, INITIAL_EPOCH), 0, e.assignor, why))
     turn.write(GroupRecord(g, e.epoch, 0, why))
     group: ShareGroup = turn.groups[g]
     turn.write(GroupRecord(g, e.epoch, group.hash_over(turn.image), why))

@@ -106,11 +106,11 @@ class Operation(StrEnum):
 
 
 class ShareAdminReply(Answer):
-    """`placeholder_id`: the placeholder member that must leave the broker's group before the request is sent to it;
-    "": there is none. `exists`: the group is here."""
+    """`placeholder`: a placeholder member must leave the broker's group before the request is sent to it, or may be on
+    its way there or out. `exists`: the group is here."""
 
     exists: bool = False
-    placeholder_id: str = ""
+    placeholder: bool = False
 
 
 class ShareAdmin(Event):

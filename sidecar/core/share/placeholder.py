@@ -89,10 +89,12 @@ def _leave(turn: Turn, group: ShareGroup, soft: ShareSoft) -> None:
 
 def left(turn: Turn, e: PlaceholderLeft, token: int) -> None:
     group = turn.groups.get(e.group_id)
-    if type(group) is not ShareGroup or group.members:
-        return  # the next one is on its way
+    if type(group) is not ShareGroup:
+        return
     record, soft = group.placeholder, turn.soft_of(e.group_id)
-    if record is not None and record.member_id == e.placeholder_id:
+    if type(soft.wanted) is HoldPlaceholder:
+        return  # the next one is on its way
+    if record is not None and record.member_id in ("", e.placeholder_id):
         turn.write(Tombstone(Kind.PLACEHOLDER, e.group_id, "", "the placeholder member has left"))
     soft.wanted = None
 

@@ -547,6 +547,24 @@ def test_the_last_sidecar_gives_up_every_seat() -> None:
     run(test)
 
 
+def test_a_seat_that_cannot_be_given_up_keeps_none_of_the_others() -> None:
+    """Symptom: the first leave that failed ended the wait for all, and the sidecar ended before they had left."""
+
+    async def test(house: House) -> None:
+        client = await house.client()
+        for group_id in ("g", "h"):
+            await client.ask(join(group_id, "m1"), 1)
+        await house.seated()
+        await house.coordinator.stop()
+        leaves = house.brokers.faults
+        leaves.fail(Api.LEAVE_GROUP, Code.NOT_COORDINATOR, matches=lambda req: req.group_id == "h")
+        leaves.delay(Api.LEAVE_GROUP, 0.5, matches=lambda req: req.group_id == "g")
+        await house.coordinator.give_up_placeholders()
+        assert (seat(house, "g").state, seat(house, "h").state) == ("Empty", "Stable")
+
+    run(test)
+
+
 def test_the_end_does_not_wait_for_a_broker_that_is_gone() -> None:
     async def test(house: House) -> None:
         await joined(house)

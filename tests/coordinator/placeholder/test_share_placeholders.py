@@ -10,7 +10,7 @@ import pytest
 
 from sidecar.coordinator.migration.empty_groups import Abandoned, AbandonedPorts
 from sidecar.coordinator.placeholder import share_placeholders as module
-from sidecar.coordinator.placeholder.share_membership import SLOW_MS
+from sidecar.coordinator.placeholder.share_membership import AT_ONCE_ALONE, SLOW_MS
 from sidecar.core.runtime.events import Answer
 from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import OpenShareState, Request
@@ -447,5 +447,128 @@ def test_an_empty_group_is_kept_while_the_broker_keeps_its_own() -> None:
         del house.brokers.share.groups["g"]
         await abandoned.look()
         assert not house.owner_of("g").has("g") and house.metrics.value("groups_forgotten") == 1
+
+    share(test)
+
+
+# ---- a group that is emptied and filled again ------------------------------------------------------------------------
+@pytest.mark.parametrize("leave", ["lost", "unsent"])
+def test_a_group_that_is_filled_before_the_placeholder_has_left_hears_anew_what_is_initialised(leave: str) -> None:
+    """Symptom: what the placeholder had told was forgotten with the last member, and never told again: the members of
+    the group got no partitions from then on."""
+
+    async def test(house: House) -> None:
+        client, _ = await joined(house)
+        if leave == "lost":
+            house.brokers.faults.drop(Api.SHARE_GROUP_HEARTBEAT, matches=lambda req: req.member_epoch == -1)
+        else:  # a heartbeat of the placeholder is under way all the time
+            hung = house.brokers.faults.hang(Api.SHARE_GROUP_HEARTBEAT, matches=lambda req: req.member_id != "m1")
+            await passes(house, 16)
+        await beat(client, -1)
+        _, reply = await joined(house)
+        if leave == "unsent":
+            hung.release()
+        await passes(house, 10)
+        assert states(house) == {"held": 1}
+        told = parts(reply) or parts(await beat(client, reply.member_epoch))
+        assert told == {house.topic_id(ORDERS): [0, 1]}
+
+    share(test)
+
+
+# ---- many groups, and other settings ---------------------------------------------------------------------------------
+def test_few_connections_ask_for_share_state_whatever_groups_there_are() -> None:
+    """Symptom: a thousand share groups that began at once opened a thousand connections to one broker."""
+
+    async def test(house: House) -> None:
+        house.brokers.share.init_s = 2.0
+        cluster: Any = house.cluster
+        open_, there, most = cluster.open, 0, 0
+
+        async def opened(node_id: int) -> Any:
+            conn: Any = await open_(node_id)
+            asks = conn.request
+
+            async def request(module_: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+                nonlocal there, most
+                alone = name == "DescribeShareGroupOffsets"
+                there += alone
+                most = max(most, there)
+                try:
+                    return await asks(module_, name, *args, **kwargs)
+                finally:
+                    there -= alone
+
+            conn.request = request
+            return conn
+
+        cluster.open = opened
+        house.brokers.faults.delay(Api.DESCRIBE_SHARE_GROUP_OFFSETS, 0.01, ALWAYS)
+        for n in range(60):
+            client = await house.client()
+            client.post(sh.ShareGroupHeartbeatRequest(f"g{n}", "m1", 0, None, [ORDERS]), 1)
+        await passes(house, 10)
+        assert states(house) == {"held": 60} and 1 <= most <= AT_ONCE_ALONE
+
+    share(test)
+
+
+def test_where_the_broker_wants_heartbeats_more_often_it_gets_them() -> None:
+    """Symptom: with group.share.min.session.timeout.ms below its default, and a shorter session, the broker removed the
+    placeholder between two of its heartbeats, and let administrators alter state that was in use."""
+
+    async def test(house: House) -> None:
+        house.brokers.share.interval_ms = 2_000
+        await joined(house)
+        await passes(house, 5)
+        before = beats(house)
+        await passes(house, 36)
+        assert beats(house) - before >= 36 / 6
+
+    share(test)
+
+
+def test_a_topic_that_it_may_not_see_does_not_end_the_placeholder_that_is_there() -> None:
+    """Symptom: its heartbeats were all refused from then on, its session ended, and administrators could alter state
+    that was in use."""
+
+    async def test(house: House) -> None:
+        await house.topics(payments=1)
+        client, reply = await joined(house)
+        unseen = "payments"
+        fault = house.brokers.faults.fail(
+            Api.SHARE_GROUP_HEARTBEAT,
+            Code.TOPIC_AUTHORIZATION_FAILED,
+            ALWAYS,
+            lambda req: unseen in (req.subscribed_topic_names or ()),
+        )
+        second, other = await joined(house, ORDERS, unseen, member="m2")
+        for _ in range(3):
+            before = beats(house) - fault.met
+            await passes(house, 40)
+            assert beats(house) - fault.met > before, "a heartbeat that is not refused, within its session"
+            reply = await beat(client, reply.member_epoch)
+            other = await beat(second, other.member_epoch, member="m2")
+            assert (reply.error_code, other.error_code) == (Code.NONE, Code.NONE)
+        assert states(house) == {"refused": 1}
+
+    share(test)
+
+
+def test_a_broker_that_is_lost_does_not_keep_the_placeholders_at_the_others() -> None:
+    """Symptom: the first leave that failed ended the wait for all, and the sidecar ended before they had left."""
+
+    async def test(house: House) -> None:
+        client = await house.client()
+        for group_id in ("g", "h"):
+            await client.ask(sh.ShareGroupHeartbeatRequest(group_id, "m1", 0, None, [ORDERS]), 1)
+        await passes(house, 2)
+        await house.coordinator.stop()
+        house.brokers.faults.fail(
+            Api.SHARE_GROUP_HEARTBEAT, Code.NOT_COORDINATOR, matches=lambda req: req.group_id == "h"
+        )
+        house.brokers.faults.delay(Api.SHARE_GROUP_HEARTBEAT, 0.5, matches=lambda req: req.group_id == "g")
+        await house.coordinator.give_up_placeholders()
+        assert not at_broker(house).members
 
     share(test)

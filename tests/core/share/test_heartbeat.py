@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sidecar.core.runtime.member_limits import MemberLimits
 from sidecar.core.runtime.turn import RECORD_BYTES
+from sidecar.core.share.adoption import AdoptShare
 from sidecar.core.share.config import ShareConfig
 from sidecar.core.share.events import ShareHeartbeat, ShareHeartbeatReply
 from sidecar.core.vocabulary.errors import Code
@@ -107,3 +108,13 @@ def test_topics_of_another_member_are_not_waited_for_when_this_one_has_its_own()
     assert token not in world.replies
     world.sleep(500)
     assert token in world.replies
+
+
+def test_a_member_reaches_no_epoch_0_in_a_group_that_came_without_a_target() -> None:
+    """Symptom: its heartbeats named epoch 0, and without topics that is INVALID_REQUEST, which ends the client."""
+    world = World(ShareConfig(join_wait_ms=0))
+    world.topics(topic(1, "a", 2))
+    world.ask(AdoptShare("g", 1, 0, "simple", (), {}, "moved"))
+    client = Client(world, "g", "m", ("a",))
+    assert client.heartbeat().member_epoch > 0
+    assert client.heartbeat().code == Code.NONE

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from sidecar.core.share.events import PlaceholderLeft, ShareInitialised
+from sidecar.core.share.adoption import AdoptShare, NativeShareMember
+from sidecar.core.share.events import (
+    Operation,
+    PlaceholderLeft,
+    ShareAdmin,
+    ShareAdminReply,
+    ShareHeartbeat,
+    ShareInitialised,
+)
 from sidecar.core.share.placeholder import HoldPlaceholder, LeavePlaceholder
 from tests.core.share.world import Client, World, topic, topic_id
 
@@ -109,4 +117,40 @@ def test_a_former_owners_member_is_removed_even_where_the_group_is_empty_by_then
     world.sleep(1)
     assert asked(world) == [LeavePlaceholder("g", "placeholder-1")]
     world.has_left("g")
+    assert world.group("g").placeholder is None
+
+
+def test_whoever_administers_waits_also_for_one_that_has_not_been_told_of_yet() -> None:
+    """Symptom: where the last member left before the placeholder had reported, the request went to the broker beside
+    it, which refused it: its group had a member."""
+    world, client = world_of("a")
+    client.leave()
+    told = world.ask(ShareAdmin("g", Operation.ALTER))
+    assert told == ShareAdminReply(exists=True, placeholder=True)
+    world.has_left("g")
+    assert world.ask(ShareAdmin("g", Operation.ALTER)) == ShareAdminReply(exists=True)
+
+
+def test_the_record_of_one_that_had_no_name_yet_goes_with_it() -> None:
+    """A group that came from the broker knows what is initialised before it has a placeholder.
+
+    Symptom: its record stayed for ever, and each new owner had the placeholder leave once more."""
+    world = World()
+    world.topics(topic(1, "a", 2))
+    member = NativeShareMember("m", None, 5, "c", "/h", ("a",), {A: (0, 1)})
+    world.ask(AdoptShare("g", 5, 5, "simple", (member,), {A: "a"}, "moved"))
+    assert world.ask(ShareHeartbeat("g", "m", -1)).code == 0
+    world.tell(PlaceholderLeft("g", "placeholder-1"))
+    assert world.group("g").placeholder is None
+
+
+def test_one_that_has_left_while_members_name_no_topic_that_exists_is_forgotten_when_these_leave() -> None:
+    """Symptom: its record stayed, as nothing was asked for a second time."""
+    world, client = world_of("a")
+    world.initialised("g", {A: (0, 1)})
+    client.leave()
+    other = Client(world, "g", "n", ("later",))
+    other.heartbeat()
+    world.has_left("g")
+    other.leave()
     assert world.group("g").placeholder is None

@@ -209,7 +209,7 @@ class Story:
             return [f"{Code(reply.code).name}: {reply.message}"]
         if isinstance(reply, ShareAdminReply):
             there = "the group is here" if reply.exists else "no such group"
-            return [there + (f", {reply.placeholder_id} must leave" if reply.placeholder_id else "")]
+            return [there + (", its placeholder must leave" if reply.placeholder else "")]
         if isinstance(reply, StandingReply):
             return [f"{reply.kind} group of {reply.members}, subscribed to {', '.join(sorted(reply.subscribed))}"]
         return [f"{reply.members} members"] if isinstance(reply, DrainReply) else [Code(reply.code).name]
