@@ -33,8 +33,7 @@ PARTITIONS, RATE = 4, 100
 SESSION_S = 7
 JAVA_SOURCE = Path(__file__).parent.parent / "java" / "Copier.java"
 ENV = {"SIDECAR_GROUPS__INCLUDE": '["copy.*"]', "SIDECAR_LOG__LEVEL": "warning"}
-SESSION_MS, HEARTBEAT_MS = 6_000, 5_000
-"""Kafka's default interval: with a shorter one a member that comes back has its partitions before its late commit."""
+SESSION_MS, HEARTBEAT_MS, LONG_MS = 6_000, 5_000, 45_000
 PROPERTIES = {"group.consumer.min.session.timeout.ms": str(SESSION_MS)}
 
 
@@ -177,11 +176,11 @@ def _end(producer: ProducerProcess, apps: list[App]) -> None:
 
 def late_commit(kafka: LocalKafka) -> dict[str, int]:
     """A Java member is removed while it has a batch in hand, joins again in the background, and then commits the batch
-    with the epoch that it has now. Returns how many records are in the output twice, and how many commits were
-    refused."""
+    with the epoch that it has now, while the other member owns the partitions: that one is stopped meanwhile, in a
+    longer session. Returns how many records are in the output twice, and how many commits were refused."""
     topic = "in-late"
     producer, apps, output = _begin(kafka, topic, "consumer")
-    member = apps[0]
+    member, other = apps
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 3})
 
     def members() -> dict[str, int]:
@@ -197,19 +196,32 @@ def late_commit(kafka: LocalKafka) -> dict[str, int]:
         member.process.signal(signal.SIGSTOP)
         wait_until("its removal", lambda: f"{topic}-java" not in members(), 120)
         wait_until("the other one to have its partitions", lambda: PARTITIONS in members().values(), 120)
+        session_of(kafka, f"copy-{topic}", LONG_MS, HEARTBEAT_MS)
         at = output.read()
-        wait_until("the other one to go on", lambda: output.advanced(at + 2 * RATE), 120)
+        beaten = at + 2 * HEARTBEAT_MS // 1_000 * RATE  # it has had a heartbeat since
+        wait_until("the other one to go on", lambda: output.advanced(beaten), 120)
+        other.process.signal(signal.SIGSTOP)
         member.process.signal(signal.SIGCONT)
         wait_until("its return", lambda: f"{topic}-java" in members(), 120)
         time.sleep(1)
         member.hold.unlink()
+        wait_until("its late commit", lambda: bool(_aborted(member) or _twice(output)), 120)
+        other.process.signal(signal.SIGCONT)
         at = output.read()
         wait_until("the output to go on", lambda: output.advanced(at + RATE), 120)
         _all_out(producer, output)
     finally:
         _end(producer, apps)
-    twice = sum(n > 1 for n in output.seen.values())
-    return {"twice": twice, "refused": sum("aborted" in line for line in member.said)}
+    return {"twice": _twice(output), "refused": len(_aborted(member))}
+
+
+def _aborted(app: App) -> list[str]:
+    return [line for line in app.said if "aborted" in line]
+
+
+def _twice(output: Output) -> int:
+    output.read()
+    return sum(n > 1 for n in output.seen.values())
 
 
 def _kill_owner(kafka: LocalKafka, group: str) -> None:

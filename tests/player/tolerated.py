@@ -18,7 +18,7 @@ INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND = 23, 25, 69
 ILLEGAL_GENERATION = 22
 OF_THE_BROKER = frozenset((3, 12, 47, 48, 49, 90, 100, 120))
 """Topic, partition or topic id unknown; metadata too large; the producer's id, epoch or transaction."""
-OF_THE_MEMBER = frozenset((22, 25, 27, 69, 82, 113))
+OF_THE_MEMBER = frozenset((22, 25, 27, 35, 69, 82, 113))
 OFFSETS_ONLY = (states.offsets, states.transaction)
 EMPTY = (states.classic_empty, states.classic_pending, states.offsets)
 OFFLOAD = "consumer.assignor.offload.enable"
