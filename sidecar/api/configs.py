@@ -54,6 +54,7 @@ STRING = 2
 NO_GROUP_SETTINGS = (Code.INVALID_REQUEST, Code.UNSUPPORTED_VERSION)
 """So brokers answer that know no settings of groups."""
 TEXT_OF_RIGHTS = "To move or rebalance a group needs DELETE of the group here, as the broker has no settings of groups."
+NAMED_TWICE = "Each resource must appear at most once."
 GROUP_SINCE = 1
 """ListConfigResources v0 knows client metrics only."""
 Key = tuple[int, str]
@@ -170,7 +171,7 @@ def _in_force(groups: Iterable[str], even_if_none: bool = False) -> Generator[Wa
 
 def _alter(
     call: Call,
-    resources: Iterable[ia.AlterConfigsResource],
+    resources: Sequence[ia.AlterConfigsResource],
     validate_only: bool,
     settings: SettingsReply,
     in_whole: bool = False,
@@ -178,9 +179,18 @@ def _alter(
     """Errors by resource, as the broker would answer them. `in_whole`: the broker resets what is not named."""
     errors: Errors = {}
     changes: dict[Key, Change] = {}
+    named: set[Key] = set()
+    twice: set[Key] = set()
+
+    def name(r: ia.AlterConfigsResource) -> None:
+        key = (r.resource_type, r.resource_name)
+        (twice if key in named else named).add(key)
 
     def divide(r: ia.AlterConfigsResource) -> None:
         key = (r.resource_type, r.resource_name)
+        if key in twice:
+            errors[key] = (Code.INVALID_REQUEST, NAMED_TWICE)
+            return
         if settings.code != Code.NONE and _ours(call, *key):
             errors[key] = (settings.code, settings.message)
             return
@@ -189,14 +199,16 @@ def _alter(
         except CoordinatorError as exc:
             errors[key] = (exc.code, exc.message or None)
 
+    yield from slices.each(resources, name)
     yield from slices.each(resources, divide)
     yield from slices.pause(call)
     errors |= yield from _settle(call, {k: c for k, c in changes.items() if k not in errors}, validate_only=True)
-    # The broker's word comes first: whoever may not change a group learns nothing of its settings. Each resource is
-    # named once, or the broker refuses the request before it asks its authorizer.
-    asked = [(k, c.theirs) for k, c in changes.items() if k not in errors] + [(k, []) for k in errors]
+    # The broker's word comes first: whoever may not change a group learns nothing of its settings. What is named twice
+    # it refuses before it asks its authorizer.
+    asked = [(k, c.theirs) for k, c in changes.items() if k not in errors]
+    asked += [(k, []) for k in errors if k not in twice]
     shown = yield from slices.made(asked, _resource)
-    said = yield from _sent(call, shown, True, in_whole)
+    said = (yield from _sent(call, shown, True, in_whole)) if shown else {}
     none_there: set[Key] = set()
     for key, (code, message) in said.items():
         if code in NO_GROUP_SETTINGS and key not in errors and _only_moves(key, changes[key]):

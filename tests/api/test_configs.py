@@ -125,6 +125,17 @@ def test_what_we_refuse_is_not_sent_on() -> None:
     play.tells().answers(said((cf.GROUP, "g", *void), g2_ok))
 
 
+def test_a_resource_that_is_named_twice_is_refused_and_the_others_are_changed() -> None:
+    """Kafka's ConfigAdminManager.preprocess, before its authorizer."""
+    once, twice = group((SHARE, SET, "earliest"), name="g2"), group((cf.SESSION, SET, "55000"))
+    g2_ok: Said = (cf.GROUP, "g2", Code.NONE, None)
+    refused: Said = (cf.GROUP, "g", Code.INVALID_REQUEST, "Each resource must appear at most once.")
+    play = alter(twice, once, twice)
+    play.asks(request(once, validate_only=True)).broker(said(g2_ok))
+    play.asks(request(once)).broker(said(g2_ok)).tells().answers(said(refused, g2_ok, refused))
+    alter(twice, twice).tells().answers(said(refused, refused))
+
+
 @pytest.mark.parametrize("code", [Code.UNSUPPORTED_VERSION, Code.INVALID_REQUEST])
 def test_an_error_of_ours_is_better_than_that_of_a_broker_that_knows_no_groups(code: Code) -> None:
     unknown: Said = (cf.GROUP, "g", code, "Unknown resource type.")
