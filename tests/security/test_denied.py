@@ -247,7 +247,14 @@ def traffic(bench: Bench) -> Iterator[Traffic]:
 # ---- the rights at the state topic ---------------------------------------------------------------------------------
 def test_rights_that_are_made_anew_cost_nothing_but_the_time(bench: Bench) -> None:
     node = bench.kafka.nodes[0]
+
+    def each_has_its_own() -> bool:
+        """A partition follows its leader some time after a sidecar has come back."""
+        found = bench.kafka.owners(node)
+        return found is not None and set(found["owners"]) == {n.node_id for n in bench.kafka.nodes}
+
     with traffic(bench) as t:
+        wait_until("each sidecar to own partitions", each_has_its_own, 60)
         before = bench.kafka.owners(node)
         t.calm()
         acls = take_the_state_topic(bench)
