@@ -61,10 +61,10 @@ class Groups(Section):
         description="Regular expressions (RE2, whole name) of groups the sidecar coordinates. Empty: none, the broker has all.",
     )
     exclude: tuple[str, ...] = Field((), description="Groups that stay with the broker though `include` matches.")
-    kinds: tuple[Literal["classic", "consumer", "share"], ...] = Field(
+    kinds: tuple[Literal["classic", "consumer", "share", "streams"], ...] = Field(
         ("classic", "consumer"),
-        description="Kinds of groups that the sidecar coordinates; others are the broker's, whatever their names. Add share when "
-        "all sidecars are of a version that knows it.",
+        description="Kinds of groups that the sidecar coordinates; others are the broker's, whatever their names. Add share "
+        "or streams when all sidecars are of a version that knows it.",
     )
     stale_claims: Literal["report", "strip"] = Field(
         "report",

@@ -36,6 +36,7 @@ from sidecar.api.call import (
     Owe,
     Scope,
     Settle,
+    Start,
     Store,
     Tell,
     Want,
@@ -77,7 +78,7 @@ class Message(Protocol):
     def encode(self, version: int) -> bytes: ...
 
 
-W = TypeVar("W", Ask, Coordinate, Store, Tell, Owe, Settle)
+W = TypeVar("W", Ask, Coordinate, Store, Tell, Owe, Start, Settle)
 
 
 class Clock:
@@ -140,6 +141,7 @@ class Play:
         moved: Collection[str] = (),
         learnt: Learnt | None = None,
         share: bool = False,
+        streams: bool = False,
     ) -> None:
         body = request if isinstance(request, bytes) else request.encode(version)
         self.request = request
@@ -156,6 +158,7 @@ class Play:
             lambda: "new-id",
             modern_as_classic,
             share,
+            streams,
             lambda g: g in moved,
             learnt or Learnt(),
         )
@@ -234,6 +237,18 @@ class Play:
         assert self._take(Tell).message == CommitEnded(ticket, sure=True)
         self._resume(None)
         return self
+
+    def starts(self, request: Message, version: int) -> Start:
+        """It sends this to the broker on the client's own connection, and goes on at once. What is made of the answer
+        is returned, for a test to look at."""
+        want = self._take(Start)
+        api = api_of(request)
+        size, key, v, correlation = PREFIX.unpack_from(want.frame, 0)
+        assert (size, key, v, correlation) == (len(want.frame) - 4, api, version, CORRELATION)
+        _, pos = header_end(want.frame, PREFIX.size, flexible(api, version))
+        _same(request, version, want.frame[pos:])
+        self._resume(None)
+        return want
 
     def answers(self, response: Message, version: int | None = None) -> None:
         assert isinstance(self._end(), bytes), "the request is forwarded"
