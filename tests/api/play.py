@@ -16,7 +16,7 @@ looks after that.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -291,6 +291,10 @@ class Play:
         assert type(answer) is self._want.event.answer, "that is no answer to this event"
         self._resume(answer)
         return self
+
+    def core(self, ask: Callable[[Event], Answer]) -> Play:
+        """The coordinator is a real one."""
+        return self.coordinator(ask(self._take(Coordinate).event))
 
     def whose(self, group_id: str, code: Code = Code.NONE, taken_in: bool = False) -> Play:
         """Before anybody joins at the broker, the coordinator makes sure that it has read everything; what it reads may
