@@ -12,6 +12,8 @@ from sidecar.core.classic.events import JoinReply
 from sidecar.state.codec import Stamp, StateCodec
 from sidecar.state.keys import decode_key
 from tests.core.classic_client import ClassicClient, subscription
+from tests.core.streams.world import Client as StreamsClient
+from tests.core.streams.world import World as StreamsWorld
 from tests.core.world import Client, World, topic
 from tests.inprocess.house import Counted, Lines
 from tests.process.test_admin_views import done
@@ -99,6 +101,16 @@ def test_a_consumer_group() -> None:
     (member,) = told["members"]
     assert (member["member"], member["protocol"], member["epoch"], member["state"]) == ("m1", "consumer", 2, "STABLE")
     assert (member["owns"], member["gives_up"]) == ({"a": [0, 1]}, {})
+
+
+def test_the_epoch_of_a_streams_group() -> None:
+    """It is told beside the group's settings."""
+    b, world = Bench(), StreamsWorld()
+    b.world.log = world.log
+    world.topics(**{"in": 2, "app_r": 2, "app_c": 2})
+    StreamsClient(world, "m1").heartbeat()
+    _, epoch = b.told("g")
+    assert epoch == world.group().assignment_epoch == 2
 
 
 def test_a_group_that_is_not_there() -> None:
