@@ -46,7 +46,7 @@ from sidecar.coordinator.statelog.topic_watch import policy_fault, read_configs
 from sidecar.core.consumer.config import CONSUMER
 from sidecar.core.runtime.quarantine import Anew
 from sidecar.core.share.config import SHARE, ShareConfig
-from sidecar.core.streams.config import STREAMS, StreamsConfig
+from sidecar.core.streams.config import STREAMS
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.link.loopback import Loopback
@@ -83,7 +83,10 @@ CALM_S = 60.0
 def _own_settings(s: Settings) -> OwnSettings:
     classic = own_kind(s.classic)
     values = {**classic.values, "stale_claims": s.groups.stale_claims}
-    return OwnSettings(s.node_id, {CONSUMER: own_kind(s.consumer)}, replace(classic, values=values))
+    kinds = {CONSUMER: own_kind(s.consumer)}
+    if STREAMS in s.groups.kinds:
+        kinds[STREAMS] = own_kind(s.streams)
+    return OwnSettings(s.node_id, kinds, replace(classic, values=values))
 
 
 def own_kind(section: Section) -> OwnKind:
@@ -110,7 +113,7 @@ class Means:
             assignors: dict[str, Mapping[str, Assignor | ShareAssignor | TaskAssignor]] = {
                 CONSUMER: load(s.consumer.assignors, OFFERED),
                 SHARE: load(ShareConfig().assignors, OFFERED_TO_SHARE),
-                STREAMS: load(StreamsConfig().assignors, OFFERED_TO_STREAMS),
+                STREAMS: load(s.streams.assignors, OFFERED_TO_STREAMS),
             }
         except UnknownAssignor as exc:
             raise StartError(str(exc)) from None

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from sidecar.api.call import Client as Connection
 from sidecar.api.call import Learnt, Start
 from sidecar.core.runtime.events import Answer, DeleteGroup, Event, KnownGroups, KnownReply, Standing
-from sidecar.core.streams.config import StreamsConfig
 from sidecar.core.streams.events import (
     DescribeStreamsGroup,
     StreamsDescribeReply,
@@ -164,7 +163,6 @@ def test_everything_that_a_member_says_gets_to_the_coordinator(version: int) -> 
         endpoint_epoch=3,
         partitions_by_endpoint=((("h", 1), {"in": (0, 1)}, {"app-r": (2,)}),),
     )
-    lag = {"acceptable_recovery_lag": 7} if version else {"acceptable_recovery_lag_legacy": 7}
     endpoint = st.ResponseEndpoint("h", 1)
     play.coordinator(reply).answers(
         st.StreamsGroupHeartbeatResponse(
@@ -179,7 +177,8 @@ def test_everything_that_a_member_says_gets_to_the_coordinator(version: int) -> 
             partitions_by_user_endpoint=[
                 st.EndpointToPartitions(endpoint, [st.TopicPartition("in", [0, 1])], [st.TopicPartition("app-r", [2])])
             ],
-            **lag,
+            acceptable_recovery_lag_legacy=0 if version else 7,
+            acceptable_recovery_lag=7 if version else -1,
         )
     )
 
@@ -318,9 +317,9 @@ class App:
     """CreateTopics requests that have no answer yet."""
 
     @classmethod
-    def of(cls, config: StreamsConfig | None = None, **topics: int) -> App:
-        app = cls(World(config or quick()))
-        app.world.topics(**topics)
+    def of(cls, topics: Mapping[str, int]) -> App:
+        app = cls(World(quick()))
+        app.world.grow(topics)
         return app
 
     def play(self, api: Api, request: Message, version: int, client_id: str = "app") -> Play:
@@ -357,8 +356,12 @@ def _wanted(t: NewTopic) -> ct.CreatableTopic:
     return ct.CreatableTopic(t.name, t.partitions, t.replication_factor, [], configs)
 
 
+def statuses(res: st.StreamsGroupHeartbeatResponse) -> list[st.Status]:
+    return res.status or []
+
+
 def codes(res: st.StreamsGroupHeartbeatResponse) -> list[int]:
-    return [s.status_code for s in res.status or ()]
+    return [s.status_code for s in statuses(res)]
 
 
 def active(res: st.StreamsGroupHeartbeatResponse) -> Mapping[str, list[int]] | None:
@@ -367,7 +370,7 @@ def active(res: st.StreamsGroupHeartbeatResponse) -> Mapping[str, list[int]] | N
 
 def settled(*members: str) -> tuple[App, list[Client]]:
     """An application whose internal topics are there and whose members have their tasks."""
-    app = App.of(**{"in": 2, "app_r": 2, "app_c": 2})
+    app = App.of({"in": 2, "app-r": 2, "app-c": 2})
     clients = [Client(app.world, m) for m in members]
     for _ in range(4):
         for c in clients:
@@ -377,7 +380,7 @@ def settled(*members: str) -> tuple[App, list[Client]]:
 
 
 def test_internal_topics_come_and_two_members_share_the_tasks() -> None:
-    app = App.of(**{"in": 2})
+    app = App.of({"in": 2})
     one, two = Client(app.world, "m1"), Client(app.world, "m2")
     res = app.beat(one)
     assert (codes(res), active(res)) == ([StatusCode.MISSING_INTERNAL_TOPICS], {})
@@ -402,24 +405,24 @@ def test_internal_topics_come_and_two_members_share_the_tasks() -> None:
 
 
 def test_topics_that_the_member_may_not_create_are_told_as_a_broker_tells_them() -> None:
-    app = App.of(**{"in": 2})
+    app = App.of({"in": 2})
     member = Client(app.world, "m1")
     app.beat(member)
     app.create(("app-r", 29, "Authorization failed."), ("app-c", 29, "Authorization failed."))
-    (status,) = app.beat(member).status or ()
+    (status,) = statuses(app.beat(member))
     assert status.status_code == StatusCode.MISSING_INTERNAL_TOPICS
     assert status.status_detail.endswith("; Unauthorized to CREATE on topics app-c, app-r.")
     app.world.sleep(11_000)
-    assert "Unauthorized" not in (app.beat(member).status or ())[0].status_detail
+    assert "Unauthorized" not in statuses(app.beat(member))[0].status_detail
     assert len(app.started) == 1, "it is asked again when the error is not shown any more"
 
 
 def test_a_broker_that_does_not_create_them_is_asked_again() -> None:
-    app = App.of(**{"in": 2})
+    app = App.of({"in": 2})
     member = Client(app.world, "m1")
     app.beat(member)
     app.create(("app-r", 38, "Replication factor: 3 larger than available brokers: 1."))
-    (status,) = app.beat(member).status or ()
+    (status,) = statuses(app.beat(member))
     assert "app-r (Replication factor: 3 larger than available brokers: 1.)" in status.status_detail
     assert "app-c (" in status.status_detail, "the broker has said nothing of it"
 
@@ -441,7 +444,7 @@ def test_a_shutdown_is_told_to_everybody() -> None:
 
 
 def test_a_static_member_leaves_for_a_while_and_comes_back_to_its_tasks() -> None:
-    app = App.of(**{"in": 2, "app_r": 2, "app_c": 2})
+    app = App.of({"in": 2, "app-r": 2, "app-c": 2})
     before = Client(app.world, "m1", instance_id="i", process_id="p")
     had = active(app.beat(before))
     assert had == {"0": [0, 1], "1": [0, 1]}
