@@ -18,6 +18,7 @@ from sidecar.core.streams.events import (
     StreamsDescribeReply,
     StreamsHeartbeat,
     StreamsHeartbeatReply,
+    TaskOffset,
     TopicsCreated,
 )
 from sidecar.core.streams.missing import NewTopic, StatusCode
@@ -76,11 +77,12 @@ def wire_tasks(tasks: tuple[TaskIds, ...] | None) -> list[st.TaskIds] | None:
     return None if tasks is None else [st.TaskIds(s, list(ps)) for s, ps in tasks]
 
 
+def wire_offsets(offsets: tuple[TaskOffset, ...] | None) -> list[st.TaskOffset] | None:
+    return None if offsets is None else [st.TaskOffset(*o) for o in offsets]
+
+
 def wire(hb: StreamsHeartbeat) -> st.StreamsGroupHeartbeatRequest:
     """The request that becomes this event."""
-    offsets = [
-        None if told is None else [st.TaskOffset(*o) for o in told] for told in (hb.task_offsets, hb.task_end_offsets)
-    ]
     return st.StreamsGroupHeartbeatRequest(
         hb.group_id,
         hb.member_id,
@@ -96,7 +98,8 @@ def wire(hb: StreamsHeartbeat) -> st.StreamsGroupHeartbeatRequest:
         hb.process_id,
         None if hb.endpoint is None else st.Endpoint(*hb.endpoint),
         None if hb.client_tags is None else [st.KeyValue(k, v) for k, v in hb.client_tags],
-        *offsets,
+        wire_offsets(hb.task_offsets),
+        wire_offsets(hb.task_end_offsets),
         hb.shutdown_application,
     )
 
