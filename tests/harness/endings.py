@@ -79,7 +79,7 @@ ENDS: dict[str, dict[str, Ends]] = {
     },
     "ShareGroupHeartbeat": {JAVA: but(*AGAIN, Code.FENCED_MEMBER_EPOCH, Code.UNKNOWN_MEMBER_ID)},
     "StreamsGroupHeartbeat": {
-        STREAMS: but(*AGAIN, Code.TOPIC_AUTHORIZATION_FAILED, Code.FENCED_MEMBER_EPOCH, Code.UNKNOWN_MEMBER_ID)
+        JAVA: but(*AGAIN, Code.TOPIC_AUTHORIZATION_FAILED, Code.FENCED_MEMBER_EPOCH, Code.UNKNOWN_MEMBER_ID)
     },
     "JoinGroup": {JAVA: _JOIN, STREAMS: _JOIN, PYTHON: _JOIN, LIBRDKAFKA: _FENCED},
     "SyncGroup": {JAVA: _SYNC, STREAMS: _SYNC, PYTHON: _SYNC, LIBRDKAFKA: _FENCED},
