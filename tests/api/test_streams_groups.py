@@ -239,6 +239,14 @@ def test_a_broker_of_fewer_versions_is_asked_in_its_own() -> None:
     beats(GONE, 0, client=connection).asks().broker(told).answers(told)
 
 
+def test_a_broker_of_fewer_versions_describes_its_groups_in_its_own() -> None:
+    connection = Connection("10.0.0.9", broker_versions=V0)
+    request = sd.StreamsGroupDescribeRequest(["theirs"], False, True)
+    play = streams(Api.STREAMS_GROUP_DESCRIBE, request, client=connection)
+    theirs = sd.StreamsGroupDescribeResponse(groups=[sd.DescribedGroup(0, None, "theirs", "Empty")])
+    play.asks(sd.StreamsGroupDescribeRequest(["theirs"]), 0).broker(theirs).answers(theirs)
+
+
 def test_a_broker_without_streams_groups_has_none() -> None:
     connection = Connection("10.0.0.9", broker_versions=OLD)
     beats(AWAY, client=connection).whose("theirs").answers(refused(Code.UNSUPPORTED_VERSION))

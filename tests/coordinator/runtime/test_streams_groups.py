@@ -83,3 +83,35 @@ def test_a_group_from_its_first_member_to_its_commits() -> None:
         assert [m.member_id for m in described.groups[0].members] == ["m1", "m2"]
 
     run(test, **SERVED)
+
+
+def test_after_a_takeover_members_go_on_with_their_tasks() -> None:
+    """GROUP_ID_NOT_FOUND or UNKNOWN_SERVER_ERROR would end Kafka Streams for good."""
+
+    async def test(house: House) -> None:
+        await house.topics(**{"in": 2, "app-r": 2, "app-c": 2})
+        one, two = Member(await house.client(), "m1"), Member(await house.client(), "m2")
+        await rounds(house, one, two)
+        had = [(m.epoch, m.tasks) for m in (one, two)]
+        assert all(m.tasks for m in (one, two))
+        house.assign(-1)
+        await until(lambda: not house.service.serving())
+        await house.own()
+        await rounds(house, one, two)
+        assert [(m.epoch, m.tasks) for m in (one, two)] == had
+
+    run(test, **SERVED)
+
+
+def test_a_topic_that_cannot_be_created_is_told_in_the_log_and_to_the_member() -> None:
+    async def test(house: House) -> None:
+        await house.topics(**{"in": 2})
+        house.brokers.faults.fail(Api.CREATE_TOPICS, Code.TOPIC_AUTHORIZATION_FAILED)
+        one = Member(await house.client(), "m1")
+        await one.beat()
+        await until(lambda: "internal topics not created" in house.lines.events("warning"))
+        res = await one.beat()
+        told = [s.status_detail for s in res.status or () if s.status_code == StatusCode.MISSING_INTERNAL_TOPICS]
+        assert told and told[0].endswith("; Unauthorized to CREATE on topics app-c, app-r."), told
+
+    run(test, **SERVED)
