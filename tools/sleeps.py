@@ -47,6 +47,7 @@ SLEEPS: Mapping[str, tuple[int, str]] = {
     "coordinator/placeholder/test_placeholders.py": (4, VIRTUAL),
     "coordinator/placeholder/test_share_placeholders.py": (1, VIRTUAL),
     "coordinator/runtime/test_partition_lease.py": (1, VIRTUAL),
+    "coordinator/runtime/test_streams_groups.py": (1, VIRTUAL),
     "coordinator/statelog/test_fence_renewal.py": (1, VIRTUAL),
     "coordinator/statelog/test_tail.py": (
         1,
