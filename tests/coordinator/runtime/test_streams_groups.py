@@ -115,3 +115,17 @@ def test_a_topic_that_cannot_be_created_is_told_in_the_log_and_to_the_member() -
         assert told and told[0].endswith("; Unauthorized to CREATE on topics app-c, app-r."), told
 
     run(test, **SERVED)
+
+
+def test_steady_heartbeats_are_answered_by_the_front() -> None:
+    async def test(house: House) -> None:
+        await house.topics(**{"in": 2, "app-r": 2, "app-c": 2})
+        one = Member(await house.client(), "m1")
+        await rounds(house, one)
+        before = house.metrics.value("steady")
+        for _ in range(3):
+            res = await one.client.ask(st.StreamsGroupHeartbeatRequest("g", "m1", one.epoch, 0), 1)
+            assert (res.error_code, res.member_epoch, res.active_tasks) == (Code.NONE, one.epoch, None)
+        assert house.metrics.value("steady") - before >= 1
+
+    run(test, **SERVED)
