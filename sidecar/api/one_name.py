@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Any
 
-from sidecar.api import access
+from sidecar.api import access, slices
 from sidecar.api.call import Call, Want, coordinate, store_at
 from sidecar.core.runtime.events import Answer, DeleteGroup, KnownGroups, KnownReply, Standing, StandingReply
 from sidecar.core.vocabulary.errors import Code
@@ -88,7 +88,7 @@ def taken_at_the_broker(call: Call, group_id: str, came_ms: int) -> Generator[Wa
         return False
     described = cd.ConsumerGroupDescribeRequest([group_id]).encode(0)
     body = yield from store_at(call, keeper, 0, described, Api.CONSUMER_GROUP_DESCRIBE)
-    (consumer,) = cd.ConsumerGroupDescribeResponse.decode(0, body).groups
+    consumer = slices.only(cd.ConsumerGroupDescribeResponse.decode(0, body).groups)
     return consumer.error_code == Code.GROUP_ID_NOT_FOUND
 
 
@@ -105,7 +105,7 @@ def taken_from_share(call: Call, group_id: str, came_ms: int) -> Generator[Want,
     if _of_another_kind(found):
         described = sd.ShareGroupDescribeRequest([group_id]).encode(SHARE_SINCE)
         body = yield from store_at(call, keeper, SHARE_SINCE, described, Api.SHARE_GROUP_DESCRIBE)
-        (share,) = sd.ShareGroupDescribeResponse.decode(SHARE_SINCE, body).groups
+        share = slices.only(sd.ShareGroupDescribeResponse.decode(SHARE_SINCE, body).groups)
         taken = share.error_code == Code.GROUP_ID_NOT_FOUND
     if not taken and found.error_code != Code.GROUP_AUTHORIZATION_FAILED:
         call.scope.learnt.free_to_share[group_id] = asked_ms
@@ -129,7 +129,7 @@ def taken_from_streams(call: Call, group_id: str, came_ms: int) -> Generator[Wan
             return Code.GROUP_ID_NOT_FOUND
         described = st.StreamsGroupDescribeRequest([group_id]).encode(0)
         body = yield from store_at(call, keeper, 0, described, Api.STREAMS_GROUP_DESCRIBE)
-        (streams,) = st.StreamsGroupDescribeResponse.decode(0, body).groups
+        streams = slices.only(st.StreamsGroupDescribeResponse.decode(0, body).groups)
         if streams.error_code == Code.GROUP_ID_NOT_FOUND:
             return Code.GROUP_ID_NOT_FOUND
         if streams.error_code != Code.NONE or streams.members:
@@ -147,7 +147,7 @@ def _tells_kinds(call: Call) -> bool:
 def _described(call: Call, keeper: int, group_id: str) -> Generator[Want, Any, dg.DescribedGroup]:
     asked = dg.DescribeGroupsRequest([group_id]).encode(TELLS_KINDS_SINCE)
     body = yield from store_at(call, keeper, TELLS_KINDS_SINCE, asked, Api.DESCRIBE_GROUPS)
-    (group,) = dg.DescribeGroupsResponse.decode(TELLS_KINDS_SINCE, body).groups
+    group = slices.only(dg.DescribeGroupsResponse.decode(TELLS_KINDS_SINCE, body).groups)
     return group
 
 

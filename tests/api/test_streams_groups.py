@@ -294,6 +294,12 @@ def test_a_name_that_another_group_has_at_the_broker(found: dg.DescribedGroup, m
         assert int.from_bytes(play.gives()[4:6], "big") == code
 
 
+def test_a_broker_that_says_nothing_of_the_name_is_a_fault_of_its_answer() -> None:
+    play = beats(client=Connection("10.0.0.9", broker_versions=NEW)).may_read("g").may_describe_topics(*TOPICS)
+    play.coordinates(KNOWN).coordinator(KnownReply()).asks(dg.DescribeGroupsRequest(["g"]), 6)
+    play.breaks(dg.DescribeGroupsResponse(), "lacks")
+
+
 # ---- internal topics ------------------------------------------------------------------------------------------------
 def created(started: Start, *rows: tuple[str, int, str | None]) -> Event:
     """The event that the broker's answer becomes."""
