@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterable
 from typing import Any
 
 from sidecar.api import access, slices
-from sidecar.api.call import Call, Want, coordinate, store_at
+from sidecar.api.call import CLIENT_ID, Call, Want, coordinate, store_at
 from sidecar.core.runtime.events import Answer, DeleteGroup, KnownGroups, KnownReply, Standing, StandingReply
 from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import WhoseGroup
@@ -113,9 +113,9 @@ def taken_from_share(call: Call, group_id: str, came_ms: int) -> Generator[Want,
 
 
 def taken_from_streams(call: Call, group_id: str, came_ms: int) -> Generator[Want, Any, Code]:
-    """The same for a streams group: GROUP_ID_NOT_FOUND, the broker has a group of another kind of this name. A classic
-    group there keeps the offsets, and an empty streams group gives way to it. While a streams group there has members,
-    a task would have two owners: COORDINATOR_LOAD_IN_PROGRESS, and clients ask again until they have gone."""
+    """The same for a streams group: GROUP_ID_NOT_FOUND, the broker has a group of another kind of this name. An empty
+    classic group there keeps the offsets, and an empty streams group gives way to it. While a streams group there has
+    members, a task would have two owners: COORDINATOR_LOAD_IN_PROGRESS, and clients ask again until they have gone."""
     learnt = call.scope.learnt
     if learnt.free_to_streams.get(group_id, NEVER_MS) > came_ms - FREE_MS or not _tells_kinds(call):
         return Code.NONE
@@ -124,6 +124,8 @@ def taken_from_streams(call: Call, group_id: str, came_ms: int) -> Generator[Wan
         return Code.NONE
     keeper, asked_ms = call.keeper_of(group_id), call.now_ms
     found = yield from _described(call, keeper, group_id)
+    if any(m.group_instance_id != CLIENT_ID for m in found.members):  # others than our placeholder
+        return Code.GROUP_ID_NOT_FOUND
     if _of_another_kind(found):
         if Api.STREAMS_GROUP_DESCRIBE not in (call.client.broker_versions or ()):
             return Code.GROUP_ID_NOT_FOUND

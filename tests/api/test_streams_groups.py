@@ -265,10 +265,16 @@ def test_where_streams_groups_are_the_brokers_nothing_is_coordinated() -> None:
     Play(Api.STREAMS_GROUP_DESCRIBE, sd.StreamsGroupDescribeRequest(["g"]), 1).forwards()
 
 
+PLACEHOLDER = dg.DescribedGroupMember("p", "kafka-group-sidecar", "sidecar-1", "/h")
+THEIRS = dg.DescribedGroupMember("m", None, "app", "/h")
+
+
 @pytest.mark.parametrize(
     ("found", "members", "code"),
     [
         (dg.DescribedGroup(0, None, "g", "Empty"), None, Code.NONE),
+        (dg.DescribedGroup(0, None, "g", "Stable", members=[PLACEHOLDER]), None, Code.NONE),
+        (dg.DescribedGroup(0, None, "g", "Stable", members=[PLACEHOLDER, THEIRS]), None, Code.GROUP_ID_NOT_FOUND),
         (dg.DescribedGroup(69, "Group g not found.", "g", "Dead"), None, Code.NONE),
         (dg.DescribedGroup(69, "Group g is not a classic group.", "g", "Dead"), None, Code.GROUP_ID_NOT_FOUND),
         (dg.DescribedGroup(69, "Group g is not a classic group.", "g", "Dead"), 0, Code.NONE),
