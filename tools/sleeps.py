@@ -48,6 +48,7 @@ SLEEPS: Mapping[str, tuple[int, str]] = {
     "coordinator/placeholder/test_share_membership.py": (2, VIRTUAL),
     "coordinator/placeholder/test_share_placeholders.py": (1, VIRTUAL),
     "coordinator/runtime/test_partition_lease.py": (1, VIRTUAL),
+    "coordinator/runtime/test_streams_groups.py": (1, VIRTUAL),
     "coordinator/statelog/test_fence_renewal.py": (1, VIRTUAL),
     "coordinator/statelog/test_tail.py": (
         1,

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from sidecar.api.call import CONSUMER_COMMIT, BrokerSilent, Call, Handler, upstream
 from sidecar.core.vocabulary.errors import Code
-from sidecar.wire.apis import BY_ID, IDS_SINCE, SERVED, Api
+from sidecar.wire.apis import BY_ID, IDS_SINCE, SERVED, Api, Kind
 from sidecar.wire.generated import api_versions as av
 
 ANSWERS = 32
@@ -37,12 +37,12 @@ def api_versions(call: Call) -> Handler:
         body = _as_remembered(call)
     code = int.from_bytes(body[:2], "big", signed=True)
     if code == Code.UNSUPPORTED_VERSION:
-        return _told(0, body, False).answer  # in version 0, whatever was asked (KIP-511)
+        return _told(0, body, False, False).answer  # in version 0, whatever was asked (KIP-511)
     if code != Code.NONE:
         return body
     if call.version > SERVED[Api.API_VERSIONS].high:
         return _too_new().encode(0)
-    learnt, told = call.scope.learnt, _told(call.version, body, call.scope.managing)
+    learnt, told = call.scope.learnt, _told(call.version, body, call.scope.managing, call.scope.streams)
     learnt.versions[call.version], learnt.served = body, told.served
     call.client.broker_versions = told.theirs
     return told.answer
@@ -74,13 +74,13 @@ class _Told(NamedTuple):
 
 
 @lru_cache(maxsize=ANSWERS)
-def _told(version: int, body: bytes, managing: bool) -> _Told:
+def _told(version: int, body: bytes, managing: bool, streams: bool) -> _Told:
     """A broker answers all its clients in the same words, and each connection begins with this question: a thousand at
     once are to cost little more than one."""
     res = av.ApiVersionsResponse.decode(version, body)
     theirs = MappingProxyType({k.api_key: (k.min_version, k.max_version) for k in res.api_keys})
-    most = _merged(theirs, managing=True)
-    both = sorted((most if managing else _merged(theirs, managing=False)).items())
+    most = _merged(theirs, True, streams)
+    both = sorted((most if managing else _merged(theirs, False, streams)).items())
     res.api_keys = [av.ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in both]
     served = frozenset((key, v) for key in SERVED if key in most for v in range(most[key][0], most[key][1] + 1))
     return _Told(theirs, served, res.encode(version))
@@ -94,7 +94,7 @@ def _too_new() -> av.ApiVersionsResponse:
     return av.ApiVersionsResponse(error_code=Code.UNSUPPORTED_VERSION, api_keys=[known])
 
 
-def _merged(theirs: Ranges, managing: bool) -> Ranges:
+def _merged(theirs: Ranges, managing: bool, streams: bool) -> Ranges:
     merged = dict(theirs)
     lowest, highest = theirs.get(Api.METADATA, (0, -1))
     bringing = managing and highest >= IDS_SINCE  # without ids of topics there are no consumer groups
@@ -103,7 +103,7 @@ def _merged(theirs: Ranges, managing: bool) -> Ranges:
     for key, spec in SERVED.items():
         if key == Api.METADATA:
             continue
-        if spec.brought:
+        if spec.brought and (streams or spec.kind is not Kind.STREAMS):
             if bringing:
                 merged[key] = (spec.low, spec.high)
         elif key in theirs:

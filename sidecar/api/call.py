@@ -84,6 +84,16 @@ class Owe:
 
 
 @dataclass(slots=True)
+class Start:
+    """Send this request frame to the broker on the client's own connection, and wait for nothing: resumed at once, with
+    None. What `then` makes of the response frame goes to the coordinator; of None, if no response will come. It is the
+    last want of a handler."""
+
+    frame: bytes
+    then: Callable[[bytes | None], Event]
+
+
+@dataclass(slots=True)
 class Settle:
     """If the owner of one of these groups may be gone, wait a while for the word who owns them. Resumed with None."""
 
@@ -96,7 +106,7 @@ class Pause:
 
 
 PAUSE: Final = Pause()
-Want = Ask | Coordinate | Store | Tell | Owe | Settle | Pause
+Want = Ask | Coordinate | Store | Tell | Owe | Start | Settle | Pause
 Handler = Generator[Want, Any, bytes | Forward]
 
 
@@ -155,7 +165,7 @@ class Learnt:
     the listener wants no client to authenticate (access.py); `open_meanwhile`: the same while the broker is silent, as
     no setting of a silent broker changes; `versions`: of ApiVersions -> the broker's last answer; `served`: which
     versions of which APIs may be used, by the last of these; `free`: name of a group -> when its broker was last asked
-    and had no group of another kind (one_name.py), `free_to_share`: of another kind than share."""
+    and had no group of another kind (one_name.py), `free_to_share`, `free_to_streams`: of another kind than that."""
 
     open_until_ms: int = 0
     open_meanwhile: bool = False
@@ -163,6 +173,7 @@ class Learnt:
     served: frozenset[tuple[int, int]] | None = None
     free: BoundedCache[str, int] = field(default_factory=lambda: BoundedCache(FREE_BYTES))
     free_to_share: BoundedCache[str, int] = field(default_factory=lambda: BoundedCache(FREE_BYTES))
+    free_to_streams: BoundedCache[str, int] = field(default_factory=lambda: BoundedCache(FREE_BYTES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +218,8 @@ class Scope:
     modern_as_classic: bool = False
     share: bool = False
     """Whether share groups are among those that the sidecars coordinate."""
+    streams: bool = False
+    """The same of streams groups."""
     moved: Callable[[str], bool] = lambda group_id: False
     """Whether something else was said of this group than the patterns say; "": whether patterns were stored."""
     learnt: Learnt = field(default_factory=Learnt)
@@ -220,6 +233,10 @@ class Scope:
     def keeps_from_broker(self, group_id: str) -> bool:
         """Whether what a request about share groups says of this one is not for the broker alone."""
         return self.own.is_group(group_id) or (self.share and self.managed(group_id))
+
+    def keeps_streams(self, group_id: str) -> bool:
+        """The same of requests about streams groups."""
+        return self.own.is_group(group_id) or (self.streams and self.managed(group_id))
 
 
 @dataclass(slots=True)

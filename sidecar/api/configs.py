@@ -314,7 +314,7 @@ def _split(call: Call, resource: ia.AlterConfigsResource, held: Mapping[str, str
             if resource.resource_type == cf.BROKER and resource.resource_name:
                 raise cf.invalid(f"{c.name} is the same for all brokers: leave the broker's id out.")
             change.ours[c.name] = value
-        elif _ours(call, resource.resource_type, resource.resource_name) and c.name in cf.SETTINGS:
+        elif _ours(call, resource.resource_type, resource.resource_name) and _kept_here(call, c.name):
             _check_operation(c)
             change.ours[c.name] = value
             if value is None and c.name in held:
@@ -324,6 +324,11 @@ def _split(call: Call, resource: ia.AlterConfigsResource, held: Mapping[str, str
                 change.ours[c.name] = value
             change.theirs.append(c)
     return change
+
+
+def _kept_here(call: Call, name: str) -> bool:
+    """Whether this is a setting of a kind of groups that is served here."""
+    return name in cf.SETTINGS and (call.scope.streams or not name.startswith("streams."))
 
 
 def _only_moves(key: Key, change: Change) -> bool:

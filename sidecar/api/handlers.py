@@ -18,7 +18,6 @@ from sidecar.api.metadata import metadata
 from sidecar.api.offset_commit import offset_commit, txn_offset_commit
 from sidecar.api.offset_delete import offset_delete
 from sidecar.api.offset_fetch import offset_fetch
-from sidecar.api.one_name import streams_group_heartbeat
 from sidecar.api.sasl import sasl_authenticate
 from sidecar.api.share_group_describe import share_group_describe
 from sidecar.api.share_group_heartbeat import share_group_heartbeat
@@ -26,6 +25,11 @@ from sidecar.api.share_group_offsets import (
     alter_share_group_offsets,
     delete_share_group_offsets,
     describe_share_group_offsets,
+)
+from sidecar.api.streams_group_describe import streams_group_describe
+from sidecar.api.streams_group_heartbeat import (
+    streams_group_heartbeat,
+    streams_group_topology_description_update,
 )
 from sidecar.api.transactions import (
     add_offsets_to_txn,
@@ -65,6 +69,8 @@ HANDLERS: Mapping[int, Callable[[Call], Handler]] = {
     Api.ALTER_SHARE_GROUP_OFFSETS: alter_share_group_offsets,
     Api.DELETE_SHARE_GROUP_OFFSETS: delete_share_group_offsets,
     Api.STREAMS_GROUP_HEARTBEAT: streams_group_heartbeat,
+    Api.STREAMS_GROUP_DESCRIBE: streams_group_describe,
+    Api.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: streams_group_topology_description_update,
     Api.INIT_PRODUCER_ID: init_producer_id,
     Api.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn,
     Api.ADD_OFFSETS_TO_TXN: add_offsets_to_txn,

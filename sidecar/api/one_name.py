@@ -1,11 +1,8 @@
 """One name, one group: a managed group and a group of another kind at the broker may not have the same id.
 
-StreamsGroupHeartbeat (api 88, KIP-1071) passes to the broker, and so does ShareGroupHeartbeat (api 76, KIP-932) where
-share groups are left to it (`groups.kinds`). The broker does not know the groups that live here; so a join under the id
-of one of these is refused here, in Kafka's words. And before the first member of a new group is let in here, its broker
-is asked whether the name is taken.
-
-StreamsGroupHeartbeat: v0 (KIP-1071); v1's answer asks for the topology's description (KIP-1331).
+Heartbeats of share and streams groups pass to the broker where groups of that kind are left to it (`groups.kinds`).
+The broker does not know the groups that live here; so a join under the id of one of these is refused here, in Kafka's
+words. And before the first member of a new group is let in here, its broker is asked whether the name is taken.
 """
 
 from __future__ import annotations
@@ -14,15 +11,15 @@ from collections.abc import Generator, Iterable
 from typing import Any
 
 from sidecar.api import access, slices
-from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, store_at
+from sidecar.api.call import CLIENT_ID, Call, Want, coordinate, store_at
 from sidecar.core.runtime.events import Answer, DeleteGroup, KnownGroups, KnownReply, Standing, StandingReply
-from sidecar.core.vocabulary.errors import Code, fitting
+from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import WhoseGroup
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import share_group_describe as sd
-from sidecar.wire.generated import streams_group_heartbeat as st
+from sidecar.wire.generated import streams_group_describe as st
 
 CLASSIC, DEAD = "classic", "Dead"
 NOT_NOW: tuple[int, ...] = (Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR)
@@ -37,25 +34,6 @@ TELLS_KINDS_SINCE = 6
 
 
 # ---- groups of the broker under the name of a group here ----------------------------------------------------------
-def streams_group_heartbeat(call: Call) -> Handler:
-    req = yield from slices.request(call, st.StreamsGroupHeartbeatRequest)
-    code = yield from taken_here(call, req.group_id, _topics(req), streams=True)
-    if code == Code.NONE:
-        return FORWARD
-    if code != Code.GROUP_ID_NOT_FOUND:
-        return st.StreamsGroupHeartbeatResponse(error_code=code).encode(call.version)
-    told = fitting(f"Group {req.group_id} is not a streams group.")
-    return st.StreamsGroupHeartbeatResponse(error_code=Code.GROUP_ID_NOT_FOUND, error_message=told).encode(call.version)
-
-
-def _topics(req: st.StreamsGroupHeartbeatRequest) -> Iterable[str]:
-    """Those that the topology names, as a broker collects them."""
-    for s in req.topology.subtopologies if req.topology is not None else ():
-        yield from s.source_topics
-        yield from s.repartition_sink_topics
-        yield from (t.name for t in (*s.repartition_source_topics, *s.state_changelog_topics))
-
-
 def taken_here(call: Call, group_id: str, topics: Iterable[str], streams: bool = False) -> Generator[Want, Any, Code]:
     """Why the request does not go on; NONE: it does. Rights come first, as at the broker."""
     if not call.scope.managed(group_id):
@@ -111,7 +89,7 @@ def taken_at_the_broker(call: Call, group_id: str, came_ms: int) -> Generator[Wa
         return False
     described = cd.ConsumerGroupDescribeRequest([group_id]).encode(0)
     body = yield from store_at(call, keeper, 0, described, Api.CONSUMER_GROUP_DESCRIBE)
-    (consumer,) = cd.ConsumerGroupDescribeResponse.decode(0, body).groups
+    consumer = slices.only(cd.ConsumerGroupDescribeResponse.decode(0, body).groups)
     return consumer.error_code == Code.GROUP_ID_NOT_FOUND
 
 
@@ -129,7 +107,7 @@ def taken_from_share(call: Call, group_id: str, came_ms: int) -> Generator[Want,
     if _of_another_kind(found):
         described = sd.ShareGroupDescribeRequest([group_id]).encode(SHARE_SINCE)
         body = yield from store_at(call, keeper, SHARE_SINCE, described, Api.SHARE_GROUP_DESCRIBE)
-        (share,) = sd.ShareGroupDescribeResponse.decode(SHARE_SINCE, body).groups
+        share = slices.only(sd.ShareGroupDescribeResponse.decode(SHARE_SINCE, body).groups)
         taken, code = share.error_code == Code.GROUP_ID_NOT_FOUND, share.error_code
     if taken:
         return Code.GROUP_ID_NOT_FOUND
@@ -137,6 +115,35 @@ def taken_from_share(call: Call, group_id: str, came_ms: int) -> Generator[Want,
         return Code(code)
     if code != Code.GROUP_AUTHORIZATION_FAILED:
         call.scope.learnt.free_to_share[group_id] = asked_ms
+    return Code.NONE
+
+
+def taken_from_streams(call: Call, group_id: str, came_ms: int) -> Generator[Want, Any, Code]:
+    """The same for a streams group: GROUP_ID_NOT_FOUND, the broker has a group of another kind of this name. An empty
+    classic group there keeps the offsets, and an empty streams group gives way to it. While a streams group there has
+    members, a task would have two owners: COORDINATOR_LOAD_IN_PROGRESS, and clients ask again until they have gone."""
+    learnt = call.scope.learnt
+    if learnt.free_to_streams.get(group_id, NEVER_MS) > came_ms - FREE_MS or not _tells_kinds(call):
+        return Code.NONE
+    known: KnownReply = yield from coordinate(KnownGroups(candidates=(group_id,)))
+    if known.code != Code.NONE or group_id in known.groups:
+        return Code.NONE
+    keeper, asked_ms = call.keeper_of(group_id), call.now_ms
+    found = yield from _described(call, keeper, group_id)
+    if any(m.group_instance_id != CLIENT_ID for m in found.members):  # others than our placeholder
+        return Code.GROUP_ID_NOT_FOUND
+    if _of_another_kind(found):
+        if Api.STREAMS_GROUP_DESCRIBE not in (call.client.broker_versions or ()):
+            return Code.GROUP_ID_NOT_FOUND
+        described = st.StreamsGroupDescribeRequest([group_id]).encode(0)
+        body = yield from store_at(call, keeper, 0, described, Api.STREAMS_GROUP_DESCRIBE)
+        streams = slices.only(st.StreamsGroupDescribeResponse.decode(0, body).groups)
+        if streams.error_code == Code.GROUP_ID_NOT_FOUND:
+            return Code.GROUP_ID_NOT_FOUND
+        if streams.error_code != Code.NONE or streams.members:
+            return Code.COORDINATOR_LOAD_IN_PROGRESS
+    if found.error_code != Code.GROUP_AUTHORIZATION_FAILED:
+        learnt.free_to_streams[group_id] = asked_ms
     return Code.NONE
 
 
@@ -148,7 +155,7 @@ def _tells_kinds(call: Call) -> bool:
 def _described(call: Call, keeper: int, group_id: str) -> Generator[Want, Any, dg.DescribedGroup]:
     asked = dg.DescribeGroupsRequest([group_id]).encode(TELLS_KINDS_SINCE)
     body = yield from store_at(call, keeper, TELLS_KINDS_SINCE, asked, Api.DESCRIBE_GROUPS)
-    (group,) = dg.DescribeGroupsResponse.decode(TELLS_KINDS_SINCE, body).groups
+    group = slices.only(dg.DescribeGroupsResponse.decode(TELLS_KINDS_SINCE, body).groups)
     return group
 
 

@@ -69,7 +69,7 @@ def _all_of(call: Call, group_id: str) -> Generator[Want, Any, ds.DescribeShareG
     asked = ds.DescribeShareGroupOffsetsRequest([ds.DescribeShareGroupOffsetsRequestGroup(group_id, None)])
     body = yield from store_at(call, call.keeper_of(group_id), call.version, asked.encode(call.version), slow=True)
     res = yield from slices.response(ds.DescribeShareGroupOffsetsResponse, call.version, body)
-    (group,) = res.groups
+    group = slices.only(res.groups)
     hidden = yield from access.hidden_topics(call, (t.topic_name for t in group.topics))
     group.topics = [t for t in group.topics if t.topic_name not in hidden]
     return group

@@ -73,6 +73,13 @@ def response(message: type[Readable[T]], version: int, frame: bytes, pos: int = 
     return (yield from _paused(message.decode_in_slices(version, frame, pos)))
 
 
+def only(answers: list[T]) -> T:
+    """The broker's word on the one thing that it was asked. Raises WireError if it says nothing of it."""
+    if len(answers) != 1:
+        raise WireError("the broker's answer lacks what it was asked")
+    return answers[0]
+
+
 def encoded(message: Message, version: int, at_once: bool = False) -> Generator[Want, Any, bytes]:
     if at_once:
         return message.encode(version)

@@ -25,6 +25,8 @@ MEMBERS_ASK = frozenset(
         Api.SHARE_GROUP_DESCRIBE,
         Api.ALTER_SHARE_GROUP_OFFSETS,
         Api.DELETE_SHARE_GROUP_OFFSETS,
+        Api.STREAMS_GROUP_HEARTBEAT,
+        Api.STREAMS_GROUP_DESCRIBE,
     )
 )
 """Requests that must not reach the wrong coordinator. Until it is known which groups are managed, they wait; then they

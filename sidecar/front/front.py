@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from sidecar.api.access import lets_in, surely_hidden_topics
+from sidecar.api.access import lets_in
 from sidecar.api.call import (
     Ask,
     BrokerSilent,
@@ -21,9 +21,9 @@ from sidecar.api.call import (
     Forward,
     Owe,
     OwnNames,
-    Pause,
     Scope,
     Settle,
+    Start,
     Store,
     Tell,
     Want,
@@ -34,6 +34,7 @@ from sidecar.core.runtime.offset_checks import CheckReply
 from sidecar.core.vocabulary.cache import Shared
 from sidecar.core.vocabulary.errors import TEXT, Code, name_of
 from sidecar.front import other_brokers
+from sidecar.front.access_steps import AccessSteps
 from sidecar.front.api_sets import BEFORE_ALL, MEMBERS_ASK, WAIT_FOR_OTHERS
 from sidecar.front.broker_watch import BrokerWatch
 from sidecar.front.door import Door
@@ -50,7 +51,6 @@ from sidecar.front.steady import Grants, touch_due
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.link.clock import CLOCK
 from sidecar.link.messages import (
-    AccessAnswer,
     AskAccess,
     BrokerSilence,
     CommitEnded,
@@ -77,7 +77,7 @@ HEADER = PREFIX.size
 NO_VIEW = View()
 SETTLE_MS = 1_000
 """FindCoordinator holds up what the client has sent behind it, so it does not wait for long."""
-AT_ONCE, ASKED_IN_VAIN = (Tell, Owe), (Coordinate, Settle)
+AT_ONCE, ASKED_IN_VAIN = (Tell, Owe, Start), (Coordinate, Settle)
 
 
 def now_ms() -> int:
@@ -138,6 +138,7 @@ class Front:
         self._last_token = 0
         self._tell(figures)
         self._send = attach(self)
+        self._access = AccessSteps(self._send, self._slices, self._malformed, now_ms)
 
     def _scope_of(self, settings: FrontSettings, figures: Figures) -> Scope:
         return Scope(
@@ -148,6 +149,7 @@ class Front:
             settings.new_id,
             settings.modern_as_classic,
             settings.share,
+            settings.streams,
             self._managed.moved,
             committed=lambda code: figures("commits", name_of(code).lower() if code else "accepted").inc(),
             sizes=settings.sizes,
@@ -292,10 +294,23 @@ class Front:
         elif isinstance(want, Tell):
             run.owed = None
             self._send(want.message)
+        elif isinstance(want, Start):
+            run.session.ask(run.got.token, want.frame, partial(self._started, run, want))
         elif isinstance(want, Coordinate):
             code = Code.COORDINATOR_NOT_AVAILABLE
             return want.event.refused(code, TEXT[code])
         return None
+
+    def _started(self, run: Run, want: Start, frame: bytes | None) -> None:
+        """What was started has ended. Its client was answered long ago."""
+        try:
+            event = want.then(frame)
+        except WireError as exc:
+            event = want.then(None)
+            self._malformed(run.session, exc, run.got)
+        if self._view is not None:
+            self._last_token += 1
+            self._send(Request(self._last_token, event))
 
     def _answered(self, run: Run, frame: bytes | None) -> None:
         if frame is None and run.session.conn.closed:
@@ -413,7 +428,7 @@ class Front:
             self._scope.managing = self._trusted.managing = self._managed.managing
             self._unsure.release()
         elif isinstance(message, AskAccess):
-            self._may_see(message)
+            self._access.begin(self._waiting.get(message.token), message)
 
     def _topics_passed(self) -> None:
         if self._view is not None:
@@ -456,36 +471,6 @@ class Front:
     def _came_too_late(self, run: Run) -> None:
         self._give_up(run)
         run.session.close("client_closed")
-
-    def _may_see(self, ask: AskAccess) -> None:
-        """Which of these topics may the principal behind this request not see? Asked on its own connection."""
-        run = self._waiting.get(ask.token)
-        if run is None or run.session.conn.closed:
-            self._send(AccessAnswer(ask.token, None))
-        else:
-            run.now_ms = now_ms()
-            self._step(run, ask.token, surely_hidden_topics(run, ask.topics), None)
-
-    def _step(self, run: Run, token: int, steps: Generator[Any, Any, set[str] | None], frame: bytes | None) -> None:
-        try:
-            want = steps.send(frame)
-        except StopIteration as ended:
-            self._send(AccessAnswer(token, None if ended.value is None else frozenset(ended.value)))
-        except WireError as exc:
-            self._send(AccessAnswer(token, None))
-            self._malformed(run.session, exc, run.got)
-        else:
-            if isinstance(want, Pause):
-                self._slices.wait(lambda: self._step(run, token, steps, None))
-                return
-            run.session.ask(run.got.token, want.frame, lambda frame: self._stepped(run, token, steps, frame))
-
-    def _stepped(self, run: Run, token: int, steps: Generator[Any, Any, set[str] | None], frame: bytes | None) -> None:
-        if frame is None:
-            self._send(AccessAnswer(token, None))
-        else:
-            run.now_ms = now_ms()
-            self._step(run, token, steps, frame)
 
     # ---- ending -------------------------------------------------------------------------------------------
     async def drain(self, timeout_s: float) -> None:

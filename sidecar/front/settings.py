@@ -50,6 +50,8 @@ class FrontSettings:
     modern_as_classic: bool = False
     share: bool = False
     """Share groups are among the managed ones."""
+    streams: bool = False
+    """So are streams groups."""
     sizes: Sizes = Sizes()
     upstream_tls: Callable[[], ssl.SSLContext | None] = lambda: None
     upstream_host: str = ""

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from sidecar.assign.share import ShareAssignor
 from sidecar.assign.spec import Assignor
+from sidecar.assign.tasks import TaskAssignor
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.inspect.group_detail import picture
 from sidecar.coordinator.inspect.group_metrics import Census
@@ -45,11 +46,13 @@ from sidecar.coordinator.statelog.topic_watch import policy_fault, read_configs
 from sidecar.core.consumer.config import CONSUMER
 from sidecar.core.runtime.quarantine import Anew
 from sidecar.core.share.config import SHARE, ShareConfig
+from sidecar.core.streams.config import STREAMS
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.link.loopback import Loopback
 from sidecar.process.assignors import CONSUMER as OFFERED
 from sidecar.process.assignors import SHARE as OFFERED_TO_SHARE
+from sidecar.process.assignors import STREAMS as OFFERED_TO_STREAMS
 from sidecar.process.assignors import UnknownAssignor, load
 from sidecar.process.coordinator_edges import CoordinatorEdges
 from sidecar.process.coordinator_parts import (
@@ -80,7 +83,10 @@ CALM_S = 60.0
 def _own_settings(s: Settings) -> OwnSettings:
     classic = own_kind(s.classic)
     values = {**classic.values, "stale_claims": s.groups.stale_claims}
-    return OwnSettings(s.node_id, {CONSUMER: own_kind(s.consumer)}, replace(classic, values=values))
+    kinds = {CONSUMER: own_kind(s.consumer)}
+    if STREAMS in s.groups.kinds:
+        kinds[STREAMS] = own_kind(s.streams)
+    return OwnSettings(s.node_id, kinds, replace(classic, values=values))
 
 
 def own_kind(section: Section) -> OwnKind:
@@ -94,7 +100,7 @@ def own_kind(section: Section) -> OwnKind:
 class Means:
     """What one coordinator after the other uses."""
 
-    assignors: Mapping[str, Mapping[str, Assignor | ShareAssignor]]
+    assignors: Mapping[str, Mapping[str, Assignor | ShareAssignor | TaskAssignor]]
     """Kind of group -> name -> assignor."""
     background: Background
     new_tail: NewTail
@@ -104,9 +110,10 @@ class Means:
         """Raises StartError."""
         edges = app.edges.coordinator or CoordinatorEdges()
         try:
-            assignors: dict[str, Mapping[str, Assignor | ShareAssignor]] = {
+            assignors: dict[str, Mapping[str, Assignor | ShareAssignor | TaskAssignor]] = {
                 CONSUMER: load(s.consumer.assignors, OFFERED),
                 SHARE: load(ShareConfig().assignors, OFFERED_TO_SHARE),
+                STREAMS: load(s.streams.assignors, OFFERED_TO_STREAMS),
             }
         except UnknownAssignor as exc:
             raise StartError(str(exc)) from None

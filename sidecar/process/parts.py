@@ -76,6 +76,7 @@ def front_settings(
         silence_ms=s.limits.broker_silence_ms,
         modern_as_classic=s.compat.describe_modern_as_classic,
         share="share" in s.groups.kinds,
+        streams="streams" in s.groups.kinds,
         upstream_tls=upstream_tls,
         upstream_host=split(s.broker)[0],
         own=own_names(s, own_principal),

@@ -61,10 +61,10 @@ class Groups(Section):
         description="Regular expressions (RE2, whole name) of groups the sidecar coordinates. Empty: none, the broker has all.",
     )
     exclude: tuple[str, ...] = Field((), description="Groups that stay with the broker though `include` matches.")
-    kinds: tuple[Literal["classic", "consumer", "share"], ...] = Field(
+    kinds: tuple[Literal["classic", "consumer", "share", "streams"], ...] = Field(
         ("classic", "consumer"),
-        description="Kinds of groups that the sidecar coordinates; others are the broker's, whatever their names. Add share when "
-        "all sidecars are of a version that knows it.",
+        description="Kinds of groups that the sidecar coordinates; others are the broker's, whatever their names. Add share "
+        "or streams when all sidecars are of a version that knows it.",
     )
     stale_claims: Literal["report", "strip"] = Field(
         "report",
@@ -83,6 +83,7 @@ class Groups(Section):
         return value
 
 
+INT_MAX = 2_147_483_647
 LEAST, MOST = "The least that a group may set as ", "The most that a group may set as "
 
 
@@ -145,16 +146,80 @@ class Consumer(Section):
 
     @model_validator(mode="after")
     def _in_range(self) -> Consumer:
-        faults = []
-        for name in ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms"):
-            low, value, high = getattr(self, "min_" + name), getattr(self, name), getattr(self, "max_" + name)
-            if not low <= value <= high:
-                faults.append(f"{name} {value} is not in [min_{name} {low}, max_{name} {high}]")
-        if self.session_timeout_ms <= self.heartbeat_interval_ms:
-            faults.append("session_timeout_ms must be greater than heartbeat_interval_ms")
-        if faults:
-            raise ValueError("; ".join(faults))
+        _check_ranges(self)
         return self
+
+
+class Streams(Section):
+    """Kafka's group.streams.*, for `groups.kinds` with streams; docs/reference/behaviour.md, section 7."""
+
+    session_timeout_ms: int = Field(45_000, ge=1, description="A member silent for longer is removed.")
+    min_session_timeout_ms: int = Field(45_000, ge=1, description=f"{LEAST}streams.session.timeout.ms.")
+    max_session_timeout_ms: int = Field(60_000, ge=1, description=f"{MOST}streams.session.timeout.ms.")
+    heartbeat_interval_ms: int = Field(5_000, ge=1, description="How often members are told to heartbeat.")
+    min_heartbeat_interval_ms: int = Field(5_000, ge=1, description=f"{LEAST}streams.heartbeat.interval.ms.")
+    max_heartbeat_interval_ms: int = Field(15_000, ge=1, description=f"{MOST}streams.heartbeat.interval.ms.")
+    assignment_interval_ms: int = Field(
+        1_000, ge=0, description="At least so long between two assignments of a group; 0: none."
+    )
+    min_assignment_interval_ms: int = Field(0, ge=0, description=f"{LEAST}streams.assignment.interval.ms.")
+    max_assignment_interval_ms: int = Field(15_000, ge=0, description=f"{MOST}streams.assignment.interval.ms.")
+    initial_rebalance_delay_ms: int = Field(
+        3_000, ge=0, description="The first assignment of an empty group waits so long for more members."
+    )
+    num_standby_replicas: int = Field(0, ge=0, description="Standby replicas of each task with state.")
+    max_standby_replicas: int = Field(2, ge=0, description=f"{MOST}streams.num.standby.replicas.")
+    max_size: int = Field(2_147_483_647, ge=1, description="Members of a group.")
+    assignors: tuple[str, ...] = Field(
+        ("sticky",),
+        min_length=1,
+        description="Built in, or of installed packages by entry point; the first is the default.",
+    )
+    rack_aware_assignment_tags: tuple[str, ...] = Field(
+        (), description="Client tags over which standby replicas of a task are spread."
+    )
+    acceptable_recovery_lag: int = Field(
+        10_000, ge=0, le=INT_MAX, description="Members are told it: with no greater lag they have caught up."
+    )
+    task_offset_interval_ms: int = Field(
+        60_000, ge=15_000, description="How often members tell offsets of their tasks."
+    )
+    assignor_offload_enable: bool = Field(
+        True, description="Assignors run on background threads; false: in the heartbeat that asks for it."
+    )
+    assignor_timeout_ms: int = Field(
+        30_000, ge=100, description="An offloaded run without result by then is given up and tried again later."
+    )
+    join_wait_ms: int = Field(
+        500,
+        ge=0,
+        description="The answer to a member's join or heartbeat waits so long for a run under way; 0: not at all.",
+    )
+    refuse_commits_of_others: bool = Field(
+        True,
+        description="A member may not commit for a task that is active at another member; false: it may, as in Kafka.",
+    )
+
+    @model_validator(mode="after")
+    def _in_range(self) -> Streams:
+        _check_ranges(self)
+        if self.num_standby_replicas > self.max_standby_replicas:
+            wanted, most = self.num_standby_replicas, self.max_standby_replicas
+            raise ValueError(f"num_standby_replicas {wanted} is greater than max_standby_replicas {most}")
+        return self
+
+
+def _check_ranges(section: Consumer | Streams) -> None:
+    """Raises ValueError."""
+    faults = []
+    for name in ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms"):
+        low, value, high = (getattr(section, of + name) for of in ("min_", "", "max_"))
+        if not low <= value <= high:
+            faults.append(f"{name} {value} is not in [min_{name} {low}, max_{name} {high}]")
+    if section.session_timeout_ms <= section.heartbeat_interval_ms:
+        faults.append("session_timeout_ms must be greater than heartbeat_interval_ms")
+    if faults:
+        raise ValueError("; ".join(faults))
 
 
 class Classic(Section):

@@ -30,6 +30,7 @@ from sidecar.process.sections import (
     OffsetsSection,
     OwnershipSection,
     State,
+    Streams,
     TlsSection,
     address_of,
     split,
@@ -106,6 +107,7 @@ class Settings(BaseSettings):
     drain_ms: int = Field(3_000, ge=0, description="At the end: how long to wait for answers under way.")
     groups: Groups = Groups()  # type: ignore[call-arg]
     consumer: Consumer = Consumer()  # type: ignore[call-arg]
+    streams: Streams = Streams()  # type: ignore[call-arg]
     classic: Classic = Classic()  # type: ignore[call-arg]
     compat: Compat = Compat()  # type: ignore[call-arg]
     state: State = State()  # type: ignore[call-arg]

@@ -53,9 +53,11 @@ class Api(IntEnum):
     SHARE_GROUP_HEARTBEAT = 76
     SHARE_GROUP_DESCRIBE = 77
     STREAMS_GROUP_HEARTBEAT = 88
+    STREAMS_GROUP_DESCRIBE = 89
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
 
 
 class Decision(StrEnum):
@@ -72,11 +74,13 @@ class Kind(StrEnum):
     CLASSIC = "classic"
     CONSUMER = "consumer"
     SHARE = "share"
+    STREAMS = "streams"
 
 
 @dataclass(frozen=True, slots=True)
 class ApiSpec:
-    """`brought` marks an API that the sidecar serves even if the broker lacks it or knows fewer of its versions."""
+    """`brought` marks an API that the sidecar serves even if the broker lacks it or knows fewer of its versions, if it
+    coordinates groups of this kind."""
 
     decision: Decision
     kind: Kind
@@ -123,8 +127,10 @@ SERVED: dict[int, ApiSpec] = {
     Api.DESCRIBE_SHARE_GROUP_OFFSETS: ApiSpec(TERMINATE, Kind.SHARE, 0, 1, 0, "The group's broker reads them."),
     Api.ALTER_SHARE_GROUP_OFFSETS: ApiSpec(TERMINATE, Kind.SHARE, 0, 0, 0, SHARE_STATE),
     Api.DELETE_SHARE_GROUP_OFFSETS: ApiSpec(TERMINATE, Kind.SHARE, 0, 0, 0, SHARE_STATE),
-    Api.STREAMS_GROUP_HEARTBEAT: ApiSpec(
-        REWRITE, Kind.ANY, 0, 1, 0, "It is refused where a managed group has the name."
+    Api.STREAMS_GROUP_HEARTBEAT: ApiSpec(TERMINATE, Kind.STREAMS, 0, 1, 0, "The coordinator answers it.", brought=True),
+    Api.STREAMS_GROUP_DESCRIBE: ApiSpec(TERMINATE, Kind.STREAMS, 0, 1, 0, "The coordinator answers it.", brought=True),
+    Api.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: ApiSpec(
+        TERMINATE, Kind.STREAMS, 0, 0, 0, "Descriptions of topologies are not kept here."
     ),
     Api.INIT_PRODUCER_ID: ApiSpec(REWRITE, Kind.NONE, 0, 6, 2, OWN_IDS),
     Api.ADD_PARTITIONS_TO_TXN: ApiSpec(REWRITE, Kind.NONE, 0, 5, 3, OWN_IDS),

@@ -129,7 +129,7 @@ def _value(name: str, hint: Any, path: Path, n: int, repeated: bool, i: int) -> 
 
 _SPECIAL = {"key_type": 0, "resource_type": GROUP_RESOURCE, "config_operation": 0, "member_epoch": 1}
 """Numbers without which a handler would not look further."""
-OF_ONE_BYTE = ("resource_types",)
+OF_ONE_BYTE = ("node_type", "resource_types")
 
 
 def _hints(cls: Any) -> list[tuple[str, Any]]:
@@ -208,7 +208,16 @@ def _call(case: Case, body: bytes) -> Call:
         _, pos = header_end(frame, pos, flexible(api, version))
     leaders = (OTHER,) if case.caller == "elsewhere" else (NODE,)
     view = type(VIEW)(owners=(NODE,), leaders=leaders, brokers=VIEW.brokers)
-    scope = Scope(NODE, lambda g: g.startswith(GROUP), True, KEEP_MS, lambda: "new-id", moved=lambda g: True)
+    scope = Scope(
+        NODE,
+        lambda g: g.startswith(GROUP),
+        True,
+        KEEP_MS,
+        lambda: "new-id",
+        share=True,
+        streams=True,
+        moved=lambda g: True,
+    )
     client = Client("10.0.0.9", broker_versions={a: (s.low, s.high) for a, s in SERVED.items()})
     return Call(scope, client, view, api, version, CORRELATION, frame, pos, "app", 1_000)
 

@@ -16,7 +16,7 @@ looks after that.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -36,6 +36,7 @@ from sidecar.api.call import (
     Owe,
     Scope,
     Settle,
+    Start,
     Store,
     Tell,
     Want,
@@ -77,7 +78,7 @@ class Message(Protocol):
     def encode(self, version: int) -> bytes: ...
 
 
-W = TypeVar("W", Ask, Coordinate, Store, Tell, Owe, Settle)
+W = TypeVar("W", Ask, Coordinate, Store, Tell, Owe, Start, Settle)
 
 
 class Clock:
@@ -140,6 +141,7 @@ class Play:
         moved: Collection[str] = (),
         learnt: Learnt | None = None,
         share: bool = False,
+        streams: bool = False,
     ) -> None:
         body = request if isinstance(request, bytes) else request.encode(version)
         self.request = request
@@ -156,6 +158,7 @@ class Play:
             lambda: "new-id",
             modern_as_classic,
             share,
+            streams,
             lambda g: g in moved,
             learnt or Learnt(),
         )
@@ -235,6 +238,18 @@ class Play:
         self._resume(None)
         return self
 
+    def starts(self, request: Message, version: int) -> Start:
+        """It sends this to the broker on the client's own connection, and goes on at once. What is made of the answer
+        is returned, for a test to look at."""
+        want = self._take(Start)
+        api = api_of(request)
+        size, key, v, correlation = PREFIX.unpack_from(want.frame, 0)
+        assert (size, key, v, correlation) == (len(want.frame) - 4, api, version, CORRELATION)
+        _, pos = header_end(want.frame, PREFIX.size, flexible(api, version))
+        _same(request, version, want.frame[pos:])
+        self._resume(None)
+        return want
+
     def answers(self, response: Message, version: int | None = None) -> None:
         assert isinstance(self._end(), bytes), "the request is forwarded"
         assert isinstance(self._result, bytes)
@@ -276,6 +291,10 @@ class Play:
         assert type(answer) is self._want.event.answer, "that is no answer to this event"
         self._resume(answer)
         return self
+
+    def core(self, ask: Callable[[Event], Answer]) -> Play:
+        """The coordinator is a real one."""
+        return self.coordinator(ask(self._take(Coordinate).event))
 
     def whose(self, group_id: str, code: Code = Code.NONE, taken_in: bool = False) -> Play:
         """Before anybody joins at the broker, the coordinator makes sure that it has read everything; what it reads may

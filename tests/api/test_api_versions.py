@@ -48,6 +48,19 @@ def test_metadata_by_id_is_brought_to_a_broker_that_only_tells_ids(highest: int)
     Play(Api.API_VERSIONS, REQUEST, 3, managed=()).asks().broker(theirs).answers(theirs)
 
 
+STREAMS = ((88, 0, 1), (89, 0, 1))
+
+
+@pytest.mark.parametrize("theirs", [(), ((88, 0, 0), (89, 0, 0)), STREAMS])
+def test_streams_groups_are_brought_where_they_are_coordinated(theirs: tuple[Row, ...]) -> None:
+    """Kafka Streams looks at ApiVersions only. Elsewhere the broker's word counts."""
+    both, ours = (IDS, (8, 0, 9), (18, 0, 3)), ((68, 0, 1), (69, 0, 1))
+    broker = told(*both, *theirs)
+    Play(Api.API_VERSIONS, REQUEST, 3, streams=True).asks().broker(broker).answers(told(*both, *ours, *STREAMS))
+    Play(Api.API_VERSIONS, REQUEST, 3).asks().broker(broker).answers(told(*both, *ours, *theirs))
+    Play(Api.API_VERSIONS, REQUEST, 3, streams=True, managed=()).asks().broker(broker).answers(broker)
+
+
 BROUGHT = {int(Api.CONSUMER_GROUP_HEARTBEAT): (0, 1), int(Api.CONSUMER_GROUP_DESCRIBE): (0, 1)}
 
 

@@ -54,11 +54,11 @@ def said(*rows: Said) -> ia.IncrementalAlterConfigsResponse:
     )
 
 
-def alter(*resources: ia.AlterConfigsResource, validate_only: bool = False, **told: Any) -> Play:
+def alter(*resources: ia.AlterConfigsResource, validate_only: bool = False, streams: bool = False, **told: Any) -> Play:
     """The coordinator has told the settings in force before anything else."""
     managed = tuple(dict.fromkeys(r.resource_name for r in resources if r.resource_name in ("g", "g2")))
     req = request(*resources, validate_only=validate_only)
-    play = Play(Api.INCREMENTAL_ALTER_CONFIGS, req, 1, client=Client("10.0.0.9"))
+    play = Play(Api.INCREMENTAL_ALTER_CONFIGS, req, 1, client=Client("10.0.0.9"), streams=streams)
     return play.coordinates(DescribeSettings("", managed)).coordinator(SettingsReply(**told))
 
 
@@ -92,6 +92,20 @@ def test_only_validating_writes_nothing_down() -> None:
     play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
     shown = request(group((SHARE, SET, "earliest")), validate_only=True)
     play.asks(shown).broker(said(G_OK)).answers(said(G_OK))
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_settings_of_streams_groups_are_kept_here_where_these_are(streams: bool) -> None:
+    name = "streams.num.standby.replicas"
+    play = alter(group((cf.SESSION, SET, "55000"), (name, SET, "1")), streams=streams)
+    ours = change("g", {cf.SESSION: "55000", name: "1"}) if streams else SESSION_55
+    theirs = [] if streams else [(name, SET, "1")]
+    play.coordinates(settings(ours)).coordinator(AlterReply())
+    play.asks(request(group(*theirs), validate_only=True)).broker(said(G_OK))
+    if theirs:
+        play.asks(request(group(*theirs))).broker(said(G_OK))
+    play.coordinates(settings(ours, validate_only=False)).coordinator(AlterReply())
+    play.tells().answers(said(G_OK))
 
 
 def test_ours_and_theirs_in_one_resource() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from sidecar.core.streams.config import StreamsConfig
-from sidecar.core.vocabulary import group_config
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
 from sidecar.core.vocabulary.group_config import HEARTBEAT, INTERVAL, SESSION, level, validate
 from sidecar.core.vocabulary.group_patterns import Patterns, beginning, doubts, never_matches, split, without_brackets
@@ -177,9 +176,7 @@ STREAMS_BROKER = {
         ),
     ],
 )
-def test_a_streams_group_has_settings(own: dict[str, str], words: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_config, "KINDS", {"streams": group_config.STREAMS})
-    monkeypatch.setattr(group_config, "SETTINGS", {s.name: s for s in group_config.STREAMS.rows})
+def test_a_streams_group_has_settings(own: dict[str, str], words: str | None) -> None:
     if words is None:
         validate(own, STREAMS_BROKER)
         return
@@ -188,9 +185,7 @@ def test_a_streams_group_has_settings(own: dict[str, str], words: str | None, mo
     assert refused.value.message == words
 
 
-def test_standbys_follow_what_the_broker_allows_now(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_config, "KINDS", {"streams": group_config.STREAMS})
-    monkeypatch.setattr(group_config, "SETTINGS", {s.name: s for s in group_config.STREAMS.rows})
+def test_standbys_follow_what_the_broker_allows_now() -> None:
     own = {"streams.num.standby.replicas": "2"}
     assert level("streams", own, STREAMS_BROKER)["num_standby_replicas"] == 2
     assert (

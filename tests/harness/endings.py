@@ -1,8 +1,8 @@
 """Which answers end a client for good, and a check that no member hears one that it has not earned.
 
 `ENDS` is read off the clients' code: kafka-clients 4.3.1 (AbstractHeartbeatRequestManager,
-ConsumerHeartbeatRequestManager, ShareHeartbeatRequestManager, CommitRequestManager, AbstractCoordinator,
-ConsumerCoordinator, TransactionManager; of 4.4.0 for TxnOffsetCommit v6),
+ConsumerHeartbeatRequestManager, ShareHeartbeatRequestManager, StreamsGroupHeartbeatRequestManager,
+CommitRequestManager, AbstractCoordinator, ConsumerCoordinator, TransactionManager; of 4.4.0 for TxnOffsetCommit v6),
 librdkafka (rdkafka_cgrp.c, rdkafka_request.c, rdkafka_txnmgr.c), franz-go (consumer_group.go, consumer_group_848.go),
 kafka-python (coordinator/base.py, coordinator/consumer.py) as of summer 2026. Kafka Streams takes what Java's consumer
 throws: CommitFailedException is a task that has moved, any other exception ends the thread. "Ends" is: the client does
@@ -23,6 +23,7 @@ from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.runtime.events import Answer, Event
 from sidecar.core.runtime.offset_checks import TXN_OF_CONSUMERS, CheckReply, CommitCheck, FetchCheck
 from sidecar.core.share.events import ShareHeartbeat
+from sidecar.core.streams.events import StreamsHeartbeat
 from sidecar.core.vocabulary.errors import Code, name_of
 
 JAVA, STREAMS, LIBRDKAFKA, FRANZ, PYTHON = "Java", "Kafka Streams", "librdkafka", "franz-go", "kafka-python"
@@ -77,6 +78,9 @@ ENDS: dict[str, dict[str, Ends]] = {
         ),
     },
     "ShareGroupHeartbeat": {JAVA: but(*AGAIN, Code.FENCED_MEMBER_EPOCH, Code.UNKNOWN_MEMBER_ID)},
+    "StreamsGroupHeartbeat": {
+        JAVA: but(*AGAIN, Code.TOPIC_AUTHORIZATION_FAILED, Code.FENCED_MEMBER_EPOCH, Code.UNKNOWN_MEMBER_ID)
+    },
     "JoinGroup": {JAVA: _JOIN, STREAMS: _JOIN, PYTHON: _JOIN, LIBRDKAFKA: _FENCED},
     "SyncGroup": {JAVA: _SYNC, STREAMS: _SYNC, PYTHON: _SYNC, LIBRDKAFKA: _FENCED},
     "Heartbeat": {JAVA: _SYNC, STREAMS: _SYNC, PYTHON: _SYNC, LIBRDKAFKA: _FENCED},
@@ -116,6 +120,7 @@ ENDS: dict[str, dict[str, Ends]] = {
 """API -> client -> the codes that end it. franz-go joins again after every error of the classic protocol."""
 APIS = {ConsumerHeartbeat: "ConsumerGroupHeartbeat", JoinGroup: "JoinGroup", SyncGroup: "SyncGroup"}
 APIS |= {ClassicHeartbeat: "Heartbeat", FetchCheck: "OffsetFetch", ShareHeartbeat: "ShareGroupHeartbeat"}
+APIS |= {StreamsHeartbeat: "StreamsGroupHeartbeat"}
 
 
 def ends(api: str, code: int) -> list[str]:
@@ -133,7 +138,7 @@ class Endings:
         """By key: requests that are not answered yet, numbered as they came."""
         self._number = 0
         self._of_consumers: set[str] = set()
-        """Member ids that speak the consumer protocol."""
+        """Member ids that speak the consumer protocol, or that of streams groups, and commit alike."""
         self._holders: dict[tuple[str, str], list[str]] = defaultdict(list)
         """By group and instance id: the member ids that have come with it, in that order."""
         self._came_with: dict[tuple[str, str], str | None] = {}
@@ -159,7 +164,7 @@ class Endings:
             self._number += 1
             self._asked[key] = self._number, event
             self._let_in.clear()
-            if isinstance(event, ConsumerHeartbeat):
+            if isinstance(event, ConsumerHeartbeat | StreamsHeartbeat):
                 self._of_consumers.add(event.member_id)
             if _comes(event):
                 with_instance = self._coming[event.group_id, getattr(event, "instance_id", None) or ""]
@@ -295,7 +300,7 @@ def _comes(event: Event) -> bool:
 
 def _leaves(event: Event) -> bool:
     """Nothing ends whoever leaves."""
-    return isinstance(event, ConsumerHeartbeat | ShareHeartbeat) and event.member_epoch < 0
+    return isinstance(event, ConsumerHeartbeat | ShareHeartbeat | StreamsHeartbeat) and event.member_epoch < 0
 
 
 def _name_of_answered(event: Event, answer: Answer) -> str:

@@ -486,6 +486,8 @@ def refusal(api: Api, req: Any, version: int, code: int) -> Any:
             parts = [pr.PartitionProduceResponse(p.index, code, -1) for p in t.partition_data]
             topics.append(pr.TopicProduceResponse(t.name, t.topic_id, parts))
         return pr.ProduceResponse(responses=topics)
+    if api is Api.CREATE_TOPICS:
+        return ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult(t.name, error_code=code) for t in req.topics])
     if api is Api.ADD_PARTITIONS_TO_TXN:
         results = [
             ap.AddPartitionsToTxnTopicResult(

@@ -18,7 +18,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from sidecar.assign import BUILT_IN, SHARE_BUILT_IN
+from sidecar.assign import BUILT_IN, SHARE_BUILT_IN, TASK_BUILT_IN
 from sidecar.assign.spec import Assignor
 from sidecar.coordinator.clock import lease_end, now
 from sidecar.coordinator.membership.owner_map import Assignment
@@ -39,6 +39,7 @@ from sidecar.core.runtime.owner import Owner
 from sidecar.core.runtime.service import Service, ServiceSettings
 from sidecar.core.runtime.shard import Shard
 from sidecar.core.share.config import SHARE
+from sidecar.core.streams.config import STREAMS
 from sidecar.core.vocabulary.errors import Code
 from sidecar.front.front import Front
 from sidecar.front.session import Session, _Upstream
@@ -271,7 +272,7 @@ class House:
             self.state,
             self.configs,
             self.rules,
-            {CONSUMER: assignors, SHARE: SHARE_BUILT_IN},
+            {CONSUMER: assignors, SHARE: SHARE_BUILT_IN, STREAMS: TASK_BUILT_IN},
             self.background,
             self.metrics,
             self.lines,

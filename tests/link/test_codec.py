@@ -56,6 +56,17 @@ from sidecar.core.share.events import (
     ShareHeartbeat,
     ShareHeartbeatReply,
 )
+from sidecar.core.streams.events import (
+    DescribedStreamsMember,
+    DescribeStreamsGroup,
+    StreamsDescribeReply,
+    StreamsHeartbeat,
+    StreamsHeartbeatReply,
+    TopicsCreated,
+)
+from sidecar.core.streams.missing import INITIAL_DELAY, NewTopic
+from sidecar.core.streams.tasks import Tasks
+from sidecar.core.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
 from sidecar.core.vocabulary.errors import Code
 from sidecar.link.codec import SIMPLE, Frames, LinkCodec, LinkError
 from sidecar.link.messages import (
@@ -88,6 +99,11 @@ from tests.harness.properties import given, st
 
 TOPIC = b"\x01\xff" * 8
 MEMBER = DescribedMember("m", "i", None, 3, "c", "/h", ("a",), None, ((TOPIC, "a", (0, 2)),), ())
+REPARTITION = TopicInfo("app-r", 0, 1, (("retention.ms", "-1"),))
+TOPO = Topology(1, (Subtopology("0", ("in",), ("app-r",), (REPARTITION,), (), (CopartitionGroup((0,), (0,)),)),))
+STREAMS_MEMBER = DescribedStreamsMember(
+    "m", 3, "i", None, "c", "/h", 1, "p", ("h", 1), (("a", "b"),), Tasks({"0": (1,)}), Tasks({"0": (1,)}, {"1": (0,)})
+)
 SHARE_MEMBER = DescribedShareMember("m", None, 3, "c", "/h", ("a",), ((TOPIC, "a", (0, 2)),))
 EVENTS: list[Event] = [
     ConsumerHeartbeat("g", "m", 3, "i", "r", 5, ("a",), "a.*", "range", {TOPIC: (0, 2)}, "c", "/h", 0, "new"),
@@ -105,6 +121,12 @@ EVENTS: list[Event] = [
     DescribeShareGroup("g"),
     ShareAdmin("g", Operation.ALTER),
     ShareAdministered("g", Operation.DELETE_GROUP, "why"),
+    StreamsHeartbeat("g", "m", 0, 1, "i", "r", 9, TOPO, (), (), (), "p", ("h", 1), (("a", "b"),), client_id="c"),
+    StreamsHeartbeat(
+        "g", "m", 3, task_offsets=(("0", 1, 9),), active_tasks=(("0", (1, 2)),), shutdown_application=True
+    ),
+    DescribeStreamsGroup("g"),
+    TopicsCreated("g", (("app-r", 36, None), ("app-c", 29, "no"))),
     Standing("g"),
     DeleteGroup("g"),
     ListGroups(),
@@ -122,6 +144,15 @@ ANSWERS: list[Answer] = [
     ShareHeartbeatReply(member_id="m", member_epoch=3, heartbeat_interval_ms=5, assignment={TOPIC: (1,)}),
     ShareDescribeReply(state="Stable", epoch=3, assignment_epoch=3, assignor="simple", members=(SHARE_MEMBER,)),
     ShareAdminReply(exists=True, placeholder=True),
+    StreamsHeartbeatReply(
+        member_id="m",
+        member_epoch=3,
+        status=(INITIAL_DELAY,),
+        active_tasks={"0": (1, 2)},
+        partitions_by_endpoint=((("h", 1), {"in": (0,)}, {}),),
+        create=(NewTopic("app-r", 2, -1, (("retention.ms", "-1"),)),),
+    ),
+    StreamsDescribeReply(state="Stable", epoch=3, assignment_epoch=3, topology=TOPO, members=(STREAMS_MEMBER,)),
     JoinReply(
         member_id="m",
         generation=3,

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from sidecar.core.streams.config import STREAMS, StreamsConfig
+from sidecar.process.coordination import _own_settings, own_kind
 from sidecar.process.parts import front_settings
+from sidecar.process.sections import Streams
 from sidecar.process.settings import SettingsError, load
 
 GIVEN = {"listen": "127.0.0.1:9092", "broker": "127.0.0.1:19092", "node_id": 1}
@@ -82,6 +86,34 @@ def test_share_groups_are_the_brokers_unless_they_are_named(monkeypatch: pytest.
     assert "classic and consumer cannot be left out" in faults()[0]
     monkeypatch.setenv("SIDECAR_GROUPS__KINDS", '["classic", "consumer", "lasting"]')
     assert "groups.kinds" in faults()[0]
+
+
+def test_so_are_streams_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    s = load(None, GIVEN)
+    assert not front_settings(s, lambda: "").streams and STREAMS not in _own_settings(s).kinds
+    monkeypatch.setenv("SIDECAR_GROUPS__KINDS", '["classic", "consumer", "streams"]')
+    monkeypatch.setenv("SIDECAR_STREAMS__NUM_STANDBY_REPLICAS", "1")
+    s = load(None, GIVEN)
+    assert front_settings(s, lambda: "").streams
+    own = _own_settings(s).kinds[STREAMS]
+    assert (own.values["num_standby_replicas"], own.defaults["num_standby_replicas"]) == (1, 0)
+    monkeypatch.setenv("SIDECAR_STREAMS__NUM_STANDBY_REPLICAS", "3")
+    monkeypatch.setenv("SIDECAR_STREAMS__SESSION_TIMEOUT_MS", "5000")
+    assert faults() == [
+        "streams: session_timeout_ms 5000 is not in [min_session_timeout_ms 45000, max_session_timeout_ms "
+        "60000]; session_timeout_ms must be greater than heartbeat_interval_ms"
+    ]
+    monkeypatch.delenv("SIDECAR_STREAMS__SESSION_TIMEOUT_MS")
+    assert faults() == ["streams: num_standby_replicas 3 is greater than max_standby_replicas 2"]
+
+
+def test_the_section_of_streams_groups_has_the_defaults_of_the_core() -> None:
+    """And every setting of theirs but the name of a group's own assignor."""
+    own = own_kind(Streams.model_validate({})).values
+    known = {f.name: getattr(StreamsConfig(), f.name) for f in fields(StreamsConfig)}
+    assert {name: own[name] for name in own if name in known} == {
+        n: v for n, v in known.items() if n != "assignor_name"
+    }
 
 
 def test_a_bad_expression_and_bad_json_are_clear(monkeypatch: pytest.MonkeyPatch) -> None:

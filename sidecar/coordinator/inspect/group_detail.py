@@ -11,6 +11,9 @@ from sidecar.core.classic import records as classic
 from sidecar.core.classic.embedded import assigned
 from sidecar.core.consumer import records as consumer
 from sidecar.core.runtime.records import Record
+from sidecar.core.share import records as share
+from sidecar.core.streams import records as streams
+from sidecar.core.streams.tasks import AssignedTasks
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.state.codec import StateCodec
 from sidecar.state.keys import StateKey
@@ -18,6 +21,7 @@ from sidecar.state.schema import StateError
 
 LOOKED_AT = 16
 """Records between two turns of others: a group may have thousands, and clients must not wait for them."""
+SHARE_KINDS, STREAMS_KINDS = frozenset(share.Kind), frozenset(streams.Kind)
 Slices = Generator[None, None, Any]
 
 
@@ -48,6 +52,10 @@ def picture(state: StateLog, codec: StateCodec, rules: Rules, group_id: str) -> 
     records = _records(state, codec, group_id)  # one after the other: to let go of thousands takes its time, too
     if classic.Kind.GROUP in kinds:
         found |= yield from _classic(records)
+    elif kinds & STREAMS_KINDS:
+        found |= yield from _streams(records)
+    elif kinds & SHARE_KINDS:
+        found |= yield from _share(records)
     elif kinds:
         found |= yield from _consumer(records)
     return found
@@ -102,6 +110,50 @@ def _consumer(records: Iterable[Record]) -> Slices:
                 owns={names.get(t, t.hex()): sorted(ps) for t, ps in r.assigned.items()},
                 gives_up={names.get(t, t.hex()): sorted(ps) for t, ps in r.pending.items()},
             )
+    return {**found, "members": (yield from _sorted(members))}
+
+
+def _streams(records: Iterable[Record]) -> Slices:
+    found: dict[str, object] = {"type": "streams"}
+    members: dict[str, dict[str, Any]] = {}
+    for i, r in enumerate(records):
+        if i % LOOKED_AT == 0:
+            yield
+        if isinstance(r, streams.GroupRecord):
+            found |= {"epoch": r.epoch, "because": r.why}
+        elif isinstance(r, streams.TargetMetadataRecord):
+            found |= {"assignment_epoch": r.assignment_epoch, "assignor": r.assignor}
+        elif isinstance(r, streams.MemberRecord):
+            who = {"instance": r.instance_id, "client": r.client_id, "host": r.client_host, "process": r.process_id}
+            members.setdefault(r.member_id, {}).update(who)
+        elif isinstance(r, streams.CurrentRecord):
+            tasks = {"owns": _tasks(r.assigned), "gives_up": _tasks(r.pending)}
+            members.setdefault(r.member_id, {}).update(epoch=r.member_epoch, state=str(r.state), **tasks)
+    return {**found, "members": (yield from _sorted(members))}
+
+
+def _tasks(held: AssignedTasks) -> dict[str, list[int]]:
+    """Active ones by subtopology; standby and warm-up tasks by role and subtopology."""
+    found = {s: sorted(ps) for s, ps in held.active.items()}
+    found |= {f"standby {s}": sorted(ps) for s, ps in held.standby.items()}
+    return found | {f"warm-up {s}": sorted(ps) for s, ps in held.warmup.items()}
+
+
+def _share(records: Iterable[Record]) -> Slices:
+    found: dict[str, object] = {"type": "share"}
+    members: dict[str, dict[str, Any]] = {}
+    for i, r in enumerate(records):
+        if i % LOOKED_AT == 0:
+            yield
+        if isinstance(r, share.GroupRecord):
+            found |= {"epoch": r.epoch, "because": r.why}
+        elif isinstance(r, share.TargetMetadataRecord):
+            found |= {"assignment_epoch": r.assignment_epoch, "assignor": r.assignor}
+        elif isinstance(r, share.MemberRecord):
+            members.setdefault(r.member_id, {}).update(client=r.client_id, host=r.client_host)
+        elif isinstance(r, share.CurrentRecord):
+            owns = {r.names.get(t, t.hex()): sorted(ps) for t, ps in r.assigned.items()}
+            members.setdefault(r.member_id, {}).update(epoch=r.member_epoch, owns=owns)
     return {**found, "members": (yield from _sorted(members))}
 
 

@@ -100,7 +100,7 @@ class OwnKind:
 
 @dataclass(frozen=True)
 class OwnSettings:
-    """The sidecar's own configuration. `kinds`: of those in the table of group_config.py."""
+    """The sidecar's own configuration. `kinds`: of those in the table of group_config.py that it serves."""
 
     node_id: int
     kinds: Mapping[str, OwnKind]
@@ -143,7 +143,10 @@ class Configs:
         self._effective: dict[str, int | bool] | None = None
         self._common: dict[str, dict[str, Any]] = {}
         """By kind: what all of its groups have, unless they have something of their own."""
-        makers: dict[str, Callable[[str], Any]] = {kind: partial(self._make, kind) for kind in cf.KINDS}
+        self._rows = {kind: rows for kind, rows in cf.KINDS.items() if kind in own.kinds}
+        """Settings of the kinds that this sidecar serves; the others are the broker's."""
+        self._names = [s.name for rows in self._rows.values() for s in rows.rows]
+        makers: dict[str, Callable[[str], Any]] = {kind: partial(self._make, kind) for kind in self._rows}
         self.groups = group_configs({**makers, CLASSIC: self._make_classic})
         self._refused = ""
         self._refused_groups: dict[str, int] = {}
@@ -217,8 +220,8 @@ class Configs:
         """Broker level, by broker names."""
         if self._effective is None:
             found: dict[str, int | bool] = {}
-            for kind, fields_of in FIELDS.items():
-                for name, own in fields_of.items():
+            for kind in self._rows:
+                for name, own in FIELDS[kind].items():
                     if own != "assignors":
                         text = self._chosen(name, self._own.kinds[kind], own)
                         found[name] = text == "true" if name in cf.BROKER_OFFLOADS else int(text)
@@ -252,7 +255,7 @@ class Configs:
     def own(self, group_id: str) -> dict[str, str]:
         """What is set for this group."""
         theirs = self._broker_groups.get(group_id, {})
-        return {**theirs, **{n: v for n, v in self._stored(group_id).items() if n in cf.SETTINGS}}
+        return {**theirs, **{n: v for n, v in self._stored(group_id).items() if n in self._names}}
 
     def _moves(self, group_id: str) -> dict[str, str]:
         """What only sidecars know: whose the group is."""
@@ -329,7 +332,7 @@ class Configs:
     def _describe(self, group_id: str) -> tuple[SettingValue, ...]:
         own, effective = self.own(group_id), self.effective()
         out = []
-        for kind, s in ((kind, s) for kind, rows in cf.KINDS.items() for s in rows.rows):
+        for kind, s in ((kind, s) for kind, rows in self._rows.items() for s in rows.rows):
             text, plain = cf.text(effective[s.broker_name]), cf.text(self._own.kinds[kind].defaults[s.field])
             source = self.broker_value(s.broker_name)[1]
             hidden = tuple(level for level in self._levels.get(s.broker_name, ()) if level[1] > source)
@@ -419,7 +422,7 @@ class Configs:
             return {}  # a broker that has no settings of groups
         if not wanted:
             return {}
-        asked = [dc.DescribeConfigsResource(cf.GROUP, g, list(cf.SETTINGS)) for g in wanted]
+        asked = [dc.DescribeConfigsResource(cf.GROUP, g, self._names) for g in wanted]
         res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=asked))
         refused = {r.resource_name: r.error_code for r in res.results if r.error_code != Code.NONE}
         if refused and self._refused_groups != refused:

@@ -24,6 +24,8 @@ from sidecar.core.runtime.records import Key, Record
 from sidecar.core.share.records import Kind as ShareKind
 from sidecar.core.share.records import PlaceholderRecord
 from sidecar.core.share.records import TargetMetadataRecord as ShareTarget
+from sidecar.core.streams.records import Kind as StreamsKind
+from sidecar.core.streams.records import TargetMetadataRecord as StreamsTarget
 from sidecar.core.vocabulary.errors import InvariantError
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.link.ports import Figures, Logger
@@ -47,7 +49,12 @@ END: there is nothing more for now, and the last one is where that is."""
 END = -2
 NOTHING: Mapping[StateKey, bytes] = {}
 GROUP_KINDS = frozenset(name for name, row in REGISTRY.records.items() if row.record.root)
-ASSIGNMENT_KINDS = (ClassicKind.GROUP, ConsumerKind.TARGET_METADATA, ShareKind.TARGET_METADATA)
+ASSIGNMENT_KINDS = (
+    ClassicKind.GROUP,
+    ConsumerKind.TARGET_METADATA,
+    ShareKind.TARGET_METADATA,
+    StreamsKind.TARGET_METADATA,
+)
 
 
 class Watcher(Protocol):
@@ -129,7 +136,7 @@ class StateLog:
                     continue
                 if isinstance(record, Generation):
                     return record.assigned_generation
-                if isinstance(record, TargetMetadataRecord | ShareTarget):
+                if isinstance(record, TargetMetadataRecord | ShareTarget | StreamsTarget):
                     return record.assignment_epoch
         return -1
 

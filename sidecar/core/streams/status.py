@@ -67,15 +67,22 @@ def topics_created(turn: Turn, e: TopicsCreated, token: int) -> None:
     if type(group) is StreamsGroup:
         soft: StreamsSoft = turn.soft_of(e.group_id)
         until_ms = turn.now.mono_ms + 2 * config_of(turn, e.group_id).heartbeat_interval_ms
-        made = []
+        made, lacking = [], []
         for topic, code, message in e.topics:
             if code in (Code.NONE, Code.TOPIC_ALREADY_EXISTS):
                 made.append(topic)
             elif code == Code.TOPIC_AUTHORIZATION_FAILED:
                 soft.creations.refused(topic, until_ms)
+                lacking.append((topic, text_of(code)))
             else:
                 soft.creations.failed(topic, message or text_of(code), until_ms)
+                lacking.append((topic, message or text_of(code)))
+        if lacking:
+            first, problem = lacking[0]
+            told = {"group_id": e.group_id, "topic": first, "topics": len(lacking), "problem": problem}
+            turn.fx.log("internal topics not created", level="warning", **told)
         if made:
+            turn.fx.log("internal topics created", group_id=e.group_id, topics=len(made))
             names = tuple(made) if len(made) <= NAMES_MAX else None
             turn.fx.background.append(LookFirst(e.group_id, names, None, 0, 0))
     turn.reply(token, Answer())

@@ -98,33 +98,6 @@ class KindSettings:
         return (self.heartbeat, self.session, *(s for s in self.more if s.ranged or s.most), self.interval)
 
 
-STREAMS = KindSettings(
-    Setting("streams.session.timeout.ms", "int", 1, "The timeout to detect client failures with the streams protocol."),
-    Setting("streams.heartbeat.interval.ms", "int", 1, "The heartbeat interval given to members of a streams group."),
-    Setting("streams.assignment.interval.ms", "int", -1, "The interval between assignment updates. -1: the broker's."),
-    Setting(
-        "streams.assignor.offload.enable", "boolean", 0, "Whether to run the assignor on background threads.", False
-    ),
-    (
-        Setting(
-            "streams.num.standby.replicas",
-            "int",
-            0,
-            "The number of standby replicas of each task with state.",
-            ranged=False,
-            most="group.streams.max.standby.replicas",
-        ),
-        Setting(
-            "streams.initial.rebalance.delay.ms",
-            "int",
-            0,
-            "How long the first assignment of an empty group waits for more members.",
-            ranged=False,
-        ),
-    ),
-    brokers=("max_size", "assignors", "max_standby_replicas"),
-)
-"""Of streams groups. They have a place in KINDS as soon as sidecars serve them."""
 KINDS: Mapping[str, KindSettings] = {
     "consumer": KindSettings(
         Setting(SESSION, "int", 1, "The timeout to detect client failures when using the consumer group protocol."),
@@ -132,8 +105,35 @@ KINDS: Mapping[str, KindSettings] = {
         Setting(INTERVAL, "int", -1, "The interval between assignment updates for a consumer group. -1: the broker's."),
         Setting(OFFLOAD, "boolean", 0, "Whether to run the assignor on the background threads (KIP-1263).", False),
         brokers=("max_size", "regex_refresh_interval_ms", "assignors"),
-    )
+    ),
+    "streams": KindSettings(
+        Setting("streams.session.timeout.ms", "int", 1, "The timeout to detect failures of streams clients."),
+        Setting("streams.heartbeat.interval.ms", "int", 1, "The heartbeat interval given to streams clients."),
+        Setting("streams.assignment.interval.ms", "int", -1, "The interval between two assignments. -1: the broker's."),
+        Setting(
+            "streams.assignor.offload.enable", "boolean", 0, "Whether to run the assignor on background threads.", False
+        ),
+        (
+            Setting(
+                "streams.num.standby.replicas",
+                "int",
+                0,
+                "The number of standby replicas of each task with state.",
+                ranged=False,
+                most="group.streams.max.standby.replicas",
+            ),
+            Setting(
+                "streams.initial.rebalance.delay.ms",
+                "int",
+                0,
+                "How long the first assignment of an empty group waits for more members.",
+                ranged=False,
+            ),
+        ),
+        brokers=("max_size", "assignors", "max_standby_replicas"),
+    ),
 }
+"""In Kafka's order. A sidecar keeps the settings of the kinds that it serves (`groups.kinds`)."""
 SETTINGS: Mapping[str, Setting] = {s.name: s for kind in KINDS.values() for s in kind.rows}
 BROKER_OFFLOADS: Mapping[str, str] = {kind.offload.broker_name: kind.offload.name for kind in KINDS.values()}
 """Brokers do not know them: changed through a sidecar they are kept in the state topic."""
@@ -179,16 +179,18 @@ def check_move(name: str, value: str) -> None:
 
 
 def validate(own: Mapping[str, str], effective: Mapping[str, int | bool]) -> None:
-    """`own`: all that the group would have; `effective`: broker level, by broker names. Raises INVALID_CONFIG."""
+    """`own`: all that the group would have; `effective`: broker level of the kinds that are served,
+    by broker names. Raises INVALID_CONFIG."""
     values = {n: parse(n, given) for n, given in own.items()}
-    for s in (s for kind in KINDS.values() for s in kind.bounded):
+    kinds = [kind for kind in KINDS.values() if kind.session.broker_name in effective]
+    for s in (s for kind in kinds for s in kind.bounded):
         value, allowed = values.get(s.name), s.range_in(effective)
         if value is None or allowed is None or s.inherits(value):
             continue
         low, high = allowed
         if not low <= value <= high:
             raise invalid(f"{s.name} must be in the range {low} to {high} inclusive.")
-    for kind in KINDS.values():
+    for kind in kinds:
         session, heartbeat = (values.get(s.name, effective[s.broker_name]) for s in (kind.session, kind.heartbeat))
         if session <= heartbeat:
             raise invalid(f"{kind.session.name} must be greater than {kind.heartbeat.name}")

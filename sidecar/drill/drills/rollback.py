@@ -32,7 +32,7 @@ NEWER = {"member": "core/consumer/records.py", "classic_group": "core/classic/re
 FIELD = {"name": "of_tomorrow", "type": "string", "default": "what today's version does not know"}
 KIND = "of_tomorrow"
 VERSION = "of-tomorrow"
-TABLE, ROWS = "core/kinds.py", "KINDS = (CONSUMER, CLASSIC, SHARE)\n"
+TABLE, ROWS = "core/kinds.py", "KINDS = (CONSUMER, CLASSIC, SHARE, STREAMS)\n"
 """Where the kinds of groups stand, with the records that each has."""
 NEW_KIND = """
 from dataclasses import dataclass, replace
@@ -74,7 +74,8 @@ consumer_group.ConsumerGroup.tombstones = lambda group, why: [
     *([Tombstone("{kind}", group.group_id, "", why)] if group.group_id in {groups!r} else []),
     *tombstones(group, why),
 ]
-KINDS = (replace(CONSUMER, records=(*CONSUMER.records, RecordKind("{kind}", OfTomorrow, "{kind}-v1"))), CLASSIC, SHARE)
+TOMORROW = replace(CONSUMER, records=(*CONSUMER.records, RecordKind("{kind}", OfTomorrow, "{kind}-v1")))
+KINDS = (TOMORROW, CLASSIC, SHARE, STREAMS)
 """
 
 

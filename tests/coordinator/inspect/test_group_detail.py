@@ -12,6 +12,10 @@ from sidecar.core.classic.events import JoinReply
 from sidecar.state.codec import Stamp, StateCodec
 from sidecar.state.keys import decode_key
 from tests.core.classic_client import ClassicClient, subscription
+from tests.core.share.world import Client as ShareClient
+from tests.core.share.world import World as ShareWorld
+from tests.core.streams.world import Client as StreamsClient
+from tests.core.streams.world import World as StreamsWorld
 from tests.core.world import Client, World, topic
 from tests.inprocess.house import Counted, Lines
 from tests.process.test_admin_views import done
@@ -99,6 +103,28 @@ def test_a_consumer_group() -> None:
     (member,) = told["members"]
     assert (member["member"], member["protocol"], member["epoch"], member["state"]) == ("m1", "consumer", 2, "STABLE")
     assert (member["owns"], member["gives_up"]) == ({"a": [0, 1]}, {})
+
+
+def test_a_streams_group() -> None:
+    """Symptom: it was told to be a consumer group without members."""
+    b, world = Bench(), StreamsWorld()
+    b.world.log = world.log
+    world.topics(**{"in": 2, "app_r": 2, "app_c": 2})
+    StreamsClient(world, "m1").heartbeat()
+    told, epoch = b.told("g")
+    assert (told["type"], told["epoch"], told["assignment_epoch"], told["assignor"]) == ("streams", 2, 2, "sticky")
+    assert epoch == 2
+    (member,) = told["members"]
+    assert (member["member"], member["client"], member["process"], member["epoch"]) == ("m1", "m1", "p-m1", 2)
+    assert (member["owns"], member["gives_up"]) == ({"0": [0, 1], "1": [0, 1]}, {})
+
+
+def test_a_share_group() -> None:
+    b, world = Bench(), ShareWorld()
+    b.world.log = world.log
+    ShareClient(world, "g", "m1", ("a",)).heartbeat()
+    told, _ = b.told("g")
+    assert told["type"] == "share" and [m["member"] for m in told["members"]] == ["m1"]
 
 
 def test_a_group_that_is_not_there() -> None:

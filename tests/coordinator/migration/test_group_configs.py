@@ -13,6 +13,7 @@ from sidecar.coordinator.statelog import unfenced_append as unfenced
 from sidecar.core.consumer.config import CONSUMER, ConsumerConfig
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.modern.config import ModernConfig
+from sidecar.core.streams.config import StreamsConfig
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code
 from sidecar.core.vocabulary.group_config import (
@@ -36,7 +37,7 @@ from sidecar.link.messages import (
     SettingValue,
 )
 from sidecar.process.coordination import own_kind
-from sidecar.process.sections import Consumer
+from sidecar.process.sections import Consumer, Streams
 from sidecar.wire.apis import Api
 from tests.inprocess import clock
 from tests.inprocess.house import Heard, House, turns, until
@@ -429,3 +430,40 @@ def test_a_further_kind_has_settings_by_a_table_of_rows(monkeypatch: pytest.Monk
         assert (found.own, found.broker, found.source, found.default) == (None, "2000", STATIC, "1000")
 
     run(test, kinds={"crew": crew})
+
+
+def test_streams_groups_have_settings_where_they_are_served() -> None:
+    async def test(house: House, front: Heard) -> None:
+        def in_force() -> StreamsConfig:
+            found = house.configs.groups[("streams", "g")]
+            assert isinstance(found, StreamsConfig)
+            return found
+
+        assert in_force() == StreamsConfig()
+        house.brokers.settings["group.streams.num.standby.replicas"] = ("2", STATIC)
+        house.brokers.settings["group.streams.initial.rebalance.delay.ms"] = ("7", STATIC)
+        await house.configs.refresh(house.cluster)
+        assert in_force() == StreamsConfig(num_standby_replicas=2, initial_rebalance_delay_ms=7)
+        front.tell(Request(1, change("streams.num.standby.replicas", "1")))
+        await front.reply(1)
+        assert in_force().standbys == 1
+        front.tell(Request(2, change("streams.num.standby.replicas", "3")))
+        words = "streams.num.standby.replicas must be in the range 0 to 2 inclusive."
+        assert (await front.reply(2)).refused == {"32/g": (Code.INVALID_CONFIG, words)}
+        front.tell(Request(3, DescribeSettings("", ("g",))))
+        names = {v.name for v in (await front.reply(3)).groups["g"]}
+        assert {"streams.num.standby.replicas", "consumer.session.timeout.ms"} <= names
+
+    run(test, kinds={"streams": own_kind(Streams.model_validate({}))})
+
+
+def test_elsewhere_they_are_the_brokers() -> None:
+    async def test(house: House, front: Heard) -> None:
+        house.brokers.group_settings["g"] = {"streams.num.standby.replicas": "9"}
+        await house.configs.refresh(house.cluster)
+        front.tell(Request(1, change("consumer.session.timeout.ms", "50000")))
+        assert (await front.reply(1)).refused == {}
+        front.tell(Request(2, DescribeSettings("", ("g",))))
+        assert not [v.name for v in (await front.reply(2)).groups["g"] if v.name.startswith("streams.")]
+
+    run(test)

@@ -8,15 +8,12 @@ from dataclasses import dataclass, field
 from sidecar.assign.spec import AssignorError
 from sidecar.assign.sticky import STICKY
 from sidecar.assign.tasks import TaskAssignor
-from sidecar.core.kinds import KINDS
-from sidecar.core.migration.registration import CROSSINGS
-from sidecar.core.migration.streams import with_streams
+from sidecar.core.kinds import REGISTRY
 from sidecar.core.modern.target_assignment import AssignorDone, RunAssignor
 from sidecar.core.runtime.effects import Count, Effects, Log, Observe, Reply
 from sidecar.core.runtime.events import NO_TOKEN, Answer, Event
 from sidecar.core.runtime.group_loader import load
 from sidecar.core.runtime.records import Record, Tombstone, key_of, single
-from sidecar.core.runtime.registry import Registry
 from sidecar.core.runtime.shard import Shard
 from sidecar.core.runtime.topic_lookup import LookFirst, TopicsSeen
 from sidecar.core.runtime.turn import Computed, Now, Ports
@@ -26,15 +23,13 @@ from sidecar.core.streams.events import EndpointPartitions, StreamsHeartbeat, St
 from sidecar.core.streams.group import StreamsGroup
 from sidecar.core.streams.missing import NewTopic
 from sidecar.core.streams.records import Endpoint
-from sidecar.core.streams.registration import STREAMS as STREAMS_KIND
 from sidecar.core.streams.tasks import NO_TASKS, Partitions, TaskIds, Tasks
 from sidecar.core.streams.topology import Subtopology, TopicInfo, Topology
 from sidecar.core.vocabulary.errors import Code
 from sidecar.core.vocabulary.topics import Topic
 from tests.core.world import topic, topic_id
 
-__all__ = ["Client", "World", "topic", "topic_id"]
-REGISTRY = Registry((*(k for k in KINDS if k.name != STREAMS), STREAMS_KIND), with_streams(CROSSINGS))
+__all__ = ["REGISTRY", "Client", "World", "topic", "topic_id"]
 NATURAL = frozenset((Code.NONE, Code.UNKNOWN_MEMBER_ID, Code.FENCED_MEMBER_EPOCH))
 """What a live member may be told. Any other code of the core ends Java's client for good."""
 CHANGELOG = TopicInfo("app-c", configs=(("cleanup.policy", "compact"),))

@@ -1,0 +1,142 @@
+"""StreamsGroupDescribe (api 89, KIP-1071): a streams group as its members and operators see it.
+
+v0: KIP-1071.
+v1: the client may ask for the description of the topology (KIP-1331), and the answer tells the assignor (KIP-1357).
+
+Whoever may not DESCRIBE one of the topics in it is told nothing of the group. A sidecar that coordinates streams groups
+serves this API even if the broker does not have it; groups that are the broker's are then no streams groups.
+Descriptions of topologies are not kept here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from typing import Any
+
+from sidecar.api import access, slices
+from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate, store_at
+from sidecar.api.room import ANOTHER_TIME, Room
+from sidecar.core.streams.events import DescribedStreamsMember, DescribeStreamsGroup, StreamsDescribeReply
+from sidecar.core.streams.tasks import Partitions, Tasks
+from sidecar.core.streams.topology import Subtopology, TopicInfo, Topology
+from sidecar.core.vocabulary.errors import Code, fitting
+from sidecar.wire.generated import streams_group_describe as sd
+
+MANY = 16
+"""Members of a group that is described in a turn of its own."""
+HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
+NOT_STORED = 1
+"""Status of a description that was asked for and is not there."""
+
+
+def streams_group_describe(call: Call) -> Handler:
+    req = yield from slices.request(call, sd.StreamsGroupDescribeRequest)
+    asked = req.group_ids
+    local = yield from slices.chosen(asked, call.scope.keeps_streams)
+    ours = set(local)
+    theirs = [g for g in asked if g not in ours]
+    versions = call.client.broker_versions
+    highest = call.version if versions is None else min(call.version, versions.get(call.api_key, (0, -1))[1])
+    if not local and highest == call.version:
+        return FORWARD
+    res = sd.StreamsGroupDescribeResponse()
+    if theirs and highest >= 0:
+        asked_there = sd.StreamsGroupDescribeRequest(theirs, req.include_authorized_operations)
+        asked_there.include_topology_description = req.include_topology_description and highest == call.version
+        sent = yield from slices.encoded(asked_there, highest)
+        body = yield from store_at(call, call.scope.node_id, highest, sent)
+        res = yield from slices.response(sd.StreamsGroupDescribeResponse, highest, body)
+    elif theirs:
+        res.groups = [_no_streams(g) for g in theirs]
+    hidden = yield from access.hidden_groups(call, local)
+    seen = [g for g in local if g not in hidden]
+    may = yield from access.operations(call, seen if req.include_authorized_operations else [])
+    room: Room[sd.DescribedGroup] = Room(call, lambda group: sd.StreamsGroupDescribeResponse(groups=[group]))
+    for i, group_id in enumerate(local):
+        yield from slices.turns(i)
+        if group_id in hidden:
+            res.groups.append(_refused(group_id, Code.GROUP_AUTHORIZATION_FAILED))
+            continue
+        if not room.full and not room.knows(group_id):
+            group = yield from _describe(call, group_id)
+            if group.error_code == Code.NONE:
+                group.authorized_operations = may.get(group_id, access.NOT_TOLD)
+                group.topology_description_status = NOT_STORED if req.include_topology_description else 0
+            yield from room.described(group_id, group)
+        res.groups.append(room.take(group_id) or _refused(group_id, ANOTHER_TIME))
+    res.groups = yield from slices.as_asked(asked, res.groups, lambda g: g.group_id)
+    return (yield from slices.encoded(res, call.version))
+
+
+def _describe(call: Call, group_id: str) -> Generator[Want, Any, sd.DescribedGroup]:
+    told: StreamsDescribeReply = yield from coordinate(DescribeStreamsGroup(group_id))
+    if told.code != Code.NONE:
+        # A broker gives no text to a refusal that is not about the group itself.
+        return _refused(group_id, told.code, told.message if told.code == Code.GROUP_ID_NOT_FOUND else None)
+    if told.topology is not None and (yield from access.hidden_topics(call, told.topology.all_topics())):
+        return _refused(group_id, Code.TOPIC_AUTHORIZATION_FAILED, HIDDEN_TOPICS)
+    if len(told.members) > MANY:
+        yield PAUSE
+    return sd.DescribedGroup(
+        group_id=group_id,
+        group_state=told.state,
+        group_epoch=told.epoch,
+        assignment_epoch=told.assignment_epoch,
+        topology=None if told.topology is None else _topology(told.topology),
+        members=(yield from slices.made(told.members, _member)),
+        assignor_name=told.assignor if call.version >= 1 else None,
+    )
+
+
+def _topology(t: Topology) -> sd.Topology:
+    return sd.Topology(t.epoch, list(map(_subtopology, t.subtopologies)))
+
+
+def _subtopology(s: Subtopology) -> sd.Subtopology:
+    return sd.Subtopology(
+        s.subtopology_id,
+        list(s.source_topics),
+        list(s.repartition_sink_topics),
+        _topics(s.changelog_topics),
+        _topics(s.repartition_source_topics),
+    )
+
+
+def _topics(topics: Iterable[TopicInfo]) -> list[sd.TopicInfo]:
+    return [
+        sd.TopicInfo(t.name, t.partitions, t.replication_factor, [sd.KeyValue(k, v) for k, v in t.configs])
+        for t in topics
+    ]
+
+
+def _member(m: DescribedStreamsMember) -> sd.Member:
+    return sd.Member(
+        member_id=m.member_id,
+        member_epoch=m.member_epoch,
+        instance_id=m.instance_id,
+        rack_id=m.rack_id,
+        client_id=m.client_id,
+        client_host=m.client_host,
+        topology_epoch=m.topology_epoch,
+        process_id=m.process_id,
+        user_endpoint=None if m.endpoint is None else sd.Endpoint(*m.endpoint),
+        client_tags=[sd.KeyValue(k, v) for k, v in m.client_tags],
+        assignment=_assignment(m.assignment),
+        target_assignment=_assignment(m.target),
+    )
+
+
+def _assignment(tasks: Tasks) -> sd.Assignment:
+    return sd.Assignment(_task_ids(tasks.active), _task_ids(tasks.standby), _task_ids(tasks.warmup))
+
+
+def _task_ids(tasks: Partitions) -> list[sd.TaskIds]:
+    return [sd.TaskIds(s, list(ps)) for s, ps in sorted(tasks.items())]
+
+
+def _no_streams(group_id: str) -> sd.DescribedGroup:
+    return _refused(group_id, Code.GROUP_ID_NOT_FOUND, fitting(f"Group {group_id} is not a streams group."))
+
+
+def _refused(group_id: str, code: Code, message: str | None = None) -> sd.DescribedGroup:
+    return sd.DescribedGroup(error_code=code, error_message=message, group_id=group_id)

@@ -1,0 +1,260 @@
+"""StreamsGroupHeartbeat (api 88, KIP-1071), and StreamsGroupTopologyDescriptionUpdate (api 93, KIP-1331).
+
+v0: KIP-1071.
+v1: the answer has a wider lag, and may ask for the topology's description, which is never asked for here: a broker
+without a plug-in for descriptions refuses them, and so does the sidecar.
+
+A sidecar that coordinates streams groups serves both versions before every broker. Internal topics that a member is to
+create are created on its own connection, so that the broker looks at its rights and names it in its log. The member has
+its answer meanwhile, and what became of the topics is told to the owner of the group.
+
+A group that is here under this name and is of another kind refuses the member, also where streams groups are left to
+the broker: that one does not know the groups that live here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any
+
+from sidecar.api import access, slices
+from sidecar.api.call import CLIENT_ID, FORWARD, Call, Coordinate, Handler, Start, Want, store_at, upstream
+from sidecar.api.one_name import left_to_the_broker, taken_from_streams, taken_here
+from sidecar.core.modern.validation import unknown_member
+from sidecar.core.streams.events import (
+    JOIN_EPOCH,
+    EndpointPartitions,
+    StreamsHeartbeat,
+    StreamsHeartbeatReply,
+    TaskOffset,
+    TopicsCreated,
+)
+from sidecar.core.streams.missing import NewTopic
+from sidecar.core.streams.tasks import Partitions, TaskIds
+from sidecar.core.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
+from sidecar.core.streams.validation import check_topic_names
+from sidecar.core.vocabulary.errors import TEXT, Code, CoordinatorError, fitting
+from sidecar.wire.apis import Api
+from sidecar.wire.frames import request_frame, response_body
+from sidecar.wire.generated import create_topics as ct
+from sidecar.wire.generated import streams_group_heartbeat as st
+from sidecar.wire.generated import streams_group_topology_description_update as td
+
+CREATE_VERSION = 4
+"""Of CreateTopics: the first that knows the broker's default replication factor, and the last without tagged fields."""
+CREATE_MS = 5_000
+"""So long the broker waits for the topics to be there. A broker answers the requests of a connection one by one."""
+WIDE_LAG = 1
+"""The first version whose answer has the lag in 64 bits."""
+
+
+def streams_group_heartbeat(call: Call) -> Handler:
+    event, came_ms = (yield from to_event(call)), call.now_ms
+    group_id, topology = event.group_id, event.topology
+    if not call.scope.streams:
+        return (yield from _left_to_the_broker(call, event))
+    if event.member_epoch == JOIN_EPOCH and not call.scope.managed(group_id):
+        code = yield from left_to_the_broker(call, group_id)
+        if code != Code.NONE:
+            return _error(call, code, TEXT.get(code))
+    if not call.scope.managed(group_id):
+        return (yield from _at_the_broker(call, event))
+    refused = access.kept_read(call, group_id)
+    if refused is None:
+        refused = yield from access.refused_read(call, group_id)
+    if refused != Code.NONE:
+        return _error(call, refused)
+    if topology is not None:
+        try:
+            check_topic_names(topology)
+        except CoordinatorError as exc:
+            return _error(call, exc.code, exc.message)
+        if call.view.authorizer and (yield from access.hidden_topics(call, topology.all_topics())):
+            return _error(call, Code.TOPIC_AUTHORIZATION_FAILED)
+    if event.member_epoch == JOIN_EPOCH:
+        taken = yield from taken_from_streams(call, group_id, came_ms)
+        if taken == Code.GROUP_ID_NOT_FOUND:
+            return _not_a_streams_group(call, group_id)
+        if taken != Code.NONE:
+            return _error(call, taken, TEXT.get(taken))
+    reply = yield Coordinate(event)
+    assert isinstance(reply, StreamsHeartbeatReply)
+    if reply.create:
+        yield _creation(call, group_id, reply.create)
+    return _to_body(call, event, reply)
+
+
+def streams_group_topology_description_update(call: Call) -> Handler:
+    req = yield from slices.request(call, td.StreamsGroupTopologyDescriptionUpdateRequest)
+    if not call.scope.keeps_streams(req.group_id):
+        return FORWARD
+    refused = yield from access.refused_read(call, req.group_id)
+    code = Code.UNSUPPORTED_VERSION if refused == Code.NONE else refused
+    return td.StreamsGroupTopologyDescriptionUpdateResponse(error_code=code).encode(call.version)
+
+
+# ---- groups of the broker -------------------------------------------------------------------------------------------
+def _left_to_the_broker(call: Call, event: StreamsHeartbeat) -> Handler:
+    topics = () if event.topology is None else event.topology.all_topics()
+    code = yield from taken_here(call, event.group_id, topics, streams=True)
+    if code == Code.NONE:
+        return FORWARD
+    if code != Code.GROUP_ID_NOT_FOUND:
+        return _error(call, code)
+    return _not_a_streams_group(call, event.group_id)
+
+
+def _at_the_broker(call: Call, event: StreamsHeartbeat) -> Handler:
+    """The group is the broker's, which may know no such group any more, or no streams groups at all, or fewer versions.
+    GROUP_ID_NOT_FOUND ends a client; UNKNOWN_MEMBER_ID makes it join, and whoever joins gets the broker's answer."""
+    theirs, joins = call.client.broker_versions, event.member_epoch == JOIN_EPOCH
+    highest = call.version if theirs is None else theirs.get(call.api_key, (0, -1))[1]
+    gone = unknown_member(event.member_id, event.group_id)
+    if highest < 0:
+        return _error(call, Code.UNSUPPORTED_VERSION) if joins else _error(call, gone.code, gone.message)
+    may_be_gone = event.member_epoch > JOIN_EPOCH and call.scope.managing
+    if highest >= call.version and not may_be_gone:
+        return FORWARD
+    if highest >= call.version:
+        body, version = (yield from upstream(call)), call.version
+    else:  # the versions of the request are the same
+        body, version = (yield from store_at(call, call.scope.node_id, highest, call.frame[call.pos :])), highest
+    res = yield from slices.response(st.StreamsGroupHeartbeatResponse, version, body)
+    if res.error_code == Code.GROUP_ID_NOT_FOUND and may_be_gone:
+        return _error(call, gone.code, gone.message)
+    if version == call.version:
+        return body
+    if res.error_code == Code.NONE and event.member_epoch >= JOIN_EPOCH:
+        res.acceptable_recovery_lag = res.acceptable_recovery_lag_legacy
+    return (yield from slices.encoded(res, call.version))
+
+
+# ---- internal topics ------------------------------------------------------------------------------------------------
+def _creation(call: Call, group_id: str, topics: Sequence[NewTopic]) -> Start:
+    """It leaves before the answer does, when nothing that the client has sent behind can be half passed."""
+    wanted = ct.CreateTopicsRequest([_new_topic(t) for t in topics], CREATE_MS)
+    body = wanted.encode(CREATE_VERSION)
+    frame = request_frame(Api.CREATE_TOPICS, CREATE_VERSION, call.correlation_id, CLIENT_ID, False, body)
+    return Start(frame, lambda answer: TopicsCreated(group_id, _created(topics, answer)))
+
+
+def _new_topic(t: NewTopic) -> ct.CreatableTopic:
+    configs = [ct.CreatableTopicConfig(name, value) for name, value in t.configs]
+    return ct.CreatableTopic(t.name, t.partitions, t.replication_factor, [], configs)
+
+
+def _created(topics: Iterable[NewTopic], answer: bytes | None) -> tuple[tuple[str, int, str | None], ...]:
+    """Of a topic of which the broker says nothing, nobody knows. Raises WireError."""
+    told: dict[str, tuple[int, str | None]] = {}
+    if answer is not None:
+        res = ct.CreateTopicsResponse.decode(CREATE_VERSION, answer, response_body(answer, False))
+        told = {t.name: (t.error_code, t.error_message) for t in res.topics}
+    unknown = (int(Code.REQUEST_TIMED_OUT), None)
+    return tuple((t.name, *told.get(t.name, unknown)) for t in topics)
+
+
+# ---- the request ----------------------------------------------------------------------------------------------------
+def to_event(call: Call) -> Generator[Want, Any, StreamsHeartbeat]:
+    """Raises WireError."""
+    r = yield from slices.request(call, st.StreamsGroupHeartbeatRequest)
+    return StreamsHeartbeat(
+        group_id=r.group_id,
+        member_id=r.member_id,
+        member_epoch=r.member_epoch,
+        endpoint_epoch=r.endpoint_information_epoch,
+        instance_id=r.instance_id,
+        rack_id=r.rack_id,
+        rebalance_timeout_ms=r.rebalance_timeout_ms,
+        topology=None if r.topology is None else _topology(r.topology),
+        active_tasks=_tasks(r.active_tasks),
+        standby_tasks=_tasks(r.standby_tasks),
+        warmup_tasks=_tasks(r.warmup_tasks),
+        process_id=r.process_id,
+        endpoint=None if r.user_endpoint is None else (r.user_endpoint.host, r.user_endpoint.port),
+        client_tags=None if r.client_tags is None else tuple((t.key, t.value) for t in r.client_tags),
+        task_offsets=_offsets(r.task_offsets),
+        task_end_offsets=_offsets(r.task_end_offsets),
+        shutdown_application=r.shutdown_application,
+        client_id=call.client_id or "",
+        client_host="/" + call.client.host,
+        version=call.version,
+    )
+
+
+def _topology(t: st.Topology) -> Topology:
+    return Topology(t.epoch, tuple(map(_subtopology, t.subtopologies)))
+
+
+def _subtopology(s: st.Subtopology) -> Subtopology:
+    return Subtopology(
+        s.subtopology_id,
+        tuple(s.source_topics),
+        tuple(s.repartition_sink_topics),
+        tuple(map(_topic, s.repartition_source_topics)),
+        tuple(map(_topic, s.state_changelog_topics)),
+        tuple(
+            CopartitionGroup(tuple(g.source_topics), tuple(g.repartition_source_topics)) for g in s.copartition_groups
+        ),
+        tuple(s.source_topic_regex),
+    )
+
+
+def _topic(t: st.TopicInfo) -> TopicInfo:
+    return TopicInfo(t.name, t.partitions, t.replication_factor, tuple((c.key, c.value) for c in t.topic_configs))
+
+
+def _tasks(tasks: list[st.TaskIds] | None) -> tuple[TaskIds, ...] | None:
+    return None if tasks is None else tuple((t.subtopology_id, tuple(t.partitions)) for t in tasks)
+
+
+def _offsets(offsets: list[st.TaskOffset] | None) -> tuple[TaskOffset, ...] | None:
+    return None if offsets is None else tuple((o.subtopology_id, o.partition, o.offset) for o in offsets)
+
+
+# ---- the answer -----------------------------------------------------------------------------------------------------
+def _to_body(call: Call, event: StreamsHeartbeat, reply: StreamsHeartbeatReply) -> bytes:
+    if reply.code != Code.NONE:
+        return _error(call, reply.code, reply.message)
+    res = st.StreamsGroupHeartbeatResponse(
+        member_id=reply.member_id or "",
+        member_epoch=reply.member_epoch,
+        heartbeat_interval_ms=reply.heartbeat_interval_ms,
+        task_offset_interval_ms=reply.task_offset_interval_ms,
+        status=[st.Status(s.code, s.detail) for s in reply.status],
+        active_tasks=_task_ids(reply.active_tasks),
+        standby_tasks=_task_ids(reply.standby_tasks),
+        warmup_tasks=_task_ids(reply.warmup_tasks),
+        topology_description_required=reply.topology_description_required,
+        endpoint_information_epoch=reply.endpoint_epoch,
+        partitions_by_user_endpoint=_endpoints(reply.partitions_by_endpoint),
+    )
+    if call.version < WIDE_LAG:
+        res.acceptable_recovery_lag_legacy = reply.acceptable_recovery_lag
+    elif event.member_epoch >= JOIN_EPOCH:
+        res.acceptable_recovery_lag = reply.acceptable_recovery_lag
+    return res.encode(call.version)
+
+
+def _task_ids(tasks: Partitions | None) -> list[st.ResponseTaskIds] | None:
+    return None if tasks is None else [st.ResponseTaskIds(s, list(ps)) for s, ps in sorted(tasks.items())]
+
+
+def _endpoints(told: tuple[EndpointPartitions, ...] | None) -> list[st.EndpointToPartitions] | None:
+    if told is None:
+        return None
+    return [
+        st.EndpointToPartitions(st.ResponseEndpoint(host, port), _partitions(active), _partitions(standby))
+        for (host, port), active, standby in told
+    ]
+
+
+def _partitions(topics: Partitions) -> list[st.TopicPartition]:
+    return [st.TopicPartition(topic, list(ps)) for topic, ps in sorted(topics.items())]
+
+
+def _not_a_streams_group(call: Call, group_id: str) -> bytes:
+    return _error(call, Code.GROUP_ID_NOT_FOUND, fitting(f"Group {group_id} is not a streams group."))
+
+
+def _error(call: Call, code: Code, message: str | None = None) -> bytes:
+    return st.StreamsGroupHeartbeatResponse(error_code=code, error_message=message).encode(call.version)

@@ -1,0 +1,57 @@
+"""Answers `AskAccess`: which topics the principal behind a request may not see, asked on its own connection while the
+coordinator has the request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+from sidecar.api.access import surely_hidden_topics
+from sidecar.api.call import Pause
+from sidecar.front.run import Run
+from sidecar.front.session import Session
+from sidecar.front.slices import Slices
+from sidecar.link.messages import AccessAnswer, AskAccess
+from sidecar.proxy.actions import Got
+from sidecar.wire.primitives import WireError
+
+Steps = Generator[Any, Any, set[str] | None]
+
+
+class AccessSteps:
+    def __init__(
+        self,
+        send: Callable[[AccessAnswer], None],
+        slices: Slices,
+        malformed: Callable[[Session, WireError, Got], None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._send, self._slices, self._malformed, self._now_ms = send, slices, malformed, now_ms
+
+    def begin(self, run: Run | None, ask: AskAccess) -> None:
+        if run is None or run.session.conn.closed:
+            self._send(AccessAnswer(ask.token, None))
+        else:
+            run.now_ms = self._now_ms()
+            self._step(run, ask.token, surely_hidden_topics(run, ask.topics), None)
+
+    def _step(self, run: Run, token: int, steps: Steps, frame: bytes | None) -> None:
+        try:
+            want = steps.send(frame)
+        except StopIteration as ended:
+            self._send(AccessAnswer(token, None if ended.value is None else frozenset(ended.value)))
+        except WireError as exc:
+            self._send(AccessAnswer(token, None))
+            self._malformed(run.session, exc, run.got)
+        else:
+            if isinstance(want, Pause):
+                self._slices.wait(lambda: self._step(run, token, steps, None))
+                return
+            run.session.ask(run.got.token, want.frame, lambda frame: self._stepped(run, token, steps, frame))
+
+    def _stepped(self, run: Run, token: int, steps: Steps, frame: bytes | None) -> None:
+        if frame is None:
+            self._send(AccessAnswer(token, None))
+        else:
+            run.now_ms = self._now_ms()
+            self._step(run, token, steps, frame)
