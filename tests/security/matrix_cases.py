@@ -543,7 +543,7 @@ def share_group_describe(m: Any, group: str, version: int) -> Any:
     return m.ShareGroupDescribeRequest([group], True)
 
 
-@to_each("StreamsGroupDescribe", 0)
+@to_each("StreamsGroupDescribe", 0, 1)
 def streams_group_describe(m: Any, group: str, version: int) -> Any:
     return m.StreamsGroupDescribeRequest([group], True)
 

@@ -32,8 +32,6 @@ LEFT_TO_THE_BROKER = {
     "Produce": "it needs Write of the state topic, which is the right to decide",
     "ShareFetch": NOT_OF_A_SHARE_GROUP,
     "ShareAcknowledge": NOT_OF_A_SHARE_GROUP,
-    "StreamsGroupDescribe": NOT_OF_A_SHARE_GROUP,
-    "StreamsGroupTopologyDescriptionUpdate": NOT_OF_A_SHARE_GROUP,
     "InitializeShareGroupState": NOT_OF_A_SHARE_GROUP,
     "ReadShareGroupState": NOT_OF_A_SHARE_GROUP,
     "ReadShareGroupStateSummary": NOT_OF_A_SHARE_GROUP,
