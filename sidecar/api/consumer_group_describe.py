@@ -14,17 +14,13 @@ from typing import Any
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate, upstream
-from sidecar.api.room import ANOTHER_TIME, Room
-from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply, TopicPartitions
+from sidecar.api.described import HIDDEN_TOPICS, MANY, described
+from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply
+from sidecar.core.modern.events import TopicPartitions
 from sidecar.core.vocabulary.errors import Code, fitting
 from sidecar.wire.generated import consumer_group_describe as cd
 
-NO_OPERATIONS = -2147483648
-"""Authorized operations were not asked for, or are not told."""
-MANY = 16
-"""Members of a group that is described in a turn of its own."""
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
-HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
 
 
 def consumer_group_describe(call: Call) -> Handler:
@@ -44,21 +40,14 @@ def consumer_group_describe(call: Call) -> Handler:
         res = yield from slices.response(cd.ConsumerGroupDescribeResponse, call.version, body)
     elif theirs:
         res.groups = [_no_consumers(g) for g in theirs]
-    hidden = yield from access.hidden_groups(call, local)
-    seen = [g for g in local if g not in hidden]
-    may = yield from access.operations(call, seen if req.include_authorized_operations else [])
-    room: Room[cd.DescribedGroup] = Room(call, lambda group: cd.ConsumerGroupDescribeResponse(groups=[group]))
-    for i, group_id in enumerate(local):
-        yield from slices.turns(i)
-        if group_id in hidden:
-            res.groups.append(_refused(group_id, Code.GROUP_AUTHORIZATION_FAILED))
-            continue
-        if not room.full and not room.knows(group_id):
-            group = yield from _describe(call, group_id)
-            if group.error_code == Code.NONE:
-                group.authorized_operations = may.get(group_id, NO_OPERATIONS)
-            yield from room.described(group_id, group)
-        res.groups.append(room.take(group_id) or _refused(group_id, ANOTHER_TIME))
+    res.groups += yield from described(
+        call,
+        local,
+        req.include_authorized_operations,
+        _describe,
+        lambda group: cd.ConsumerGroupDescribeResponse(groups=[group]),
+        _refused,
+    )
     res.groups = yield from slices.as_asked(asked, res.groups, lambda g: g.group_id)
     return (yield from slices.encoded(res, call.version))
 
@@ -109,5 +98,5 @@ def _no_consumers(group_id: str) -> cd.DescribedGroup:
 
 def _refused(group_id: str, code: Code, message: str | None = None) -> cd.DescribedGroup:
     return cd.DescribedGroup(
-        error_code=code, error_message=message, group_id=group_id, authorized_operations=NO_OPERATIONS
+        error_code=code, error_message=message, group_id=group_id, authorized_operations=access.NOT_TOLD
     )

@@ -10,7 +10,8 @@ from contextlib import suppress
 from typing import Any
 
 from sidecar.api import access, slices
-from sidecar.api.call import FORWARD, PAUSE, Call, Coordinate, Handler, Want, packed, upstream
+from sidecar.api.call import FORWARD, PAUSE, Call, Coordinate, Handler, Want, upstream
+from sidecar.api.heartbeat_reply import CODE, GROUP_ID_NOT_FOUND, to_body
 from sidecar.api.one_name import left_to_the_broker, taken_at_the_broker
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.modern.validation import unknown_member
@@ -22,11 +23,6 @@ from sidecar.wire.generated import consumer_group_heartbeat as ch
 
 LAYOUTS = ("ntssiSSiaSpt", "ntssiSSiaSSpt")
 """Of the request by version, header included, as native/wire_twin.py spells it."""
-REPLY, REPLY_ASSIGNED = "ihSSiibt", "ihSSiibptt"
-"""Of the response, without and with an assignment."""
-CODE = slice(4, 6)
-"""Of the body of a response, where the error code is."""
-GROUP_ID_NOT_FOUND = Code.GROUP_ID_NOT_FOUND.to_bytes(2, "big")
 
 
 def consumer_group_heartbeat(call: Call) -> Handler:
@@ -119,13 +115,6 @@ def _slowly(call: Call) -> Generator[Want, Any, tuple[Any, ...]]:
         r.server_assignor,
         None if owned is None else {t.topic_id: tuple(t.partitions) for t in owned},
     )
-
-
-def to_body(reply: HeartbeatReply) -> bytes:
-    head = (0, reply.code, reply.message, reply.member_id, reply.member_epoch, reply.heartbeat_interval_ms)
-    if reply.assignment is None:
-        return packed(REPLY, *head, -1)
-    return packed(REPLY_ASSIGNED, *head, 1, dict(reply.assignment))
 
 
 def _error(code: Code, message: str | None = None) -> bytes:

@@ -7,7 +7,8 @@ words. And before the first member of a new group is let in here, its broker is 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sidecar.api import access, slices
@@ -74,47 +75,50 @@ def taken_at_the_broker(call: Call, group_id: str, came_ms: int) -> Generator[Wa
     """Whether the broker has a share or streams group of this name. Asked for groups that nobody here knows yet.
     The members of a new group come together: what the broker was asked for one of them since `came_ms`, when this
     request came, or just before, goes for this one, too."""
-    if call.scope.learnt.free.get(group_id, NEVER_MS) > came_ms - FREE_MS:
+    free = call.scope.learnt.free
+    asked = yield from _asked(call, group_id, came_ms, free)
+    if asked is None:
         return False
-    if not _tells_kinds(call):
+    if not _of_another_kind(asked.found):
+        if asked.found.error_code != Code.GROUP_AUTHORIZATION_FAILED:  # that says nothing about the name
+            free[group_id] = asked.at_ms
         return False
-    known: KnownReply = yield from coordinate(KnownGroups(candidates=(group_id,)))
-    if known.code != Code.NONE or group_id in known.groups:
-        return False
-    keeper, asked_ms = call.keeper_of(group_id), call.now_ms
-    found = yield from _described(call, keeper, group_id)
-    if not _of_another_kind(found):
-        if found.error_code != Code.GROUP_AUTHORIZATION_FAILED:  # that says nothing about the name
-            call.scope.learnt.free[group_id] = asked_ms
-        return False
-    described = cd.ConsumerGroupDescribeRequest([group_id]).encode(0)
-    body = yield from store_at(call, keeper, 0, described, Api.CONSUMER_GROUP_DESCRIBE)
-    consumer = slices.only(cd.ConsumerGroupDescribeResponse.decode(0, body).groups)
-    return consumer.error_code == Code.GROUP_ID_NOT_FOUND
+    consumer = yield from _described(
+        call,
+        asked.keeper,
+        Api.CONSUMER_GROUP_DESCRIBE,
+        0,
+        cd.ConsumerGroupDescribeRequest([group_id]),
+        cd.ConsumerGroupDescribeResponse,
+    )
+    return bool(consumer.error_code == Code.GROUP_ID_NOT_FOUND)
 
 
 def taken_from_share(call: Call, group_id: str, came_ms: int) -> Generator[Want, Any, Code]:
     """The same for a share group: GROUP_ID_NOT_FOUND if the broker has a group of any other kind, with members or
     without; what it says itself if it cannot tell now."""
-    if call.scope.learnt.free_to_share.get(group_id, NEVER_MS) > came_ms - FREE_MS or not _tells_kinds(call):
+    free = call.scope.learnt.free_to_share
+    asked = yield from _asked(call, group_id, came_ms, free)
+    if asked is None:
         return Code.NONE
-    known: KnownReply = yield from coordinate(KnownGroups(candidates=(group_id,)))
-    if known.code != Code.NONE or group_id in known.groups:
-        return Code.NONE
-    keeper, asked_ms = call.keeper_of(group_id), call.now_ms
-    found = yield from _described(call, keeper, group_id)
+    found = asked.found
     taken, code = found.error_code == Code.NONE and found.group_state != DEAD, found.error_code
     if _of_another_kind(found):
-        described = sd.ShareGroupDescribeRequest([group_id]).encode(SHARE_SINCE)
-        body = yield from store_at(call, keeper, SHARE_SINCE, described, Api.SHARE_GROUP_DESCRIBE)
-        share = slices.only(sd.ShareGroupDescribeResponse.decode(SHARE_SINCE, body).groups)
+        share = yield from _described(
+            call,
+            asked.keeper,
+            Api.SHARE_GROUP_DESCRIBE,
+            SHARE_SINCE,
+            sd.ShareGroupDescribeRequest([group_id]),
+            sd.ShareGroupDescribeResponse,
+        )
         taken, code = share.error_code == Code.GROUP_ID_NOT_FOUND, share.error_code
     if taken:
         return Code.GROUP_ID_NOT_FOUND
     if code in NOT_NOW:
         return Code(code)
     if code != Code.GROUP_AUTHORIZATION_FAILED:
-        call.scope.learnt.free_to_share[group_id] = asked_ms
+        free[group_id] = asked.at_ms
     return Code.NONE
 
 
@@ -122,41 +126,65 @@ def taken_from_streams(call: Call, group_id: str, came_ms: int) -> Generator[Wan
     """The same for a streams group: GROUP_ID_NOT_FOUND, the broker has a group of another kind of this name. An empty
     classic group there keeps the offsets, and an empty streams group gives way to it. While a streams group there has
     members, a task would have two owners: COORDINATOR_LOAD_IN_PROGRESS, and clients ask again until they have gone."""
-    learnt = call.scope.learnt
-    if learnt.free_to_streams.get(group_id, NEVER_MS) > came_ms - FREE_MS or not _tells_kinds(call):
+    free = call.scope.learnt.free_to_streams
+    asked = yield from _asked(call, group_id, came_ms, free)
+    if asked is None:
         return Code.NONE
-    known: KnownReply = yield from coordinate(KnownGroups(candidates=(group_id,)))
-    if known.code != Code.NONE or group_id in known.groups:
-        return Code.NONE
-    keeper, asked_ms = call.keeper_of(group_id), call.now_ms
-    found = yield from _described(call, keeper, group_id)
+    found = asked.found
     if any(m.group_instance_id != CLIENT_ID for m in found.members):  # others than our placeholder
         return Code.GROUP_ID_NOT_FOUND
     if _of_another_kind(found):
         if Api.STREAMS_GROUP_DESCRIBE not in (call.client.broker_versions or ()):
             return Code.GROUP_ID_NOT_FOUND
-        described = st.StreamsGroupDescribeRequest([group_id]).encode(0)
-        body = yield from store_at(call, keeper, 0, described, Api.STREAMS_GROUP_DESCRIBE)
-        streams = slices.only(st.StreamsGroupDescribeResponse.decode(0, body).groups)
+        streams = yield from _described(
+            call,
+            asked.keeper,
+            Api.STREAMS_GROUP_DESCRIBE,
+            0,
+            st.StreamsGroupDescribeRequest([group_id]),
+            st.StreamsGroupDescribeResponse,
+        )
         if streams.error_code == Code.GROUP_ID_NOT_FOUND:
             return Code.GROUP_ID_NOT_FOUND
         if streams.error_code != Code.NONE or streams.members:
             return Code.COORDINATOR_LOAD_IN_PROGRESS
     if found.error_code != Code.GROUP_AUTHORIZATION_FAILED:
-        learnt.free_to_streams[group_id] = asked_ms
+        free[group_id] = asked.at_ms
     return Code.NONE
 
 
-def _tells_kinds(call: Call) -> bool:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the broker `keeper` says of the name, as of a classic group."""
+
+    found: dg.DescribedGroup
+    keeper: int
+    at_ms: int
+
+
+def _asked(call: Call, group_id: str, came_ms: int, free: Mapping[str, int]) -> Generator[Want, Any, _Asked | None]:
+    """None: the name was free a moment ago, or is known here, or the broker has groups of one kind only. `free`: when
+    names were found free."""
     versions = call.client.broker_versions
-    return versions is not None and versions.get(Api.DESCRIBE_GROUPS, (0, 0))[1] >= TELLS_KINDS_SINCE
+    if free.get(group_id, NEVER_MS) > came_ms - FREE_MS:
+        return None
+    if versions is None or versions.get(Api.DESCRIBE_GROUPS, (0, 0))[1] < TELLS_KINDS_SINCE:
+        return None
+    known: KnownReply = yield from coordinate(KnownGroups(candidates=(group_id,)))
+    if known.code != Code.NONE or group_id in known.groups:
+        return None
+    keeper, at_ms = call.keeper_of(group_id), call.now_ms
+    req = dg.DescribeGroupsRequest([group_id])
+    found = yield from _described(call, keeper, Api.DESCRIBE_GROUPS, TELLS_KINDS_SINCE, req, dg.DescribeGroupsResponse)
+    return _Asked(found, keeper, at_ms)
 
 
-def _described(call: Call, keeper: int, group_id: str) -> Generator[Want, Any, dg.DescribedGroup]:
-    asked = dg.DescribeGroupsRequest([group_id]).encode(TELLS_KINDS_SINCE)
-    body = yield from store_at(call, keeper, TELLS_KINDS_SINCE, asked, Api.DESCRIBE_GROUPS)
-    group = slices.only(dg.DescribeGroupsResponse.decode(TELLS_KINDS_SINCE, body).groups)
-    return group
+def _described(
+    call: Call, keeper: int, api: Api, version: int, request: Any, response: type[Any]
+) -> Generator[Want, Any, Any]:
+    """The one group of the answer."""
+    body = yield from store_at(call, keeper, version, request.encode(version), api)
+    return slices.only(response.decode(version, body).groups)
 
 
 def _of_another_kind(group: dg.DescribedGroup) -> bool:

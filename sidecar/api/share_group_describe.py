@@ -14,14 +14,10 @@ from typing import Any
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, upstream
-from sidecar.api.room import ANOTHER_TIME, Room
+from sidecar.api.described import HIDDEN_TOPICS, described
 from sidecar.core.share.events import DescribedShareMember, DescribeShareGroup, ShareDescribeReply
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import share_group_describe as sd
-
-NO_OPERATIONS = -2147483648
-"""Authorized operations were not asked for, or are not told."""
-HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
 
 
 def share_group_describe(call: Call) -> Handler:
@@ -37,21 +33,14 @@ def share_group_describe(call: Call) -> Handler:
         req.group_ids = theirs
         body = yield from upstream(call, (yield from slices.encoded(req, call.version)))
         res = yield from slices.response(sd.ShareGroupDescribeResponse, call.version, body)
-    hidden = yield from access.hidden_groups(call, local)
-    seen = [g for g in local if g not in hidden]
-    may = yield from access.operations(call, seen if req.include_authorized_operations else [])
-    room: Room[sd.DescribedGroup] = Room(call, lambda group: sd.ShareGroupDescribeResponse(groups=[group]))
-    for i, group_id in enumerate(local):
-        yield from slices.turns(i)
-        if group_id in hidden:
-            res.groups.append(_refused(group_id, Code.GROUP_AUTHORIZATION_FAILED))
-            continue
-        if not room.full and not room.knows(group_id):
-            group = yield from _describe(call, group_id)
-            if group.error_code == Code.NONE:
-                group.authorized_operations = may.get(group_id, NO_OPERATIONS)
-            yield from room.described(group_id, group)
-        res.groups.append(room.take(group_id) or _refused(group_id, ANOTHER_TIME))
+    res.groups += yield from described(
+        call,
+        local,
+        req.include_authorized_operations,
+        _describe,
+        lambda group: sd.ShareGroupDescribeResponse(groups=[group]),
+        _refused,
+    )
     res.groups = yield from slices.as_asked(asked, res.groups, lambda g: g.group_id)
     return (yield from slices.encoded(res, call.version))
 
@@ -89,5 +78,5 @@ def _member(m: DescribedShareMember) -> sd.Member:
 
 def _refused(group_id: str, code: Code, message: str | None = None) -> sd.DescribedGroup:
     return sd.DescribedGroup(
-        error_code=code, error_message=message, group_id=group_id, authorized_operations=NO_OPERATIONS
+        error_code=code, error_message=message, group_id=group_id, authorized_operations=access.NOT_TOLD
     )

@@ -14,7 +14,8 @@ from contextlib import suppress
 from typing import Any
 
 from sidecar.api import access, slices
-from sidecar.api.call import FORWARD, Call, Coordinate, Handler, Want, packed, upstream
+from sidecar.api.call import FORWARD, Call, Coordinate, Handler, Want, upstream
+from sidecar.api.heartbeat_reply import CODE, GROUP_ID_NOT_FOUND, to_body
 from sidecar.api.one_name import left_to_the_broker, taken_from_share, taken_here
 from sidecar.core.modern.validation import unknown_member
 from sidecar.core.share.events import ShareHeartbeat, ShareHeartbeatReply
@@ -26,11 +27,6 @@ from sidecar.wire.generated import share_group_heartbeat as sh
 
 LAYOUT = "ntssiSat"
 """Of the request, header included, as native/wire_twin.py spells it."""
-REPLY, REPLY_ASSIGNED = "ihSSiibt", "ihSSiibptt"
-"""Of the response, without and with an assignment."""
-CODE = slice(4, 6)
-"""Of the body of a response, where the error code is."""
-GROUP_ID_NOT_FOUND = Code.GROUP_ID_NOT_FOUND.to_bytes(2, "big")
 STABLE_SINCE = 1
 
 
@@ -100,13 +96,6 @@ def to_event(call: Call) -> Generator[Want, Any, ShareHeartbeat]:
         fields = (client_id, r.group_id, r.member_id, r.member_epoch, r.rack_id, names)
     client_id, group_id, member_id, epoch, rack_id, names = fields
     return ShareHeartbeat(group_id, member_id, epoch, rack_id, names, client_id or "", "/" + call.client.host)
-
-
-def to_body(reply: ShareHeartbeatReply) -> bytes:
-    head = (0, reply.code, reply.message, reply.member_id, reply.member_epoch, reply.heartbeat_interval_ms)
-    if reply.assignment is None:
-        return packed(REPLY, *head, -1)
-    return packed(REPLY_ASSIGNED, *head, 1, dict(reply.assignment))
 
 
 def _not_a_share_group(group_id: str) -> bytes:

@@ -13,7 +13,7 @@ tell or to alter while the share coordinator is away, so such a request to anoth
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
 from sidecar.api import access, slices
@@ -78,46 +78,48 @@ def _all_of(call: Call, group_id: str) -> Generator[Want, Any, ds.DescribeShareG
 # ---- altering and deleting ----------------------------------------------------------------------------------------
 def alter_share_group_offsets(call: Call) -> Handler:
     req = yield from slices.request(call, al.AlterShareGroupOffsetsRequest)
-    if not _concerns(call, req.group_id):
-        return FORWARD
-    code = yield from access.refused_read(call, req.group_id)
-    if code == Code.NONE:
-        unreadable, req.topics = yield from _readable(call, req.group_id, req.topics)
-        res = al.AlterShareGroupOffsetsResponse()
-        if req.topics:
-            code, message = yield from administrable(call, req.group_id, Operation.ALTER)
-            if code != Code.NONE:
-                return al.AlterShareGroupOffsetsResponse(error_code=code, error_message=message).encode(call.version)
-            body = yield from _sent(call, req.group_id, (yield from slices.encoded(req, call.version)))
-            res = yield from slices.response(al.AlterShareGroupOffsetsResponse, call.version, body)
-            if res.error_code == Code.NONE:
-                yield from _done(call, req.group_id, Operation.ALTER)
-        res.responses += [_not_altered(t) for t in unreadable]
-        return (yield from slices.encoded(res, call.version))
-    text = NO_GROUP_RIGHT if code == Code.GROUP_AUTHORIZATION_FAILED else None
-    return al.AlterShareGroupOffsetsResponse(error_code=code, error_message=text).encode(call.version)
+    may, response = access.refused_read, al.AlterShareGroupOffsetsResponse
+    return (yield from _administer(call, req, Operation.ALTER, may, response, _not_altered))
 
 
 def delete_share_group_offsets(call: Call) -> Handler:
     req = yield from slices.request(call, dl.DeleteShareGroupOffsetsRequest)
+    may, response = access.refused_delete, dl.DeleteShareGroupOffsetsResponse
+    return (yield from _administer(call, req, Operation.DELETE, may, response, _not_deleted))
+
+
+def _administer(
+    call: Call,
+    req: Any,
+    operation: Operation,
+    right: Callable[[Call, str], Generator[Want, Any, Code]],
+    response: type[Any],
+    not_done: Callable[[Any], Any],
+) -> Handler:
+    """`right`: asks for the right of the group; `not_done`: the answer for a topic that the client may not READ."""
     if not _concerns(call, req.group_id):
         return FORWARD
-    code = yield from access.refused_delete(call, req.group_id)
-    if code == Code.NONE:
-        unreadable, req.topics = yield from _readable(call, req.group_id, req.topics)
-        res = dl.DeleteShareGroupOffsetsResponse()
-        if req.topics:
-            code, message = yield from administrable(call, req.group_id, Operation.DELETE)
-            if code != Code.NONE:
-                return dl.DeleteShareGroupOffsetsResponse(error_code=code, error_message=message).encode(call.version)
-            body = yield from _sent(call, req.group_id, (yield from slices.encoded(req, call.version)))
-            res = yield from slices.response(dl.DeleteShareGroupOffsetsResponse, call.version, body)
-            if res.error_code == Code.NONE:
-                yield from _done(call, req.group_id, Operation.DELETE)
-        res.responses += [_not_deleted(t) for t in unreadable]
-        return (yield from slices.encoded(res, call.version))
-    text = NO_GROUP_RIGHT if code == Code.GROUP_AUTHORIZATION_FAILED else None
-    return dl.DeleteShareGroupOffsetsResponse(error_code=code, error_message=text).encode(call.version)
+    code = yield from right(call, req.group_id)
+    if code != Code.NONE:
+        text = NO_GROUP_RIGHT if code == Code.GROUP_AUTHORIZATION_FAILED else None
+        return _refused(call, response, code, text)
+    unreadable, req.topics = yield from _readable(call, req.group_id, req.topics)
+    res = response()
+    if req.topics:
+        code, message = yield from administrable(call, req.group_id, operation)
+        if code != Code.NONE:
+            return _refused(call, response, code, message)
+        body = yield from _sent(call, req.group_id, (yield from slices.encoded(req, call.version)))
+        res = yield from slices.response(response, call.version, body)
+        if res.error_code == Code.NONE:
+            yield from _done(call, req.group_id, operation)
+    res.responses += [not_done(t) for t in unreadable]
+    return (yield from slices.encoded(res, call.version))
+
+
+def _refused(call: Call, response: type[Any], code: Code, text: str | None) -> bytes:
+    body: bytes = response(error_code=code, error_message=text).encode(call.version)
+    return body
 
 
 def _concerns(call: Call, group_id: str) -> bool:

@@ -11,20 +11,18 @@ Descriptions of topologies are not kept here.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
+from functools import partial
 from typing import Any
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate, store_at
-from sidecar.api.room import ANOTHER_TIME, Room
+from sidecar.api.described import HIDDEN_TOPICS, MANY, described
 from sidecar.core.streams.events import DescribedStreamsMember, DescribeStreamsGroup, StreamsDescribeReply
 from sidecar.core.streams.tasks import Partitions, Tasks
 from sidecar.core.streams.topology import Subtopology, TopicInfo, Topology
 from sidecar.core.vocabulary.errors import Code, fitting
 from sidecar.wire.generated import streams_group_describe as sd
 
-MANY = 16
-"""Members of a group that is described in a turn of its own."""
-HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
 NOT_STORED = 1
 """Status of a description that was asked for and is not there."""
 
@@ -48,27 +46,19 @@ def streams_group_describe(call: Call) -> Handler:
         res = yield from slices.response(sd.StreamsGroupDescribeResponse, highest, body)
     elif theirs:
         res.groups = [_no_streams(g) for g in theirs]
-    hidden = yield from access.hidden_groups(call, local)
-    seen = [g for g in local if g not in hidden]
-    may = yield from access.operations(call, seen if req.include_authorized_operations else [])
-    room: Room[sd.DescribedGroup] = Room(call, lambda group: sd.StreamsGroupDescribeResponse(groups=[group]))
-    for i, group_id in enumerate(local):
-        yield from slices.turns(i)
-        if group_id in hidden:
-            res.groups.append(_refused(group_id, Code.GROUP_AUTHORIZATION_FAILED))
-            continue
-        if not room.full and not room.knows(group_id):
-            group = yield from _describe(call, group_id)
-            if group.error_code == Code.NONE:
-                group.authorized_operations = may.get(group_id, access.NOT_TOLD)
-                group.topology_description_status = NOT_STORED if req.include_topology_description else 0
-            yield from room.described(group_id, group)
-        res.groups.append(room.take(group_id) or _refused(group_id, ANOTHER_TIME))
+    res.groups += yield from described(
+        call,
+        local,
+        req.include_authorized_operations,
+        partial(_describe, NOT_STORED if req.include_topology_description else 0),
+        lambda group: sd.StreamsGroupDescribeResponse(groups=[group]),
+        _refused,
+    )
     res.groups = yield from slices.as_asked(asked, res.groups, lambda g: g.group_id)
     return (yield from slices.encoded(res, call.version))
 
 
-def _describe(call: Call, group_id: str) -> Generator[Want, Any, sd.DescribedGroup]:
+def _describe(topology_status: int, call: Call, group_id: str) -> Generator[Want, Any, sd.DescribedGroup]:
     told: StreamsDescribeReply = yield from coordinate(DescribeStreamsGroup(group_id))
     if told.code != Code.NONE:
         # A broker gives no text to a refusal that is not about the group itself.
@@ -85,6 +75,7 @@ def _describe(call: Call, group_id: str) -> Generator[Want, Any, sd.DescribedGro
         topology=None if told.topology is None else _topology(told.topology),
         members=(yield from slices.made(told.members, _member)),
         assignor_name=told.assignor if call.version >= 1 else None,
+        topology_description_status=topology_status,
     )
 
 

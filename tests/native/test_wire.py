@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from sidecar.api.classic import BEAT, JOIN, JOINED, SYNC, SYNCED
-from sidecar.api.consumer_group_heartbeat import LAYOUTS, REPLY, REPLY_ASSIGNED
+from sidecar.api.consumer_group_heartbeat import LAYOUTS
+from sidecar.api.heartbeat_reply import REPLY, REPLY_ASSIGNED
 from sidecar.native import _wire, wire_twin
 from sidecar.wire.frames import header_end, request_frame
 from sidecar.wire.generated import consumer_group_heartbeat as ch

@@ -51,7 +51,6 @@ ALONE_WITH_MEMBERS = "owner_is_alone_with_its_members"
 ALONE = ("host_is_alone", "broker_stands_still", "sidecar_stands_still")
 CUT = ("owner_is_cut_off", "client_comes", "client_crashes")
 HELD_UP = ("commit_is_held_up",)
-DOWN = ("fence_is_out_of_reach",)
 LATE = ("tail_lags", "sidecar_crashes", *CUT)
 STALE = "goes back|was acknowledged"
 PLANTED = [

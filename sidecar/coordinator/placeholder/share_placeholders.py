@@ -294,7 +294,7 @@ class SharePlaceholders:
             await self._membership.leave(node_id, p.group_id, other := next(iter(p.others)))
             p.others.discard(other)
         if shows or res.assignment is not None or p.told is None:
-            self._report(p, wanted, node_id, await self._assigned(p, node_id))
+            self._report(p, wanted, node_id, await self._membership.assigned(node_id, p.group_id))
         if not wanted.complete and p.wanted is wanted:
             found = await self._membership.initialised(node_id, p.group_id)
             if found is not None:
@@ -309,9 +309,6 @@ class SharePlaceholders:
             p.epoch = res.member_epoch
         elif res.error_code in NOT_IN:
             p.epoch = 0
-
-    async def _assigned(self, p: _Placeholder, node_id: int) -> Initialised:
-        return await self._membership.assigned(node_id, p.group_id)
 
     def _not_accepted(self, p: _Placeholder, wanted: HoldPlaceholder, code: int, message: str | None) -> None:
         """Raises ConnectionLost."""

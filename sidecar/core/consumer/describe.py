@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from sidecar.core.consumer.config import config_of
-from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply, TopicPartitions
+from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply
 from sidecar.core.consumer.group import ConsumerGroup, Member, consumer_group
 from sidecar.core.consumer.target_assignment import preferred_assignor
-from sidecar.core.runtime.records import Partitions
+from sidecar.core.modern.describe import named
 from sidecar.core.runtime.turn import Turn
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
 from sidecar.core.vocabulary.topics import TopicImage
@@ -38,11 +38,7 @@ def _member(m: Member, group: ConsumerGroup, image: TopicImage) -> DescribedMemb
         m.client_host,
         m.topic_names,
         m.topic_regex,
-        _named(m.held_partitions(), image),
-        _named(group.target.of(m.member_id), image),
+        named(m.held_partitions(), image),
+        named(group.target.of(m.member_id), image),
         m.classic is not None,
     )
-
-
-def _named(parts: Partitions, image: TopicImage) -> tuple[TopicPartitions, ...]:
-    return tuple((t, image.by_id[t].name, ps) for t, ps in parts.items() if t in image.by_id)

@@ -7,7 +7,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from sidecar.assign.spec import Partitions
-from sidecar.core.modern.events import MemberHeartbeat, MemberReply
+from sidecar.core.modern.events import MemberHeartbeat, MemberReply, TopicPartitions
 from sidecar.core.runtime.events import Answer, Event
 
 
@@ -35,10 +35,6 @@ class ConsumerHeartbeat(MemberHeartbeat):
 
     def largest_bytes(self) -> int:
         return sum(map(len, self.topic_names)) if self.topic_names else 0
-
-
-TopicPartitions = tuple[bytes, str, tuple[int, ...]]
-"""Topic id, name, sorted partitions."""
 
 
 class DescribedMember(Struct, gc=False):

@@ -111,7 +111,6 @@ class ConsumerGroup:
     classic_protocols: Counter[str] = field(default_factory=Counter)
     """Of those, by the protocols that they know."""
     _ids: dict[Subscription, tuple[TopicImage, RegexRecord | None, frozenset[bytes]]] = field(default_factory=dict)
-    _hash: tuple[TopicImage | None, frozenset[str] | None, int] = (None, None, 0)
 
     kind = CONSUMER
     protocol_type = "consumer"
@@ -183,13 +182,7 @@ class ConsumerGroup:
         return self.subscriptions.topics()
 
     def hash_over(self, image: TopicImage) -> int:
-        """Hash of the metadata of all subscribed topics as `image` has them."""
-        of, names, value = self._hash
-        topics = self.subscribed_topics()
-        if of is not image or names is not topics:
-            value = image.hash_of(topics)
-            self._hash = (image, topics, value)
-        return value
+        return self.subscriptions.hash_over(image)
 
     # ---- its records ------------------------------------------------------------------------------------
     def epoch_record(self, epoch: int, metadata_hash: int, why: str) -> GroupRecord:

@@ -1,19 +1,19 @@
-"""May this member commit or fetch offsets? The offsets themselves stay in the broker's __consumer_offsets.
+"""May this member commit offsets? The offsets themselves stay in the broker's __consumer_offsets.
 
 Source: KIP-848 'OffsetCommit API', KIP-1251 (an older epoch may commit what the member still owns), Kafka's
-ConsumerGroup.validateOffsetCommit / validateOffsetFetch and OffsetMetadataManager.
+ConsumerGroup.validateOffsetCommit and OffsetMetadataManager.
 """
 
 from __future__ import annotations
 
 from sidecar.core.consumer.config import config_of
 from sidecar.core.consumer.group import ConsumerGroup, Member
-from sidecar.core.runtime.offset_checks import TXN_OF_CONSUMERS, CheckReply, CommitCheck, FetchCheck, Place
+from sidecar.core.modern.offsets import OK, needs_no_member, stale_code
+from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, Place
 from sidecar.core.runtime.turn import Turn
 from sidecar.core.vocabulary.errors import Code
 from sidecar.core.vocabulary.topics import TopicImage
 
-OK = CheckReply()
 ZERO_ID = b"\0" * 16
 
 
@@ -22,9 +22,7 @@ def check_commit(turn: Turn, c: CommitCheck, token: int) -> None:
 
 
 def _commit(turn: Turn, group: ConsumerGroup, c: CommitCheck) -> CheckReply:
-    if c.member_epoch < 0 and not group.members:
-        return OK
-    if c.transactional and c.member_epoch == -1 and not c.member_id and c.instance_id is None:
+    if needs_no_member(group, c):
         return OK
     member = group.members.get(c.member_id)
     if member is None:
@@ -32,8 +30,7 @@ def _commit(turn: Turn, group: ConsumerGroup, c: CommitCheck) -> CheckReply:
     classic = member.classic is not None
     if not c.transactional and not classic and c.version < 9:
         return CheckReply(Code.UNSUPPORTED_VERSION)
-    told_as_classic = classic or (c.transactional and c.version < TXN_OF_CONSUMERS)
-    stale = Code.ILLEGAL_GENERATION if told_as_classic else Code.STALE_MEMBER_EPOCH
+    stale = stale_code(c, classic)
     if c.member_epoch > member.member_epoch:
         return CheckReply(stale)
     image = turn.image
@@ -68,16 +65,3 @@ def _may_commit(image: TopicImage, member: Member, epoch: int, where: Place) -> 
     if since is None:
         since = member.pending.get(topic_id, {}).get(partition)
     return since is not None and epoch >= since
-
-
-def check_fetch(turn: Turn, f: FetchCheck, token: int) -> None:
-    turn.reply(token, _fetch(turn.groups[f.group_id], f))
-
-
-def _fetch(group: ConsumerGroup, f: FetchCheck) -> CheckReply:
-    if f.member_id is None and f.member_epoch < 0:
-        return OK
-    member = group.members.get(f.member_id or "")
-    if member is None:
-        return CheckReply(Code.UNKNOWN_MEMBER_ID)
-    return OK if f.member_epoch == member.member_epoch else CheckReply(Code.STALE_MEMBER_EPOCH)

@@ -11,13 +11,14 @@ from sidecar.core.consumer.events import ConsumerHeartbeat, DescribeConsumerGrou
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.heartbeat import heartbeat
 from sidecar.core.consumer.members import arm_session, remove_members
-from sidecar.core.consumer.offsets import check_commit, check_fetch
+from sidecar.core.consumer.offsets import check_commit
 from sidecar.core.consumer.parked_joins import PARKED
 from sidecar.core.consumer.records import RECORDS
 from sidecar.core.consumer.regexes import RegexResolved, names_changed, regex_resolved
 from sidecar.core.consumer.soft_state import ConsumerSoft
 from sidecar.core.consumer.target_assignment import TARGETS
 from sidecar.core.modern import registration as modern
+from sidecar.core.modern.offsets import check_fetch
 from sidecar.core.modern.sessions import REMOVING, arm_rebalance, removing_timers
 from sidecar.core.modern.target_assignment import AssignorDone
 from sidecar.core.runtime.effects import TOUCH_MS
@@ -46,11 +47,6 @@ def _touched(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
         arm_session(turn, group.group_id, member, TOUCH_MS)
 
 
-def _assignor_done(turn: Turn, event: AssignorDone, token: int) -> None:
-    TARGETS.done(turn, event)
-    PARKED.wake(turn, event.group_id)
-
-
 def _regex_resolved(turn: Turn, event: RegexResolved, token: int) -> None:
     regex_resolved(turn, event)
     PARKED.give_up(turn, event.group_id, event.unheard)
@@ -68,7 +64,7 @@ CONSUMER = GroupKind(
         CommitCheck: check_commit,
         FetchCheck: check_fetch,
         DescribeConsumerGroup: describe,
-        AssignorDone: _assignor_done,
+        AssignorDone: modern.assignor_done(TARGETS, PARKED),
         RegexResolved: _regex_resolved,
         AdoptConsumer: adopt,
         **MOVES.events(),

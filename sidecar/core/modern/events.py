@@ -19,3 +19,7 @@ class MemberHeartbeat(Event):
 
     def joins(self) -> bool:
         return self.member_epoch == 0
+
+
+TopicPartitions = tuple[bytes, str, tuple[int, ...]]
+"""Topic id, name, sorted partitions."""

@@ -7,10 +7,12 @@ from typing import Any
 from sidecar.core.modern.config import config_of
 from sidecar.core.modern.epochs import assign_soon
 from sidecar.core.modern.group import ModernGroup
-from sidecar.core.modern.parked_joins import answer_all
+from sidecar.core.modern.parked_joins import ParkedAnswers, answer_all
 from sidecar.core.modern.sessions import REBALANCE, SESSION, arm_session
 from sidecar.core.modern.soft_state import ModernSoft
+from sidecar.core.modern.target_assignment import AssignorDone, Targets
 from sidecar.core.runtime.effects import TOUCH_MS
+from sidecar.core.runtime.registry import Handler
 from sidecar.core.runtime.turn import Turn
 
 
@@ -46,3 +48,13 @@ def released(turn: Turn, group: ModernGroup[Any]) -> None:
         turn.timers.cancel((REBALANCE, group.group_id, member_id))
     turn.timers.cancel(("assign", group.group_id))
     turn.timers.cancel(("run", group.group_id))
+
+
+def assignor_done(targets: Targets, parked: ParkedAnswers) -> Handler:
+    """Of a kind whose answers wait for nothing else."""
+
+    def handler(turn: Turn, event: AssignorDone, token: int) -> None:
+        targets.done(turn, event)
+        parked.wake(turn, event.group_id)
+
+    return handler

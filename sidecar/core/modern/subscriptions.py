@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sidecar.core.runtime.member_limits import bytes_of_names, bytes_of_record
+from sidecar.core.vocabulary.topics import TopicImage
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,6 +30,7 @@ class Subscriptions:
         self._resolved: dict[str, tuple[str, ...]] = {}
         self._names: Counter[str] = Counter()
         self._frozen: frozenset[str] | None = frozenset()
+        self._hash: tuple[TopicImage | None, frozenset[str] | None, int] = (None, None, 0)
         self.held_bytes = 0
         """Of the different subscriptions, and of the record of each member."""
 
@@ -103,6 +105,15 @@ class Subscriptions:
         if self._frozen is None:
             self._frozen = frozenset(self._names)
         return self._frozen
+
+    def hash_over(self, image: TopicImage) -> int:
+        """Hash of the metadata of all these topics as `image` has them."""
+        of, names, value = self._hash
+        topics = self.topics()
+        if of is not image or names is not topics:
+            value = image.hash_of(topics)
+            self._hash = (image, topics, value)
+        return value
 
     def _add(self, names: Iterable[str]) -> None:
         count = self._names

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from sidecar.core.modern.config import config_of
-from sidecar.core.runtime.records import Partitions
+from sidecar.core.modern.describe import named
 from sidecar.core.runtime.turn import Turn
 from sidecar.core.share.events import (
     DescribedShareMember,
     DescribeShareGroup,
     ShareDescribeReply,
-    TopicPartitions,
 )
 from sidecar.core.share.group import Member, share_group
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
@@ -34,8 +33,4 @@ def describe(turn: Turn, event: DescribeShareGroup, token: int) -> None:
 
 def _member(m: Member, image: TopicImage) -> DescribedShareMember:
     who = (m.member_id, m.rack_id, m.member_epoch, m.client_id, m.client_host)
-    return DescribedShareMember(*who, m.topic_names, _named(m.assigned, image))
-
-
-def _named(parts: Partitions, image: TopicImage) -> tuple[TopicPartitions, ...]:
-    return tuple((t, image.by_id[t].name, ps) for t, ps in parts.items() if t in image.by_id)
+    return DescribedShareMember(*who, m.topic_names, named(m.assigned, image))

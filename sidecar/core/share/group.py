@@ -80,7 +80,6 @@ class ShareGroup:
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
     members_bytes: int = 0
     """See `held_bytes`, without subscriptions."""
-    _hash: tuple[TopicImage | None, frozenset[str] | None, int] = (None, None, 0)
     _assignable: tuple[TopicImage, frozenset[str], Partitions] | None = None
     _differs: tuple[Partitions, bool] | None = None
 
@@ -126,13 +125,7 @@ class ShareGroup:
         return self.subscriptions.topics()
 
     def hash_over(self, image: TopicImage) -> int:
-        """Hash of the metadata of all subscribed topics as `image` has them."""
-        of, names, value = self._hash
-        topics = self.subscribed_topics()
-        if of is not image or names is not topics:
-            value = image.hash_of(topics)
-            self._hash = (image, topics, value)
-        return value
+        return self.subscriptions.hash_over(image)
 
     @property
     def initialised(self) -> Partitions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sidecar.core.modern import registration as modern
 from sidecar.core.modern.assignment_resend import TIMES
+from sidecar.core.modern.offsets import check_fetch
 from sidecar.core.modern.sessions import REMOVING, arm_rebalance, removing_timers
 from sidecar.core.modern.soft_state import ModernSoft, Told
 from sidecar.core.modern.target_assignment import AssignorDone
@@ -20,17 +21,12 @@ from sidecar.core.streams.events import DescribeStreamsGroup, StreamsHeartbeat, 
 from sidecar.core.streams.group import StreamsGroup
 from sidecar.core.streams.heartbeat import heartbeat
 from sidecar.core.streams.members import remove_members
-from sidecar.core.streams.offsets import check_commit, check_fetch
+from sidecar.core.streams.offsets import check_commit
 from sidecar.core.streams.parked_joins import PARKED
 from sidecar.core.streams.records import RECORDS
 from sidecar.core.streams.soft_state import StreamsSoft
 from sidecar.core.streams.status import topics_created
 from sidecar.core.streams.target_assignment import TARGETS, due
-
-
-def _assignor_done(turn: Turn, event: AssignorDone, token: int) -> None:
-    TARGETS.done(turn, event)
-    PARKED.wake(turn, event.group_id)
 
 
 def _loaded(turn: Turn, group: StreamsGroup) -> None:
@@ -77,7 +73,7 @@ STREAMS = GroupKind(
         TopicsCreated: topics_created,
         CommitCheck: check_commit,
         FetchCheck: check_fetch,
-        AssignorDone: _assignor_done,
+        AssignorDone: modern.assignor_done(TARGETS, PARKED),
         AdoptStreams: adopt,
         **MOVES.events(),
     },

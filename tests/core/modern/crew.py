@@ -353,18 +353,13 @@ def _second(turn: Turn, w: Waiting) -> Waiting:
 PARKED = ParkedAnswers(CREW, _second)
 
 
-def _done(turn: Turn, event: AssignorDone, token: int) -> None:
-    TARGETS.done(turn, event)
-    PARKED.wake(turn, event.group_id)
-
-
 KIND = GroupKind(
     name=CREW,
     make=Crew,
     soft=CrewSoft,
     config=lambda: ModernConfig(assignors=("pairs",)),
     records=RECORDS,
-    events={CrewBeat: beat, AssignorDone: _done, **MOVES.events()},
+    events={CrewBeat: beat, AssignorDone: modern.assignor_done(TARGETS, PARKED), **MOVES.events()},
     timers={**TARGETS.timers(), **PARKED.timers(), **removing_timers(remove)},
     removing=REMOVING,
     loaded=modern.loaded,

@@ -32,7 +32,6 @@ from tests.core.world import topic, topic_id
 __all__ = ["REGISTRY", "Client", "World", "topic", "topic_id"]
 NATURAL = frozenset((Code.NONE, Code.UNKNOWN_MEMBER_ID, Code.FENCED_MEMBER_EPOCH))
 """What a live member may be told. Any other code of the core ends Java's client for good."""
-CHANGELOG = TopicInfo("app-c", configs=(("cleanup.policy", "compact"),))
 TOPOLOGY = Topology(
     1,
     (

@@ -1,0 +1,47 @@
+"""What the answers of ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe have in common: who may hear
+of a group, which operations are told, and how much an answer may hold (room.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeVar
+
+from sidecar.api import access, slices
+from sidecar.api.call import Call, Want
+from sidecar.api.room import ANOTHER_TIME, Room
+from sidecar.core.vocabulary.errors import Code
+
+MANY = 16
+"""Members of a group that is described in a turn of its own."""
+HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
+D = TypeVar("D", bound=Any)
+"""The DescribedGroup of one of the APIs."""
+
+
+def described(
+    call: Call,
+    groups: Sequence[str],
+    with_operations: bool,
+    describe: Callable[[Call, str], Generator[Want, Any, D]],
+    alone: Callable[[D], slices.Message],
+    refused: Callable[[str, Code], D],
+) -> Generator[Want, Any, list[D]]:
+    """One description for each time that a group is named. `alone`: the response with this description alone;
+    `refused`: the description of a group of which nothing is told."""
+    hidden = yield from access.hidden_groups(call, groups)
+    seen = [g for g in groups if g not in hidden]
+    may = yield from access.operations(call, seen if with_operations else [])
+    found: list[D] = []
+    room: Room[D] = Room(call, alone)
+    for i, group_id in enumerate(groups):
+        yield from slices.turns(i)
+        if group_id in hidden:
+            found.append(refused(group_id, Code.GROUP_AUTHORIZATION_FAILED))
+            continue
+        if not room.full and not room.knows(group_id):
+            group = yield from describe(call, group_id)
+            if group.error_code == Code.NONE:
+                group.authorized_operations = may.get(group_id, access.NOT_TOLD)
+            yield from room.described(group_id, group)
+        found.append(room.take(group_id) or refused(group_id, ANOTHER_TIME))
+    return found
