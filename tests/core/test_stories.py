@@ -45,6 +45,7 @@ from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchChe
 from sidecar.core.runtime.records import Partitions
 from sidecar.core.vocabulary.errors import Code
 from tests.core.story_classic import ClassicWords
+from tests.core.storybook import check
 from tests.core.world import World, topic, topic_id
 
 ROOT = Path(__file__).parent.parent.parent
@@ -309,20 +310,7 @@ CLASSIC = {"beat": ClassicWords.beat, "leave-group": ClassicWords.leave, "commit
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda p: p.stem)
 def test_story(path: Path, request: pytest.FixtureRequest) -> None:
-    story = Story()
-    wanted = path.read_text()
-    got: list[str] = []
-    for line in wanted.splitlines():
-        if line.startswith("    "):
-            continue  # an answer of last time
-        got.append(line)
-        command = line.partition("#")[0].strip()
-        if command:
-            got += [f"    {answer}" for answer in story.run(command)]
-    text = "\n".join(got) + "\n"
-    if request.config.getoption("--rewrite"):
-        path.write_text(text)
-    assert text == wanted
+    check(path, Story().run, request.config.getoption("--rewrite"))
 
 
 ELSEWHERE = {

@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sidecar.assign import BUILT_IN
-from sidecar.assign.spec import Assignor, AssignorError
+from sidecar.assign.spec import Assignor
 from sidecar.core.classic.config import CLASSIC, ClassicConfig
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.regexes import RegexResolved, ResolveRegex
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.modern.target_assignment import AssignorDone, RunAssignor
+from sidecar.core.modern.target_assignment import RunAssignor
 from sidecar.core.runtime.effects import Count, Effects, Log, Observe, Reply
-from sidecar.core.runtime.events import NO_TOKEN, Answer, Event
-from sidecar.core.runtime.group_loader import load
-from sidecar.core.runtime.records import Partitions, Record, Tombstone, key_of, single
+from sidecar.core.runtime.events import NO_TOKEN, Event
+from sidecar.core.runtime.records import Partitions, Record, single
 from sidecar.core.runtime.shard import Shard
 from sidecar.core.runtime.topic_lookup import LookFirst, TopicsSeen
 from sidecar.core.runtime.turn import Computed, Now, Ports
 from sidecar.core.vocabulary.errors import Code
 from sidecar.core.vocabulary.topic_regex import resolve
 from sidecar.core.vocabulary.topics import Topic
+from tests.core.one_shard import OneShard
 from tests.harness.endings import Endings
 
 
@@ -35,7 +35,7 @@ def topic(n: int, name: str, partitions: int, rack: str = "") -> Topic:
 
 
 @dataclass
-class World:
+class World(OneShard):
     config: ConsumerConfig = field(
         default_factory=lambda: ConsumerConfig(assignor_offload_enable=False, join_wait_ms=0)
     )
@@ -87,20 +87,10 @@ class World:
         self.apply(self.shard.handle(event, self.token, self.now))
         return self.token
 
-    def ask(self, event: Event) -> Answer:
-        """The answer, which must come at once."""
-        return self.replies.pop(self.request(event)).answer
-
     def send(self, hb: ConsumerHeartbeat) -> HeartbeatReply:
         reply = self.ask(hb)
         assert isinstance(reply, HeartbeatReply)
         return reply
-
-    def sleep(self, ms: int, step_ms: int = 100) -> None:
-        until = self.now_ms + ms
-        while self.now_ms < until:
-            self.now_ms = min(until, self.now_ms + step_ms)
-            self.apply(self.shard.wake(self.now))
 
     def resolve(self, heard: bool = True) -> None:
         """Answer what the shard asked of regular expressions. Not `heard`: the clients that asked are gone, and so
@@ -114,19 +104,6 @@ class World:
             else:
                 event = RegexResolved(ask.group_id, {}, image.names_version, ask.token)
             self.apply(self.shard.handle(event, NO_TOKEN, self.now))
-
-    def finish(self, error: str = "") -> None:
-        """The offloaded assignor runs under way come to their end, or fail."""
-        running, self.running = self.running, []
-        for ask in running:
-            try:
-                if error:
-                    raise AssignorError(error)
-                run = REGISTRY.runner(ask.input.kind)
-                done = AssignorDone(ask.group_id, ask.input, run(ask.input, self.assignors[ask.input.assignor]))
-            except AssignorError as exc:
-                done = AssignorDone(ask.group_id, ask.input, None, str(exc))
-            self.apply(self.shard.handle(done, NO_TOKEN, self.now))
 
     def apply(self, fx: Effects) -> None:
         if fx.records:
@@ -165,16 +142,6 @@ class World:
         found = self.shard.groups.get(group_id)
         return set() if found is None else set(getattr(found, "members", ()))
 
-    def compacted(self) -> list[Record]:
-        """The last record of each key, as compaction leaves them, without tombstones."""
-        last: dict[tuple[str, str, str], Record] = {}
-        for r in self.log:
-            key = key_of(r)
-            last.pop(key, None)
-            if not isinstance(r, Tombstone):
-                last[key] = r
-        return list(last.values())
-
     def rebuilt_group(self, group_id: str) -> ConsumerGroup:
         found = self.rebuilt().groups[group_id]
         assert isinstance(found, ConsumerGroup)
@@ -182,13 +149,7 @@ class World:
 
     def rebuilt(self, lease_ms: int = 0) -> Shard:
         """A new owner's shard, from the compacted log. `lease_ms`: of the former owner."""
-        shard = self.empty(lease_ms)
-        by_group: dict[str, list[Record]] = {}
-        for r in self.compacted():
-            by_group.setdefault(r.group_id, []).append(r)
-        for group_id, records in by_group.items():
-            load(shard, group_id, records, self.now)
-        return shard
+        return self.loaded(self.empty(lease_ms))
 
 
 @dataclass

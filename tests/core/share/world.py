@@ -8,17 +8,14 @@ from dataclasses import dataclass, field
 
 from sidecar.assign.share import ShareAssignor
 from sidecar.assign.simple import SIMPLE
-from sidecar.assign.spec import AssignorError
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.modern.target_assignment import AssignorDone, RunAssignor
+from sidecar.core.modern.target_assignment import RunAssignor
 from sidecar.core.runtime.effects import Count, Effects, Log, Observe, Reply
-from sidecar.core.runtime.events import NO_TOKEN, Answer, Event
-from sidecar.core.runtime.group_loader import load
-from sidecar.core.runtime.records import Partitions, Record, Tombstone, key_of, single
+from sidecar.core.runtime.events import NO_TOKEN, Event
+from sidecar.core.runtime.records import Partitions, Record, single
 from sidecar.core.runtime.shard import Shard
 from sidecar.core.runtime.topic_lookup import LookFirst, TopicsSeen
 from sidecar.core.runtime.turn import Computed, Now, Ports
-from sidecar.core.share.assignor_run import ShareRun, run
 from sidecar.core.share.config import SHARE, ShareConfig
 from sidecar.core.share.events import (
     PlaceholderLeft,
@@ -31,6 +28,7 @@ from sidecar.core.share.group import ShareGroup
 from sidecar.core.share.placeholder import HoldPlaceholder, LeavePlaceholder
 from sidecar.core.vocabulary.errors import Code
 from sidecar.core.vocabulary.topics import Topic
+from tests.core.one_shard import OneShard
 from tests.core.world import topic, topic_id
 from tests.harness.endings import Endings, ends
 
@@ -38,7 +36,7 @@ __all__ = ["Client", "World", "topic", "topic_id"]
 
 
 @dataclass
-class World:
+class World(OneShard):
     config: ShareConfig = field(default_factory=lambda: ShareConfig(assignor_offload_enable=False, join_wait_ms=0))
     assignors: dict[str, ShareAssignor] = field(default_factory=lambda: {"simple": SIMPLE})
     now_ms: int = 1_000_000
@@ -89,33 +87,6 @@ class World:
         self.endings.asked(self.token, event)
         self.apply(self.shard.handle(event, self.token, self.now))
         return self.token
-
-    def ask(self, event: Event) -> Answer:
-        """The answer, which must come at once."""
-        return self.replies.pop(self.request(event)).answer
-
-    def tell(self, event: Event) -> None:
-        """The end of background work."""
-        self.apply(self.shard.handle(event, NO_TOKEN, self.now))
-
-    def sleep(self, ms: int, step_ms: int = 100) -> None:
-        until = self.now_ms + ms
-        while self.now_ms < until:
-            self.now_ms = min(until, self.now_ms + step_ms)
-            self.apply(self.shard.wake(self.now))
-
-    def finish(self, error: str = "") -> None:
-        """The offloaded assignor runs under way come to their end, or fail."""
-        running, self.running = self.running, []
-        for ask in running:
-            assert isinstance(ask.input, ShareRun)
-            try:
-                if error:
-                    raise AssignorError(error)
-                done = AssignorDone(ask.group_id, ask.input, run(ask.input, self.assignors[ask.input.assignor]))
-            except AssignorError as exc:
-                done = AssignorDone(ask.group_id, ask.input, None, str(exc))
-            self.tell(done)
 
     def initialised(self, group_id: str, parts: Partitions, whole: bool = True, hold_id: int | None = None) -> None:
         """The placeholder member reports these."""
@@ -169,25 +140,9 @@ class World:
         assert isinstance(found, ShareGroup)
         return found
 
-    def compacted(self) -> list[Record]:
-        """The last record of each key, as compaction leaves them, without tombstones."""
-        last: dict[tuple[str, str, str], Record] = {}
-        for r in self.log:
-            key = key_of(r)
-            last.pop(key, None)
-            if not isinstance(r, Tombstone):
-                last[key] = r
-        return list(last.values())
-
     def rebuilt(self) -> Shard:
         """A new owner's shard, from the compacted log."""
-        shard = self.empty()
-        by_group: dict[str, list[Record]] = {}
-        for r in self.compacted():
-            by_group.setdefault(r.group_id, []).append(r)
-        for group_id, records in by_group.items():
-            load(shard, group_id, records, self.now)
-        return shard
+        return self.loaded(self.empty())
 
     def takeover(self, lost: bool = False) -> None:
         """Another owner goes on. `lost`: what the last event wrote never reached the log."""

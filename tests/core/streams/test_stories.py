@@ -48,6 +48,7 @@ from sidecar.core.streams.records import Kind
 from sidecar.core.streams.tasks import AssignedTasks, Partitions, Tasks
 from sidecar.core.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
 from sidecar.core.vocabulary.errors import Code
+from tests.core.storybook import check
 from tests.core.streams.world import TOPOLOGY, World, as_ids
 
 STORIES = sorted((Path(__file__).parents[2] / "stories" / "streams").glob("*.txt"))
@@ -335,21 +336,6 @@ COMMANDS: dict[str, Callable[[Story, list[str], Options], list[str]]] = {
 }
 
 
-def played(text: str) -> str:
-    story, out = Story(), []
-    for line in text.splitlines():
-        if line.startswith("    "):
-            continue
-        out.append(line)
-        if line and not line.startswith("#"):
-            out += [f"    {told}" for told in story.run(line)]
-    return "\n".join(out) + "\n"
-
-
 @pytest.mark.parametrize("path", STORIES, ids=lambda p: p.stem)
 def test_story(path: Path, request: pytest.FixtureRequest) -> None:
-    wanted = path.read_text()
-    told = played(wanted)
-    if request.config.getoption("--rewrite"):
-        path.write_text(told)
-    assert told == wanted
+    check(path, Story().run, request.config.getoption("--rewrite"))
