@@ -129,7 +129,7 @@ def _concerns(call: Call, group_id: str) -> bool:
 def _readable(
     call: Call, group_id: str, topics: Sequence[Named]
 ) -> Generator[Want, Any, tuple[list[Named], list[Named]]]:
-    """Those that the client may not READ, and the others. The broker behind this sidecar sees to it by itself."""
+    """Topics that the client may not READ, and the others. The broker behind this sidecar sees to it by itself."""
     if not _kept_elsewhere(call, group_id) or not call.view.authorizer:
         return [], list(topics)
     may = yield from access.readable_topics(call, (t.topic_name for t in topics))

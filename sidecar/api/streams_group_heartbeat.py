@@ -131,7 +131,7 @@ def _at_the_broker(call: Call, event: StreamsHeartbeat) -> Handler:
 
 # ---- internal topics ------------------------------------------------------------------------------------------------
 def _creation(call: Call, group_id: str, topics: Sequence[NewTopic]) -> Start:
-    """It leaves before the answer does, when nothing that the client has sent behind can be half passed."""
+    """The request leaves before the answer does, when nothing that the client has sent behind can be half passed."""
     wanted = ct.CreateTopicsRequest([_new_topic(t) for t in topics], CREATE_MS)
     body = wanted.encode(CREATE_VERSION)
     frame = request_frame(Api.CREATE_TOPICS, CREATE_VERSION, call.correlation_id, CLIENT_ID, False, body)

@@ -41,7 +41,7 @@ class TaskMemberSpec:
 
 @dataclass(frozen=True, slots=True)
 class Subtopology:
-    """It has a task for each of `partitions`; only a `stateful` one has standby tasks."""
+    """There is a task for each of `partitions`; only a `stateful` one has standby tasks."""
 
     partitions: int
     stateful: bool

@@ -16,10 +16,10 @@ from sidecar.drill.local import LocalKafka
 from tests.differential.older import ANCHOR
 from tests.differential.run import CLASSIC, MIXED, Play, cluster, play_all, play_classics
 from tests.harness.tiers import Seeds
-from tests.whole.broker.differential import compare
+from tests.whole.broker.differential import SIMULATED_VERSION, compare
 
 SCRIPTS, WITH_TOPICS, CLASSIC_SCRIPTS, MIXED_SCRIPTS, BROKER_SCRIPTS = 2_000, 48, 1_000, 1_000, 250
-OLDER = "4.3.1"
+OLDER = SIMULATED_VERSION
 """The Kafka before the anchor. It is the one that tests/whole simulates."""
 OLDER_SHARE = 4
 """The Kafka before the anchor plays the scripts of the anchor, divided by this."""

@@ -69,7 +69,7 @@ class State(StrEnum):
 
 
 class Refused(ConnectionLost):
-    """What only an administrator changes: `remedy` says how."""
+    """The broker refuses until an administrator changes something: `remedy` says what."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(problem)
@@ -78,9 +78,9 @@ class Refused(ConnectionLost):
 
 @dataclass(frozen=True)
 class SharePlaceholderPorts:
-    """What the coordinator gives. `serves(partition)`: it is owned here, under a lease; `done(partition, attempt,
-    event)`: the core's event; `owner_epoch(partition)`: names the placeholders of this owner; `wait_ms`: how long a
-    request waits until a placeholder has left."""
+    """Given by the coordinator. `serves(partition)`: the partition is owned here, under a lease; `done(partition,
+    attempt, event)`: the core's event; `owner_epoch(partition)`: names the placeholders of this owner; `wait_ms`: how
+    long a request waits until a placeholder has left."""
 
     serves: Callable[[int], bool]
     leader_of: Callable[[int], int]
@@ -106,8 +106,8 @@ class _Placeholder:
     """A request to join was sent."""
     shown: tuple[str, ...] = ()
     told: Initialised | None = None
-    """What the core has heard since this hold began; None: nothing. It forgets that when its group is emptied, which
-    may be filled again before the placeholder has left."""
+    """Told to the core since this hold began; None: nothing. The core forgets that when its group is emptied, and the
+    group may be filled again before the placeholder has left."""
     others: set[str] = field(default_factory=set)
     """Placeholders of former owners that are to be removed."""
     busy: bool = False
@@ -185,7 +185,7 @@ class SharePlaceholders:
             self._answer(group_id, Code.NOT_COORDINATOR)
 
     def leaders_moved(self, before: Sequence[int], leaders: Sequence[int]) -> None:
-        """What was the trouble at the former leader of a group's offsets says nothing of the new one."""
+        """Trouble at the former leader of a group's offsets says nothing of the new one."""
         for p in list(self._groups.values()):
             if p.pause_ms and before[p.partition : p.partition + 1] != leaders[p.partition : p.partition + 1]:
                 p.pause_ms = 0

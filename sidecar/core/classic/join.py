@@ -41,7 +41,7 @@ MEMBER_ID_REQUIRED_SINCE, SKIP_ASSIGNMENT_SINCE = 4, 9
 
 
 def check(turn: Turn, e: JoinGroup, config: ClassicConfig) -> None:
-    """What is wrong with the request, whatever the group."""
+    """Refuse a request that is wrong whatever the group is."""
     if not e.group_id:
         raise CoordinatorError(Code.INVALID_GROUP_ID, "The group id is empty.")
     if not config.min_session_timeout_ms <= e.session_timeout_ms <= config.max_session_timeout_ms:

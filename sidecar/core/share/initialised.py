@@ -33,8 +33,13 @@ def refused(turn: Turn, e: PlaceholderRefused, token: int) -> None:
         soft: ShareSoft = turn.soft_of(e.group_id)
         if soft.refused != e.code:
             soft.refused = e.code
-            told = {"group_id": e.group_id, "error": name_of(e.code), "message": e.message}
-            turn.fx.log("placeholder member refused", "warning", **told)
+            turn.fx.log(
+                "placeholder member refused",
+                "warning",
+                group_id=e.group_id,
+                error=name_of(e.code),
+                message=e.message,
+            )
         PARKED.wake(turn, e.group_id)
 
 

@@ -79,8 +79,14 @@ def topics_created(turn: Turn, e: TopicsCreated, token: int) -> None:
                 lacking.append((topic, message or text_of(code)))
         if lacking:
             first, problem = lacking[0]
-            told = {"group_id": e.group_id, "topic": first, "topics": len(lacking), "problem": problem}
-            turn.fx.log("internal topics not created", level="warning", **told)
+            turn.fx.log(
+                "internal topics not created",
+                level="warning",
+                group_id=e.group_id,
+                topic=first,
+                topics=len(lacking),
+                problem=problem,
+            )
         if made:
             turn.fx.log("internal topics created", group_id=e.group_id, topics=len(made))
             names = tuple(made) if len(made) <= NAMES_MAX else None

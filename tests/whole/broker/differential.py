@@ -56,6 +56,10 @@ SIMULATED = {
 }
 
 
+SIMULATED_VERSION = "4.3.1"
+"""The Kafka that tests/whole simulates."""
+
+
 class Difference(AssertionError):
     pass
 
@@ -235,7 +239,9 @@ def main() -> int:
     seeds = range(a.first, a.first + each) if a.seed is None else range(a.seed, a.seed + 1)
     with (
         tempfile.TemporaryDirectory(prefix="broker-diff-", ignore_cleanup_errors=True) as tmp,
-        LocalKafka(Path(tmp) / "run", brokers=1, front="none", properties=PROPERTIES) as kafka,
+        LocalKafka(
+            Path(tmp) / "run", brokers=1, front="none", properties=PROPERTIES, version=SIMULATED_VERSION
+        ) as kafka,
     ):
         begun = time.monotonic()
         tally = asyncio.run(compare(kafka, dict.fromkeys(kinds, seeds), a.seed is not None))

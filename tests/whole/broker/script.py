@@ -25,6 +25,7 @@ from sidecar.wire.generated import delete_groups as dl
 from sidecar.wire.generated import delete_topics as dt
 from sidecar.wire.generated import describe_configs as dc
 from sidecar.wire.generated import describe_groups as dg
+from sidecar.wire.generated import describe_transactions as dx
 from sidecar.wire.generated import end_txn as et
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import incremental_alter_configs as ia
@@ -49,6 +50,9 @@ PRODUCERS = ("p", "q")
 AGAIN = (14, 15, 16, 51)
 """A coordinator that is loading, or a transaction that is being ended: asked again until it is done."""
 TOPIC, GROUP = 2, 32
+UNSTABLE = 88
+DESCRIBE_TRANSACTIONS = 65
+"""A simulated broker does not know it."""
 ZERO = b"\0" * 16
 
 
@@ -353,14 +357,27 @@ class DataSide:
     async def do_end(self, member: str, version: int, commit: bool, epoch: int = 0) -> object:
         req = et.EndTxnRequest(self.txn_id, *self._who(member, epoch), commit)
         res = await self.patiently(et, "EndTxn", req, version, lambda r: r.error_code)
-        for _ in range(200):  # the markers are written after the answer
-            if res.error_code or all(code != 88 for _, rows in (await self.do_fetch(""))[1] for _, code, _, _ in rows):
-                break
-            await asyncio.sleep(0.01)
+        if res.error_code == 0:
+            await self._markers_written()
         if res.error_code == 0 and version >= 5:
             self.former[member] = self.producers.get(member, (-1, -1))
             self.producers[member] = res.producer_id, res.producer_epoch
         return res.error_code, self.label(res.producer_id), res.producer_epoch
+
+    async def _markers_written(self) -> None:
+        """Those of the group's offsets and, where the broker tells its transactions, those of all logs: the answer to
+        EndTxn is older than they are."""
+        for _ in range(200):
+            rows = [row for _, topic in (await self.do_fetch(""))[1] for row in topic]
+            if all(code != UNSTABLE for _, code, _, _ in rows) and not await self._is_being_ended():
+                break
+            await asyncio.sleep(0.01)
+
+    async def _is_being_ended(self) -> bool:
+        if not self.conn.offers(DESCRIBE_TRANSACTIONS, 0):
+            return False
+        res = await self.ask(dx, "DescribeTransactions", dx.DescribeTransactionsRequest([self.txn_id]))
+        return any(t.transaction_state.startswith("Prepare") for t in res.transaction_states)
 
     # ---- a member -------------------------------------------------------------------------------------------
     async def do_seat(self, member: str, version: int, who: str) -> object:
