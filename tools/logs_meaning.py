@@ -43,6 +43,8 @@ MEANING: dict[str, str] = {
     "regular expressions were not resolved": "The expressions of a group gave an error; it keeps what they stood for before. `error` says which.",
     "setting skipped": "A stored setting is unknown or out of range; the others count. Set it again, or remove it.",
     "shard dropped": "See [SidecarFenced](runbook.md#sidecarfenced).",
+    "groups of a kind wait": "The sidecars of `nodes` do not coordinate `kind`, by their settings or their version. No group of that kind begins meanwhile "
+    "(COORDINATOR_NOT_AVAILABLE), and those that are there go on. `remedy` says what to do.",
     "sidecars have different patterns": "See [SidecarPatternsDiffer](runbook.md#sidecarpatternsdiffer). `remedy` says what to do.",
     "stored patterns are void": "What is stored as `sidecar.groups.include` or `.exclude` is no pattern; the sidecar's own settings count. Store it again.",
     "the link between front and coordinator is closed": "A message on the link between the two processes could not be read or was too large. `error` says which; where it says that the two are of different versions, start both anew.",

@@ -14,6 +14,8 @@ from typing import Any
 from sidecar.api import access, slices
 from sidecar.api.call import CLIENT_ID, Call, Want, coordinate, store_at
 from sidecar.core.runtime.events import Answer, DeleteGroup, KnownGroups, KnownReply, Standing, StandingReply
+from sidecar.core.share.config import SHARE
+from sidecar.core.streams.config import STREAMS
 from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import WhoseGroup
 from sidecar.wire.apis import Api
@@ -35,8 +37,9 @@ TELLS_KINDS_SINCE = 6
 
 
 # ---- groups of the broker under the name of a group here ----------------------------------------------------------
-def taken_here(call: Call, group_id: str, topics: Iterable[str], streams: bool = False) -> Generator[Want, Any, Code]:
-    """Why the request does not go on; NONE: it does. Rights come first, as at the broker."""
+def taken_here(call: Call, group_id: str, topics: Iterable[str], kind: str) -> Generator[Want, Any, Code]:
+    """Why a member of a group of `kind`, which this sidecar leaves to the broker, does not go on there; NONE: it does.
+    Rights come first, as at the broker. A group of that kind that is here waits for a sidecar that coordinates it."""
     if not call.scope.managed(group_id):
         return Code.NONE
     if call.scope.own.is_group(group_id):
@@ -49,12 +52,15 @@ def taken_here(call: Call, group_id: str, topics: Iterable[str], streams: bool =
         return refused
     if (yield from access.hidden_topics(call, topics)):
         return Code.TOPIC_AUTHORIZATION_FAILED
-    if streams:  # an empty classic group gives its name to a streams group, and to no other
-        standing: StandingReply = yield from coordinate(Standing(group_id))
-        if standing.kind == CLASSIC and not standing.members:
-            deleted: Answer = yield from coordinate(DeleteGroup(group_id))
-            if deleted.code in (Code.NONE, Code.GROUP_ID_NOT_FOUND):
-                return Code.NONE
+    standing: StandingReply = yield from coordinate(Standing(group_id))
+    if standing.code != Code.NONE:
+        return Code(standing.code)
+    if standing.kind == kind:
+        return Code.COORDINATOR_NOT_AVAILABLE
+    if kind == STREAMS and standing.kind == CLASSIC and not standing.members:  # it gives its name to no other kind
+        deleted: Answer = yield from coordinate(DeleteGroup(group_id))
+        if deleted.code in (Code.NONE, Code.GROUP_ID_NOT_FOUND):
+            return Code.NONE
     return Code.GROUP_ID_NOT_FOUND
 
 
@@ -97,6 +103,8 @@ def taken_at_the_broker(call: Call, group_id: str, came_ms: int) -> Generator[Wa
 def taken_from_share(call: Call, group_id: str, came_ms: int) -> Generator[Want, Any, Code]:
     """The same for a share group: GROUP_ID_NOT_FOUND if the broker has a group of any other kind, with members or
     without; what it says itself if it cannot tell now."""
+    if (yield from _waits(call, group_id, SHARE)):
+        return Code.COORDINATOR_NOT_AVAILABLE
     free = call.scope.learnt.free_to_share
     asked = yield from _asked(call, group_id, came_ms, free)
     if asked is None:
@@ -126,6 +134,8 @@ def taken_from_streams(call: Call, group_id: str, came_ms: int) -> Generator[Wan
     """The same for a streams group: GROUP_ID_NOT_FOUND, the broker has a group of another kind of this name. An empty
     classic group there keeps the offsets, and an empty streams group gives way to it. While a streams group there has
     members, a task would have two owners: COORDINATOR_LOAD_IN_PROGRESS, and clients ask again until they have gone."""
+    if (yield from _waits(call, group_id, STREAMS)):
+        return Code.COORDINATOR_NOT_AVAILABLE
     free = call.scope.learnt.free_to_streams
     asked = yield from _asked(call, group_id, came_ms, free)
     if asked is None:
@@ -151,6 +161,14 @@ def taken_from_streams(call: Call, group_id: str, came_ms: int) -> Generator[Wan
     if found.error_code != Code.GROUP_AUTHORIZATION_FAILED:
         free[group_id] = asked.at_ms
     return Code.NONE
+
+
+def _waits(call: Call, group_id: str, kind: str) -> Generator[Want, Any, bool]:
+    """Whether the group would begin while a sidecar that does not coordinate its kind may become its owner."""
+    if kind not in call.view.lacking:
+        return False
+    known: KnownReply = yield from coordinate(KnownGroups(candidates=(group_id,)))
+    return known.code == Code.NONE and group_id not in known.groups
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,8 @@ class View(Struct, tag=True, gc=False):
     """What a front must know of the cluster. `owners[p]`: node id of the owner of partition p, -1 while unknown;
     `leaders[p]`: of the leader of `__consumer_offsets`-p; `brokers`: the addresses that clients know; `authorizer`:
     whether the broker has one; `suspects`: node ids of owners that may be gone, which will soon be known; `idle_ms`:
-    after which the broker ends an idle connection, not above 0: it ends none."""
+    after which the broker ends an idle connection, not above 0: it ends none; `lacking`: kinds of groups that this
+    sidecar coordinates, and another does not yet."""
 
     owners: tuple[int, ...] = ()
     leaders: tuple[int, ...] = ()
@@ -90,6 +91,7 @@ class View(Struct, tag=True, gc=False):
     authorizer: bool = True
     suspects: tuple[int, ...] = ()
     idle_ms: int = 600_000
+    lacking: tuple[str, ...] = ()
 
 
 class GroupRules(Struct, tag=True, gc=False):

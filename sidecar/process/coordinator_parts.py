@@ -45,6 +45,7 @@ def follower_settings(s: Settings, client_id: str, rules: Rules) -> FollowerSett
             s.state.topic,
             s.link is None,
             o.rebalance_wait_ms,
+            s.groups.kinds,
         ),
     )
 

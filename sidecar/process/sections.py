@@ -63,8 +63,8 @@ class Groups(Section):
     exclude: tuple[str, ...] = Field((), description="Groups that stay with the broker though `include` matches.")
     kinds: tuple[Literal["classic", "consumer", "share", "streams"], ...] = Field(
         ("classic", "consumer"),
-        description="Kinds of groups that the sidecar coordinates; others are the broker's, whatever their names. Add share "
-        "or streams when all sidecars are of a version that knows it.",
+        description="Kinds of groups that the sidecar coordinates; others are the broker's, whatever their names. Groups "
+        "of share or streams begin when all sidecars coordinate that kind.",
     )
     stale_claims: Literal["report", "strip"] = Field(
         "report",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
+from msgspec import structs
 
 from sidecar.api.call import Client, Learnt
 from sidecar.api.one_name import FREE_MS
 from sidecar.core.classic.events import JoinGroup, JoinReply
 from sidecar.core.runtime.events import Answer, DeleteGroup, KnownGroups, KnownReply, Standing, StandingReply
-from sidecar.core.vocabulary.errors import Code
+from sidecar.core.share.events import ShareHeartbeat, ShareHeartbeatReply
+from sidecar.core.vocabulary.errors import TEXT, Code
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import consumer_group_heartbeat as ch
@@ -16,7 +20,7 @@ from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import share_group_heartbeat as sh
 from sidecar.wire.generated import streams_group_heartbeat as st
-from tests.api.play import Clock, Message, Play
+from tests.api.play import VIEW, Clock, Message, Play
 
 KNOWN = KnownGroups(candidates=("g",))
 HERE, NOWHERE = KnownReply(groups=frozenset({"g"})), KnownReply()
@@ -30,7 +34,28 @@ BEAT = ch.ConsumerGroupHeartbeatRequest("g", "m", 0, topic_partitions=[], subscr
 # ---- groups of the broker -----------------------------------------------------------------------------------------
 def test_a_share_member_does_not_join_a_managed_group() -> None:
     told = sh.ShareGroupHeartbeatResponse(error_code=69, error_message="Group g is not a share group.")
-    Play(Api.SHARE_GROUP_HEARTBEAT, SHARE, 1).coordinates(KNOWN).coordinator(HERE).may_read("g").answers(told)
+    play = Play(Api.SHARE_GROUP_HEARTBEAT, SHARE, 1).coordinates(KNOWN).coordinator(HERE).may_read("g")
+    play.coordinates(Standing("g")).coordinator(StandingReply(exists=True, kind="consumer")).answers(told)
+
+
+@pytest.mark.parametrize(
+    ("standing", "code"),
+    [
+        (lambda kind: StandingReply(exists=True, kind=kind), Code.COORDINATOR_NOT_AVAILABLE),
+        (lambda kind: StandingReply(code=Code.NOT_COORDINATOR), Code.NOT_COORDINATOR),
+    ],
+)
+def test_a_group_of_a_kind_that_is_left_to_the_broker_here_waits_for_another_sidecar(
+    standing: Callable[[str], StandingReply], code: Code
+) -> None:
+    """Symptom: a share consumer ended for good (GROUP_ID_NOT_FOUND) where its group's partition had gone to a sidecar
+    whose `groups.kinds` had no share yet."""
+    play = Play(Api.SHARE_GROUP_HEARTBEAT, sh.ShareGroupHeartbeatRequest("g", "m", 5), 1).coordinates(KNOWN)
+    play.coordinator(HERE).may_read("g").coordinates(Standing("g")).coordinator(standing("share"))
+    play.answers(sh.ShareGroupHeartbeatResponse(error_code=code))
+    play = Play(Api.STREAMS_GROUP_HEARTBEAT, st.StreamsGroupHeartbeatRequest("g", "m", 5), 0).coordinates(KNOWN)
+    play.coordinator(HERE).may_read("g").coordinates(Standing("g")).coordinator(standing("streams"))
+    play.answers(st.StreamsGroupHeartbeatResponse(error_code=code))
 
 
 def test_who_may_not_read_the_group_hears_nothing_else_and_changes_nothing() -> None:
@@ -78,6 +103,27 @@ def test_an_empty_classic_group_gives_its_name_to_a_streams_group() -> None:
     play = Play(Api.STREAMS_GROUP_HEARTBEAT, STREAMS, 0).coordinates(KNOWN).coordinator(HERE).may_read("g")
     play.coordinates(Standing("g")).coordinator(StandingReply(exists=True, kind="classic"))
     play.coordinates(DeleteGroup("g")).coordinator(Answer()).forwards()
+
+
+# ---- a fleet in which not every sidecar coordinates the kind -------------------------------------------------------
+MIXED = structs.replace(VIEW, lacking=("share", "streams"))
+
+
+def test_no_group_begins_that_another_owner_would_not_coordinate() -> None:
+    unavailable, text = Code.COORDINATOR_NOT_AVAILABLE, TEXT[Code.COORDINATOR_NOT_AVAILABLE]
+    play = Play(Api.SHARE_GROUP_HEARTBEAT, SHARE, 1, share=True, view=MIXED).may_read("g")
+    play.coordinates(KNOWN).coordinator(NOWHERE)
+    play.answers(sh.ShareGroupHeartbeatResponse(error_code=unavailable, error_message=text))
+    play = Play(Api.STREAMS_GROUP_HEARTBEAT, STREAMS, 0, streams=True, view=MIXED).may_read("g")
+    play.coordinates(KNOWN).coordinator(NOWHERE)
+    play.answers(st.StreamsGroupHeartbeatResponse(error_code=unavailable, error_message=text))
+
+
+def test_a_group_that_is_there_goes_on() -> None:
+    play = Play(Api.SHARE_GROUP_HEARTBEAT, SHARE, 1, share=True, view=MIXED).may_read("g")
+    play.coordinates(KNOWN).coordinator(HERE)
+    play.coordinates(ShareHeartbeat("g", "m", 0, client_id="app", client_host="/10.0.0.9"))
+    play.coordinator(ShareHeartbeatReply(member_id="m", member_epoch=3)).gives()
 
 
 # ---- groups here --------------------------------------------------------------------------------------------------

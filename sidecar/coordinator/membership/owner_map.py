@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -21,6 +21,9 @@ NODE_MAX = 0x7FFFFFFF
 EVERY_GENERATION = 1 << 31
 """Greater than any generation of the owners' group."""
 FORMER_MAX = 8
+KINDS_MAX = 16
+KINDS_BEFORE = ("classic", "consumer")
+"""Kinds of groups that a sidecar coordinates which does not tell it: those of the versions before share groups."""
 
 
 def own_patterns(told: Any) -> OwnPatterns:
@@ -33,7 +36,8 @@ class Said:
     """What a sidecar says of itself when it joins. `host`, `port`: of its broker; `started_ms`: Unix time;
     `peer_port`: where it answers pings, 0: nowhere; `left_ms`: when it left in order, Unix time, 0: it has not;
     `gave_up`: it answers for nothing that the map of this generation gives to others; `former`: member ids under which
-    the same process was a member before, the last ones, and under which it answers for nothing any more."""
+    the same process was a member before, the last ones, and under which it answers for nothing any more; `kinds`: of
+    groups that it coordinates."""
 
     node_id: int
     host: str
@@ -44,6 +48,7 @@ class Said:
     left_ms: int = 0
     gave_up: int = -1
     former: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = KINDS_BEFORE
 
     def told(self) -> dict[str, Any]:
         return asdict(self)
@@ -64,7 +69,8 @@ class Said:
             patterns = own_patterns(j["patterns"]) if j.get("patterns") else {}
             since = (int(j.get("started_ms", 0)), int(j.get("peer_port", 0)))
             former = tuple(map(str, j.get("former", ())[:FORMER_MAX]))
-            return Said(*where, *since, patterns, int(j.get("left_ms", 0)), int(j.get("gave_up", -1)), former)
+            kinds = tuple(map(str, j.get("kinds", KINDS_BEFORE)[:KINDS_MAX]))
+            return Said(*where, *since, patterns, int(j.get("left_ms", 0)), int(j.get("gave_up", -1)), former, kinds)
         except NOT_SO as exc:
             raise ValueError(repr(exc)) from None
 
@@ -88,20 +94,22 @@ def barriers_of(raw: bytes) -> frozenset[int]:
 class Assignment:
     """The whole map, known to every member. `members`: node id -> (member id, host, port); `patterns`: node id -> which
     groups this sidecar's own settings name, of those that tell it; `peer_ports`: node id -> where it answers pings, of
-    those that do."""
+    those that do; `kinds`: node id -> kinds of groups that it coordinates."""
 
     generation: int = -1
     owners: tuple[int, ...] = ()
     members: Mapping[int, tuple[str, str, int]] = field(default_factory=dict)
     patterns: Mapping[int, OwnPatterns] = field(default_factory=dict)
     peer_ports: Mapping[int, int] = field(default_factory=dict)
+    kinds: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         members = {str(n): list(m) for n, m in self.members.items()}
         patterns = {str(n): p for n, p in self.patterns.items()}
         ports = {str(n): p for n, p in self.peer_ports.items()}
+        kinds = {str(n): list(k) for n, k in self.kinds.items()}
         told = {"owners": list(self.owners), "members": members, "patterns": patterns, "peer_ports": ports}
-        return json.dumps(told).encode()
+        return json.dumps({**told, "kinds": kinds}).encode()
 
     @staticmethod
     def decode(generation: int, raw: bytes) -> Assignment:
@@ -111,12 +119,17 @@ class Assignment:
             members = {int(n): (str(m[0]), str(m[1]), int(m[2])) for n, m in j["members"].items()}
             patterns = {int(n): own_patterns(p) for n, p in j.get("patterns", {}).items()}
             ports = {int(n): int(p) for n, p in j.get("peer_ports", {}).items()}
-            return Assignment(generation, tuple(int(n) for n in j["owners"]), members, patterns, ports)
+            kinds = {int(n): tuple(map(str, k)) for n, k in j.get("kinds", {}).items()}
+            return Assignment(generation, tuple(int(n) for n in j["owners"]), members, patterns, ports, kinds)
         except NOT_SO as exc:
             raise ValueError(repr(exc)) from None
 
     def owner_of(self, partition: int) -> int:
         return self.owners[partition] if partition < len(self.owners) else -1
+
+    def lacking(self, kind: str) -> list[int]:
+        """Sidecars that do not coordinate this kind of groups, or whose leader is of a version that does not tell."""
+        return sorted(n for n in self.members if kind not in self.kinds.get(n, KINDS_BEFORE))
 
     def peers(self) -> dict[int, Peer]:
         return {n: Peer(*member, self.peer_ports.get(n, 0)) for n, member in self.members.items()}

@@ -287,7 +287,8 @@ class Ownership:
 
     def _said(self) -> Said:
         peer_port = 0 if self._answers is None else self._answers.port
-        return Said(self.node_id, *self.address, self._started_ms, peer_port, self.settings.patterns)
+        s = self.settings
+        return Said(self.node_id, *self.address, self._started_ms, peer_port, s.patterns, kinds=s.kinds)
 
     async def _join_at(self, conn: BrokerConnection) -> None:
         said = self._giving_up.said(self._said())

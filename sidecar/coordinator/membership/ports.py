@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from sidecar.coordinator.membership.owner_map import Assignment, OwnPatterns
+from sidecar.coordinator.membership.owner_map import KINDS_BEFORE, Assignment, OwnPatterns
 from sidecar.coordinator.membership.peer_links import PeerSettings
 from sidecar.core.runtime.turn import Now
 
@@ -25,6 +25,8 @@ class OwnershipSettings:
     """The front is in this process."""
     rebalance_wait_ms: int = 30_000
     """So long at most a partition stays where it is because of rebalances of its groups."""
+    kinds: tuple[str, ...] = KINDS_BEFORE
+    """Of groups that this sidecar coordinates."""
 
 
 class Listener(Protocol):

@@ -271,4 +271,5 @@ def assignment_of(sidecars: Mapping[str, Said], owners: Callable[[set[int]], Seq
     by_node = {node: sidecars[member_id] for node, (member_id, _, _) in alive.items()}
     patterns: dict[int, OwnPatterns] = {node: said.patterns for node, said in by_node.items() if said.patterns}
     ports = {node: said.peer_port for node, said in by_node.items()}
-    return Assignment(0, tuple(owners(set(alive))), alive, patterns, ports).encode()
+    kinds = {node: said.kinds for node, said in by_node.items()}
+    return Assignment(0, tuple(owners(set(alive))), alive, patterns, ports, kinds).encode()

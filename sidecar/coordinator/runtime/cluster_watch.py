@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.membership.former_owners import FormerOwners
@@ -42,6 +42,7 @@ LATE_MS = 200
 CHECK_S = 10.0
 """How often the settings of the state topic are read."""
 FOREIGN = "see that broker and bootstrap of each sidecar lead to one cluster; the claim tells node and address"
+KINDS_ALIKE = "give all sidecars the same groups.kinds, and a version that knows them; groups that are there go on"
 CONTROLLER_LAG_S = 0.1
 """The controller's word reaches the broker a little after it has answered."""
 
@@ -95,6 +96,8 @@ class Follower:
         """While the broker is silent."""
         s = coordinator.settings
         self._suspects: frozenset[int] = frozenset()
+        self._lacking: dict[str, list[int]] = {}
+        """Kind of groups that this sidecar coordinates -> node ids of those that do not."""
         self._unread = set(range(len(state.partitions)))
         self.state_topic = StateTopic(s.topic, control.view.topics, log)
         coordinator.pin_state_topic(self.state_topic.id)
@@ -140,6 +143,7 @@ class Follower:
             authorizer=self._configs.authorizer,
             suspects=tuple(sorted(self._suspects)),
             idle_ms=self._configs.idle_ms,
+            lacking=tuple(self._lacking),
         )
 
     def _owners(self) -> tuple[int, ...]:
@@ -167,7 +171,17 @@ class Follower:
             for node, member_id in named.items()
         }
         self._coordinator.owners_assigned(a)
+        self._find_lacking(a)
         self._show()
+
+    def _find_lacking(self, a: Assignment) -> None:
+        """No group of a kind begins as long as it might be given to a sidecar that does not coordinate that kind."""
+        others = replace(a, members={n: m for n, m in a.members.items() if n != self._coordinator.settings.node_id})
+        found = {kind: nodes for kind in self._settings.ownership.kinds if (nodes := others.lacking(kind))}
+        if found != self._lacking:
+            for kind, nodes in found.items():
+                self._log.warning("groups of a kind wait", kind=kind, nodes=nodes, remedy=KINDS_ALIKE)
+            self._lacking = found
 
     def owners_lost(self, why: str) -> None:
         self._coordinator.owners_lost(why)

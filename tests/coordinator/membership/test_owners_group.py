@@ -182,6 +182,20 @@ def test_each_sidecar_hears_which_groups_the_others_settings_name() -> None:
     run(test)
 
 
+def test_each_sidecar_hears_which_kinds_of_groups_the_others_coordinate() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1, replace(SETTINGS, kinds=("classic", "consumer", "share")))
+        await until(lambda: one.assigned)
+        assert one.assigned[-1].lacking("share") == [] and one.assigned[-1].lacking("streams") == [1]
+        two = make(2)
+        await until(lambda: two.assigned and len(one.assigned) == 2)
+        assert one.assigned[-1].lacking("share") == two.assigned[-1].lacking("share") == [2]
+        old = {"owners": [1], "members": {"1": ["m", "h", 1]}}
+        assert Assignment.decode(1, json.dumps(old).encode()).lacking("share") == [1], "its leader does not tell them"
+
+    run(test)
+
+
 def test_a_leader_that_moves_makes_the_leader_of_the_group_place_anew() -> None:
     async def test(brokers: FakeBrokers, make: Make) -> None:
         one, two = make(1), make(2)

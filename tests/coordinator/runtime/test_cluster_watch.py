@@ -292,6 +292,23 @@ def test_a_sidecar_that_comes_back_is_new_for_a_while(monkeypatch: pytest.Monkey
     run(test, monkeypatch, follow_leader_s=0.1)
 
 
+def test_fronts_hear_which_kinds_of_groups_another_sidecar_does_not_coordinate(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        await until(lambda: b.house.service.serving() == [0, 1])
+        assert b.views()[-1].lacking == (), "this sidecar's own settings say what it coordinates"
+        mine = b.follower.ownership.assignment
+        both = replace(mine, members={**mine.members, 2: ("other", "h", 1)})
+        b.follower.owners_assigned(both)
+        await until(lambda: b.views()[-1].lacking == ("share",))
+        told = b.house.lines.fields("groups of a kind wait")
+        assert (told["kind"], told["nodes"]) == ("share", [2])
+        b.follower.owners_assigned(replace(both, kinds={2: ("classic", "consumer", "share")}))
+        await until(lambda: b.views()[-1].lacking == ())
+
+    owners = OwnershipSettings("owners", 2_000, 5, PeerSettings(links=False), kinds=("classic", "consumer", "share"))
+    run(test, monkeypatch, ownership=owners)
+
+
 # ---- settings
 def test_the_settings_are_read_at_once_when_a_change_passed_through(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
