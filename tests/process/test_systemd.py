@@ -105,7 +105,7 @@ def manager(folder: Path) -> Iterator[tuple[socket.socket, dict[str, str]]]:
 
 
 def until_said(notified: socket.socket, word: bytes) -> None:
-    """Raises TimeoutError. On a slow machine the sidecar asks for more time to start before it says that it is ready."""
+    """Raises TimeoutError. On a slow machine the sidecar asks for more time before it says that it is ready."""
     while word not in notified.recv(1000).split(b"\n"):
         pass
 
