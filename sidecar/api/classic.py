@@ -95,8 +95,10 @@ def join_group(call: Call) -> Handler:
         refused = yield from access.refused_read(call, group_id)
     if refused != Code.NONE:
         return _joined(JoinReply(refused, member_id=""), call.version)
-    if not member_id and (yield from taken_at_the_broker(call, group_id, came_ms)):
-        return _joined(JoinReply(Code.INCONSISTENT_GROUP_PROTOCOL), call.version)
+    taken = Code.NONE if member_id else (yield from taken_at_the_broker(call, group_id, came_ms))
+    if taken != Code.NONE:
+        code = Code.INCONSISTENT_GROUP_PROTOCOL if taken == Code.GROUP_ID_NOT_FOUND else taken
+        return _joined(JoinReply(code), call.version)
     instance_id, protocol_type = who
     event = JoinGroup(
         group_id,

@@ -42,8 +42,11 @@ def consumer_group_heartbeat(call: Call) -> Handler:
         return _error(refused)
     if names and call.view.authorizer and (yield from access.hidden_topics(call, names)):
         return _error(Code.TOPIC_AUTHORIZATION_FAILED)
-    if event.member_epoch == 0 and (yield from taken_at_the_broker(call, group_id, came_ms)):
-        return _error(Code.GROUP_ID_NOT_FOUND, fitting(f"Group {group_id} is not a consumer group."))
+    taken = (yield from taken_at_the_broker(call, group_id, came_ms)) if event.member_epoch == 0 else Code.NONE
+    if taken == Code.GROUP_ID_NOT_FOUND:
+        return _error(taken, fitting(f"Group {group_id} is not a consumer group."))
+    if taken != Code.NONE:
+        return _error(taken)
     if event.topic_regex and not is_validated(event.topic_regex):
         yield PAUSE
         validate_ahead(event.topic_regex)

@@ -77,18 +77,16 @@ def left_to_the_broker(call: Call, group_id: str) -> Generator[Want, Any, Code]:
 
 
 # ---- a group here under the name of a group of the broker ---------------------------------------------------------
-def taken_at_the_broker(call: Call, group_id: str, came_ms: int) -> Generator[Want, Any, bool]:
-    """Whether the broker has a share or streams group of this name. Asked for groups that nobody here knows yet.
-    The members of a new group come together: what the broker was asked for one of them since `came_ms`, when this
-    request came, or just before, goes for this one, too."""
+def taken_at_the_broker(call: Call, group_id: str, came_ms: int) -> Generator[Want, Any, Code]:
+    """GROUP_ID_NOT_FOUND, the broker has a share or streams group of this name; what it says itself if it cannot tell
+    now. Asked for groups that nobody here knows yet. The members of a new group come together: what the broker was
+    asked for one of them since `came_ms`, when this request came, or just before, goes for this one, too."""
     free = call.scope.learnt.free
     asked = yield from _asked(call, group_id, came_ms, free)
     if asked is None:
-        return False
+        return Code.NONE
     if not _of_another_kind(asked.found):
-        if asked.found.error_code != Code.GROUP_AUTHORIZATION_FAILED:  # that says nothing about the name
-            free[group_id] = asked.at_ms
-        return False
+        return _free(asked, asked.found.error_code, free, group_id)
     consumer = yield from _described(
         call,
         asked.keeper,
@@ -97,7 +95,9 @@ def taken_at_the_broker(call: Call, group_id: str, came_ms: int) -> Generator[Wa
         cd.ConsumerGroupDescribeRequest([group_id]),
         cd.ConsumerGroupDescribeResponse,
     )
-    return bool(consumer.error_code == Code.GROUP_ID_NOT_FOUND)
+    if consumer.error_code == Code.GROUP_ID_NOT_FOUND:
+        return Code.GROUP_ID_NOT_FOUND
+    return Code(consumer.error_code) if consumer.error_code in NOT_NOW else Code.NONE
 
 
 def taken_from_share(call: Call, group_id: str, came_ms: int) -> Generator[Want, Any, Code]:
@@ -123,11 +123,7 @@ def taken_from_share(call: Call, group_id: str, came_ms: int) -> Generator[Want,
         taken, code = share.error_code == Code.GROUP_ID_NOT_FOUND, share.error_code
     if taken:
         return Code.GROUP_ID_NOT_FOUND
-    if code in NOT_NOW:
-        return Code(code)
-    if code != Code.GROUP_AUTHORIZATION_FAILED:
-        free[group_id] = asked.at_ms
-    return Code.NONE
+    return _free(asked, code, free, group_id)
 
 
 def taken_from_streams(call: Call, group_id: str, came_ms: int) -> Generator[Want, Any, Code]:
@@ -158,9 +154,7 @@ def taken_from_streams(call: Call, group_id: str, came_ms: int) -> Generator[Wan
             return Code.GROUP_ID_NOT_FOUND
         if streams.error_code != Code.NONE or streams.members:
             return Code.COORDINATOR_LOAD_IN_PROGRESS
-    if found.error_code != Code.GROUP_AUTHORIZATION_FAILED:
-        free[group_id] = asked.at_ms
-    return Code.NONE
+    return _free(asked, found.error_code, free, group_id)
 
 
 def _waits(call: Call, group_id: str, kind: str) -> Generator[Want, Any, bool]:
@@ -178,6 +172,15 @@ class _Asked:
     found: dg.DescribedGroup
     keeper: int
     at_ms: int
+
+
+def _free(asked: _Asked, code: int, free: dict[str, int], group_id: str) -> Code:
+    """The broker has answered this, and nothing that takes the name."""
+    if code in NOT_NOW:
+        return Code(code)
+    if code != Code.GROUP_AUTHORIZATION_FAILED:  # that says nothing about the name
+        free[group_id] = asked.at_ms
+    return Code.NONE
 
 
 def _asked(call: Call, group_id: str, came_ms: int, free: Mapping[str, int]) -> Generator[Want, Any, _Asked | None]:

@@ -173,6 +173,18 @@ def test_a_classic_group_of_the_broker_or_none_is_no_hindrance(code: int, messag
     let_in(play)
 
 
+@pytest.mark.parametrize("code", [14, 15, 16])
+def test_while_the_broker_cannot_tell_nobody_begins_a_group(code: int) -> None:
+    """Symptom: a classic group began beside a share group of its name, while the broker loaded its groups."""
+    play = joins().coordinates(KNOWN).coordinator(NOWHERE)
+    play.asks(dg.DescribeGroupsRequest(["g"]), 6).broker(described(code, None))
+    play.answers(jg.JoinGroupResponse(error_code=code, generation_id=-1, protocol_name=None))
+    play = Play(Api.CONSUMER_GROUP_HEARTBEAT, BEAT, 1, client=Client("10.0.0.9", broker_versions={**NEW}))
+    play.may_read("g").coordinates(KNOWN).coordinator(NOWHERE)
+    play.asks(dg.DescribeGroupsRequest(["g"]), 6).broker(described(code, None))
+    play.answers(ch.ConsumerGroupHeartbeatResponse(0, code, TEXT[Code(code)], None, 0, 0))
+
+
 def test_a_consumer_group_of_the_broker_is_no_hindrance() -> None:
     play = joins().coordinates(KNOWN).coordinator(NOWHERE)
     play.asks(dg.DescribeGroupsRequest(["g"]), 6).broker(described(69, "Group g is not a classic group."))
