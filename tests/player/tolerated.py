@@ -21,6 +21,7 @@ OF_THE_BROKER = frozenset((3, 12, 47, 48, 49, 90, 100, 120))
 OF_THE_MEMBER = frozenset((22, 25, 27, 35, 69, 82, 113))
 OFFSETS_ONLY = (states.offsets, states.transaction)
 EMPTY = (states.classic_empty, states.classic_pending, states.offsets)
+INSTANCE = "groupInstanceId"
 OFFLOAD = "consumer.assignor.offload.enable"
 Says = Callable[[Case, str, Any, Any], bool]
 """Whether the two answers of this API differ by the rule alone: theirs, ours."""
@@ -180,6 +181,11 @@ def _protocol_twice(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     return api == "JoinGroup" and _code(ours) == NONE and "twice" in _changes(case, "protocols")
 
 
+def _given_out(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    codes = (_code(theirs), _code(ours))
+    return api == "JoinGroup" and codes == (UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER_ID) and bool(_changes(case, INSTANCE))
+
+
 def _empty_group_left(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     if case.api != "JoinGroup" or not isinstance(theirs, dict):
         return False
@@ -241,6 +247,7 @@ RULES = (
     Rule("a JoinGroup to a consumer group whose subscription cannot be read", _unreadable, ends=True),
     Rule("a subscription that cannot be read, in a classic group of consumers", _unreadable_in_classic, ends=True),
     Rule("a protocol that a member lists twice (1.7)", _protocol_twice, ends=True),
+    Rule("a member id that was given out, used with an instance id (1.4)", _given_out),
     Rule("a refused JoinGroup (1.3, 1.6)", _empty_group_left),
     Rule("a share or streams group under the name of a managed group", _another_kind),
 )
