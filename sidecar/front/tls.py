@@ -23,6 +23,9 @@ from sidecar.front.session import Session
 from sidecar.link.ports import Figures, Logger, Tasks
 
 CROWDED_S = 0.5
+LOOPS_S = 1.0
+"""The loop has a limit of its own for a handshake, which comes after ours and says nothing that can be told apart from
+a client that has gone."""
 SHUTDOWN_S = 5.0
 """For a client to say that it has heard the end."""
 HANDSHAKE = 0x16
@@ -45,10 +48,9 @@ CAUSES = {
 class _Arrival:
     """A connection whose handshake is not done."""
 
-    def __init__(self, sock: socket.socket, host: str, until_s: float) -> None:
+    def __init__(self, sock: socket.socket, host: str) -> None:
         self.sock = sock
         self.host = host
-        self.until_s = until_s
         self.since_s = 0.0
         """When it got its place."""
         self.begun = False
@@ -111,7 +113,7 @@ class TlsListener:
             sock.close()
             return
         wait_s = turn_s + self._settings.handshake_s
-        arrival = _Arrival(sock, host, self._loop.time() + wait_s)
+        arrival = _Arrival(sock, host)
         self._arrivals[arrival] = None
         arrival.timer = self._loop.call_later(wait_s, self._late, arrival)
         if turn_s:
@@ -163,8 +165,6 @@ class TlsListener:
         self._next = None
         arrival = self._line.popleft()
         if not arrival.over:
-            if arrival.timer is not None:
-                arrival.timer.cancel()
             arrival.since_s = self._loop.time()
             self._under_way[arrival] = None
             arrival.task = self._tasks.spawn(self._shake(arrival), "TLS handshake")
@@ -173,20 +173,18 @@ class TlsListener:
     async def _shake(self, arrival: _Arrival) -> None:
         arrival.begun = True
         ARRIVING.set(arrival.sock)
-        left_s = max(arrival.until_s - self._loop.time(), 0.001)
         try:
             await self._loop.connect_accepted_socket(
                 lambda: _Arrived(self._front, lambda: self._done(arrival)),
                 arrival.sock,
                 ssl=self._certificates.context,
-                ssl_handshake_timeout=left_s,
+                ssl_handshake_timeout=self._settings.handshake_s + LOOPS_S,
                 ssl_shutdown_timeout=SHUTDOWN_S,
             )
         except ssl.SSLError as exc:
             self._fail(arrival, CAUSES.get(exc.reason or "", "broken"), exc.reason or str(exc))
-        except OSError as exc:  # the client has gone; asyncio says so, too, when the time is over
-            late = self._loop.time() >= arrival.until_s
-            self._late(arrival) if late else self._fail(arrival, "closed", exc.strerror or str(exc))
+        except OSError as exc:
+            self._fail(arrival, "closed", exc.strerror or str(exc))
 
     def _done(self, arrival: _Arrival) -> None:
         if not arrival.over:
