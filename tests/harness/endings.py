@@ -31,6 +31,7 @@ CONSUMER, CLASSIC = "consumer", "classic"
 ELSEWHERE = (Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR)
 AGAIN = (*ELSEWHERE, Code.COORDINATOR_LOAD_IN_PROGRESS)
 OFFSET_METADATA_TOO_LARGE, INVALID_COMMIT_OFFSET_SIZE, UNSTABLE_OFFSET_COMMIT = 12, 28, 88
+TRANSACTION_ABORTABLE = 120
 """Of the broker only."""
 
 
@@ -101,6 +102,7 @@ ENDS: dict[str, dict[str, Ends]] = {
             Code.ILLEGAL_GENERATION,
             Code.FENCED_INSTANCE_ID,
             Code.GROUP_AUTHORIZATION_FAILED,
+            TRANSACTION_ABORTABLE,
         ),
         LIBRDKAFKA: only(Code.INVALID_PRODUCER_EPOCH, Code.INVALID_TXN_STATE),
     },
@@ -113,6 +115,7 @@ ENDS: dict[str, dict[str, Ends]] = {
             Code.GROUP_ID_NOT_FOUND,
             Code.FENCED_INSTANCE_ID,
             Code.GROUP_AUTHORIZATION_FAILED,
+            TRANSACTION_ABORTABLE,
         ),
     },
     "OffsetFetch": {JAVA: but(*_FETCH), PYTHON: but(*_FETCH), LIBRDKAFKA: only()},

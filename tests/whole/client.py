@@ -272,6 +272,9 @@ class Client:
         """It waits for something else than its heartbeats, which go on meanwhile. False: it must join again."""
         return True
 
+    def transaction_is_late(self) -> bool:
+        return self._producer is not None and self._producer.late
+
     async def commit(self) -> None:
         """What it has come to."""
         if self._producer is not None:

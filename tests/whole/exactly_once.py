@@ -53,6 +53,12 @@ class Producer:
         self._client, self._txn_id, self._newer = client, txn_id, newer
         self._id, self._epoch = -1, -1
         self._conn: BrokerConnection | None = None
+        self._began_ms = 0.0
+
+    @property
+    def late(self) -> bool:
+        """The transaction is older than its timeout: its coordinator may have ended it, and fenced who goes on."""
+        return self._client.proc.universe.now_ms - self._began_ms >= TIMEOUT_MS
 
     async def commit(self, offsets: Mapping[Place, int]) -> End:
         """One transaction. Whoever cancels this leaves it to its timeout, or to the next InitProducerId."""
@@ -61,6 +67,7 @@ class Producer:
         who, self._id = (self._id, self._epoch), -1
         if not ready:
             who = await self._init()
+        self._began_ms = self._client.proc.universe.now_ms
         if not self._newer:
             req = ao.AddOffsetsToTxnRequest(self._txn_id, *who, self._client.habits.group_id)
             if (await self._until(ao, "AddOffsetsToTxn", req, 3)).error_code != Code.NONE:

@@ -206,7 +206,8 @@ class Judge:
             for c in self.clients
         )
         no_member = what == "OffsetFetch" and code == Code.UNKNOWN_MEMBER_ID
-        if api in ENDS and ends(api, code) and not (client.leaving or no_member or (h.instance_id and fenced)):
+        earned = client.leaving or no_member or (what == "TxnOffsetCommit" and client.transaction_is_late())
+        if api in ENDS and ends(api, code) and not (earned or (h.instance_id and fenced)):
             self._wrong(f"{client.name}: {what} is answered {name_of(code)}, which ends {', '.join(ends(api, code))}")
 
     def _all_is_well(self, client: Client, host: str, what: str, asked_ms: float) -> None:
