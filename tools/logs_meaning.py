@@ -15,6 +15,7 @@ MEANING: dict[str, str] = {
     "broker answers again": "The silence of the line before is over, after `ms`.",
     "waiting for bootstrap": "No broker answers at `bootstrap`; `problem` says why. Look at the brokers, or correct `bootstrap`.",
     "a sidecar's record cannot be read": "Somebody wrote something else than a sidecar under the name of one. Find out who writes to the state topic.",
+    "a former member led the owners' group; it is removed": "A broker has lost the last records of the sidecars' group, and has it as it was before. It heals by itself.",
     "a stranger led the owners' group; it is removed": "A client that may Read the sidecars' group at a broker had become its leader. `sidecar doctor` says who may; take that right away.",
     "somebody has spoken in this sidecar's name in the owners' group": "A client that may Read the sidecars' group at a broker sent a map of owners as if it were this sidecar. It counts for nothing. Take that right away.",
     "the map of owners cannot be read": "The leader of the sidecars' group sent something else than a map: a client that may Read the group at a broker, or a version that this one does not know.",

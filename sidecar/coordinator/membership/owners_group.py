@@ -372,14 +372,14 @@ class Ownership:
             raise ConnectionLost(f"the map of owners cannot be read: {exc}") from None
 
     async def _judge(self, leader: str) -> None:
-        """Raises ConnectionLost if this leader is a stranger, who is removed, or if that cannot be told."""
+        """Raises ConnectionLost if this leader is no sidecar and is removed, or if that cannot be told. A broker that
+        has lost the group's last records has it with former members, of which one led it."""
         group = await self._look()
         if group.group_state != STABLE:
             raise ConnectionLost("the owners' group has changed already")
         metadata = next((m.member_metadata for m in group.members if m.member_id == leader), b"")
         if await self._roster.surely_none(leader, metadata):
-            if self._roster.due("leader"):
-                self.log.error("a stranger led the owners' group; it is removed", leader=leader, remedy=REMEDY)
+            self._roster.report_leader(leader)
             await self._leave(leader)
             raise ConnectionLost("a stranger leads the owners' group")
 

@@ -75,6 +75,9 @@ class Members(Protocol):
 
     def enrolled(self, member_id: str) -> bool: ...
 
+    def report_leader(self, member_id: str) -> None:
+        """This member, which is no sidecar, led the group."""
+
     async def surely_none(self, member_id: str, metadata: bytes) -> bool:
         """Whether this member is no sidecar, and this sidecar has read everything that could say that it is."""
 
@@ -99,6 +102,8 @@ class Roster:
         """How many partitions have not taken a record."""
         self._reported_s: dict[str, float] = {}
         self._claimed = BoundedCache(make=state.codec.claimed_when)
+        self._seen = BoundedCache[str, bool]()
+        """Member ids whose records were read here."""
 
     def record_read(self) -> None:
         """By the tail."""
@@ -158,6 +163,12 @@ class Roster:
     def enrolled(self, member_id: str) -> bool:
         said = self._records().get(member_id)
         return said is not None and not said.left_ms
+
+    def report_leader(self, member_id: str) -> None:
+        if member_id in self._seen or any(member_id in said.former for said in self._records().values()):
+            self._log.info("a former member led the owners' group; it is removed", leader=member_id)
+        elif self.due("leader"):
+            self._log.error("a stranger led the owners' group; it is removed", leader=member_id, remedy=REMEDY)
 
     async def sidecars(self, members: Mapping[str, bytes]) -> dict[str, Said]:
         self._strangers &= members.keys()
@@ -247,7 +258,8 @@ class Roster:
                 if name.endswith(ROSTER):
                     try:
                         said = Said.decode(self._state.codec.config_value(raw)[0].encode())
-                        found[name.removeprefix(f"{said.node_id}/").removesuffix(ROSTER)] = said
+                        found[member_id := name.removeprefix(f"{said.node_id}/").removesuffix(ROSTER)] = said
+                        self._seen[member_id] = True
                     except (StateError, ValueError) as exc:
                         self._log.error("a sidecar's record cannot be read", name=name, error=repr(exc))
         return found

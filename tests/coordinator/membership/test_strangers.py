@@ -144,6 +144,32 @@ def test_a_flood_of_strangers_is_one_line_and_leaves_the_sidecars_as_they_were()
 
 
 # ---- who leads
+async def present() -> set[str]:
+    """Members of the owners' group."""
+    return set()
+
+
+def test_a_former_member_that_leads_again_is_removed_and_is_no_stranger() -> None:
+    """Symptom: a broker that had lost the group's last records had it with a sidecar's former member as its leader, and
+    the others called that a stranger, which wakes somebody up."""
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1)
+        await until(lambda: one.assigned)
+        two = make(2)
+        await until(lambda: two.assigned and len(one.assigned) == 2)
+        former = one.ownership.member_id
+        assert two.roster.enrolled(former)
+        await one.roster.enrol("again", Said(1, "127.0.0.1", 9092), present=present)
+        assert not two.roster.enrolled(former)
+        two.roster.report_leader(former)
+        assert two.lines.events("error") == []
+        two.roster.report_leader("nobody")
+        assert two.lines.events("error") == ["a stranger led the owners' group; it is removed"]
+
+    run(test)
+
+
 @pytest.mark.parametrize("map_told", MAPS, ids=short)
 def test_a_stranger_who_leads_is_removed_and_his_map_counts_for_nothing(map_told: bytes) -> None:
     async def test(brokers: FakeBrokers, make: Make) -> None:
