@@ -19,7 +19,7 @@ from sidecar.process.seen import in_slices
 from tests.inprocess.house import House
 
 GROUPS, MEMBERS, PARTITIONS = 10_000, 5, 6
-SERIES = 1_000
+SERIES = 1_200
 """Of one sidecar with two partitions of the state topic, with and without groups."""
 STALL_S = 0.05
 """Nobody's heartbeat waits longer. A slice takes 1 ms; machines of tests are busy."""
