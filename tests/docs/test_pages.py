@@ -214,7 +214,7 @@ def known_files() -> set[str]:
 def wrong_files(text: str) -> list[str]:
     named = [word for word in quoted(split_up(text)[0]) if re.fullmatch(r"[\w/*.-]+\.(?:py|toml|c|txt|tla)", word)]
     known = known_files()
-    return sorted({word for word in named if not fnmatch.filter(known, word)})
+    return sorted({word for word in named if not word.startswith("out/") and not fnmatch.filter(known, word)})
 
 
 MISTAKEN_LIMIT = "## Limits\n| setting | default |\n|---|---|\n| `f` | 1 |\n"
@@ -267,6 +267,13 @@ def test_files_that_a_page_names_are_there(name: str) -> None:
 def test_so_are_those_of_contributing() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
     assert wrong_files(text) == [] and wrong_targets(text) == []
+
+
+def test_the_glossary_has_short_entries_in_order() -> None:
+    rows = re.findall(r"^\| (?!term)([^|]+) \| ([^|]+) \| ([^|]+) \|$", page("glossary"), re.M)
+    terms = [term for term, _, _ in rows]
+    assert 60 <= len(terms) <= 90 and terms == sorted(set(terms), key=lambda t: t.lower().replace("'", ""))
+    assert [term for term, meaning, _ in rows if len(meaning.split()) > 20] == []
 
 
 def test_a_file_that_is_not_there_would_be_found() -> None:
