@@ -88,6 +88,7 @@ def test_without_its_coordinator_a_group_is_not_deleted_at_the_broker() -> None:
 
 
 def test_the_offsets_leader_is_elsewhere() -> None:
+    """Symptom: NOT_COORDINATOR for ever. The owner's broker was asked, not the one that keeps the offsets."""
     request = dl.DeleteGroupsRequest(["g"])
     conversation = (
         Play(Api.DELETE_GROUPS, request, 2, view=ELSEWHERE)

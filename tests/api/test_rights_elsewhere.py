@@ -45,6 +45,7 @@ def committing(*topics: str) -> Play:
 
 
 def test_a_client_that_goes_while_its_rights_are_asked_for_keeps_nobody_waiting() -> None:
+    """Symptom: a commit waited up to 15 s for one that was never sent."""
     request = commit("mine")
     play = Play(Api.OFFSET_COMMIT, request, 9, view=GUARDED_ELSEWHERE).may_read("g")
     play.coordinates(CommitCheck("g", "m", 3, None, 9, False, (("mine", ZERO_UUID, 0),)))

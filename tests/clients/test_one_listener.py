@@ -294,7 +294,7 @@ def test_bad_frames_close_their_connection_and_no_other(kafka: LocalKafka, topic
 
 
 def test_thousands_of_heartbeats_at_once_on_one_connection(kafka: LocalKafka, topic: str) -> None:
-    """Track record 2: each answer let the next request be seen one call deeper."""
+    """Symptom: a RecursionError. Each answer let the next request be seen one call deeper."""
 
     async def run(conn: BrokerConnection) -> int:
         res = await conn.request(ch, "ConsumerGroupHeartbeat", join_request("managed-many", "m", [topic]))

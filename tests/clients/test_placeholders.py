@@ -342,6 +342,7 @@ def test_offsets_of_topics_that_nobody_subscribes_to_can_be_deleted_while_the_gr
 
 
 def test_what_a_former_owner_let_pass_is_refused_by_the_broker_when_it_comes_late(stage: Stage) -> None:
+    """Symptom: an acknowledged commit was lost. Check and append are two requests, and only the check was fenced."""
     kafka, line = stage.kafka, stage.line
     group = stage.group_of(1, "late")
     m = Member(kafka, group)
@@ -406,6 +407,7 @@ def test_what_a_former_owner_let_pass_is_refused_by_the_broker_when_it_comes_lat
 
 
 def test_offsets_of_a_group_live_as_long_as_the_group(stage: Stage) -> None:
+    """Symptom: a group that was taken in lost its offsets a retention later, because at the broker it was empty."""
     kafka = stage.kafka
     part = next(m for m in stage.keeper.members if m.group == "managed-part")
     committed = 100

@@ -69,6 +69,7 @@ def test_a_cancelled_timer_does_not_fire_and_a_shift_gives_time_back() -> None:
 
 
 def test_what_is_done_about_one_timer_may_move_or_cancel_those_that_are_due_after_it() -> None:
+    """Symptom: members that waited for a dead leader were removed together with it."""
     t = Timers()
     for name in ("first", "moved", "cancelled", "renewed", "last"):
         t.set((name,), 10)

@@ -4,6 +4,7 @@ Each finder is tried on a mistake too, so that a page without findings is a page
 
 from __future__ import annotations
 
+import fnmatch
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from tools import metrics_table
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = ("operations", "procedures", "versions", "deploy", "runbook", "security", "audit")
-LINKED = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "SECURITY.md"]
+LINKED = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md"]
 NO_COMMANDS = {"elsewhere"}
 """`sidecar elsewhere` is a column of a drill's table."""
 OF_KAFKA = {
@@ -202,6 +203,20 @@ def wrong_stops(text: str) -> list[str]:
     return wrong
 
 
+# ---- files ----------------------------------------------------------------------------------------------------
+def known_files() -> set[str]:
+    """Every file of code, and each end of its path: `core/runtime/owner.py`, `runtime/owner.py`, `owner.py`."""
+    paths = [p.relative_to(ROOT) for top in ("sidecar", "tests", "tools") for p in (ROOT / top).rglob("*.*")]
+    paths += [Path(p.name) for p in ROOT.iterdir()]
+    return {"/".join(p.parts[n:]) for p in paths for n in range(len(p.parts))}
+
+
+def wrong_files(text: str) -> list[str]:
+    named = [word for word in quoted(split_up(text)[0]) if re.fullmatch(r"[\w/*.-]+\.(?:py|toml|c|txt|tla)", word)]
+    known = known_files()
+    return sorted({word for word in named if not word.startswith("out/") and not fnmatch.filter(known, word)})
+
+
 MISTAKEN_LIMIT = "## Limits\n| setting | default |\n|---|---|\n| `f` | 1 |\n"
 FINDERS: dict[Callable[[str], list[str]], tuple[str, ...]] = {
     wrong_commands: ("`sidecar grups list`", "`sidecar doctor --bootstraps A`", "```\nsidecar health A B\n```"),
@@ -242,6 +257,27 @@ def test_a_link_that_leads_nowhere_would_be_found() -> None:
     assert wrong_links(good, file.parent, file) == []
     wrong = ["depoly.md", "deploy.md#sistemd", "#limts"]
     assert wrong_links(" ".join(f"[x]({target})" for target in wrong), file.parent, file) == wrong
+
+
+@pytest.mark.parametrize("name", ("architecture", "decisions", "glossary", "simulation", "testing"))
+def test_files_that_a_page_names_are_there(name: str) -> None:
+    assert wrong_files(page(name)) == []
+
+
+def test_so_are_those_of_contributing() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    assert wrong_files(text) == [] and wrong_targets(text) == []
+
+
+def test_the_glossary_has_short_entries_in_order() -> None:
+    rows = re.findall(r"^\| (?!term \| meaning)([^|]+) \| ([^|]+) \| ([^|]+) \|$", page("glossary"), re.M)
+    terms = [term for term, _, _ in rows]
+    assert 60 <= len(terms) <= 90 and terms == sorted(set(terms), key=lambda t: t.lower().replace("'", ""))
+    assert [term for term, meaning, _ in rows if len(meaning.split()) > 20] == []
+
+
+def test_a_file_that_is_not_there_would_be_found() -> None:
+    assert wrong_files("`runtime/owner.py` `api/offset_*.py` `runtime/ovner.py`") == ["runtime/ovner.py"]
 
 
 def test_the_table_of_drills_has_every_drill_and_no_other() -> None:

@@ -125,6 +125,8 @@ def test_what_needs_no_coordinator_is_answered_before_it_is_there() -> None:
 
 @pytest.mark.parametrize("group_id", ["g", "theirs"])
 def test_while_nobody_says_which_groups_are_managed_no_member_gets_to_the_broker(group_id: str) -> None:
+    """Symptom: a sidecar that was cut off at its start went by its own settings: a managed group's member passed."""
+
     async def test(desk: Desk) -> None:
         client, other = await desk.client(), await desk.client()
         began = time.monotonic()

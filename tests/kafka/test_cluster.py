@@ -25,7 +25,7 @@ def answer(*brokers: int) -> md.MetadataResponse:
 
 
 def test_a_broker_that_is_down_keeps_its_rack() -> None:
-    """Track record 8: a dead broker changed the metadata hash of every group, and so rebalanced them all."""
+    """Symptom: a dead broker changed the metadata hash of every group, and so rebalanced them all."""
     racks: dict[int, str | None] = {}
     before = view_of(answer(1, 2), racks).topics
     assert before[0].racks == (("rack-1", "rack-2"),)

@@ -8,7 +8,7 @@ from sidecar.kafka.produce import _Item, _Leader
 
 
 def test_no_partition_twice_in_a_request() -> None:
-    """Track record 10: of two a broker takes one, and answers for both."""
+    """Symptom: an acknowledged batch was not in the log. Of two a broker takes one, and answers for both."""
 
     leader = _Leader(cast(Any, None), 1, 1.0, {})
     batches = ((0, b"a"), (1, b"b"), (0, b"c"), (0, b"d"))

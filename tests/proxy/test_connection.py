@@ -75,7 +75,8 @@ def test_what_follows_a_group_request_is_held_until_it_is_answered() -> None:
 
 
 def test_an_answer_that_needs_the_broker_never_waits_behind_a_later_response() -> None:
-    """Track record 1: a forwarded request and a passed one behind it waited for each other for ever."""
+    """Symptom: a librdkafka consumer read nothing for 60 s. A forwarded request and a passed one behind it waited
+    for each other."""
     c = ClientConnection(Limits())
     (first,) = got(c.from_client(group(1) + passed(2)))
     assert to_upstream(c.forward(first.token, group(1))) == group(1) + passed(2)

@@ -235,7 +235,7 @@ def gives_no_time_back(patch: Patch, world: World) -> None:
 
 
 def keeps_a_problem(patch: Patch, world: World) -> None:
-    """What hindered a takeover is told for ever, also when the partition went to another sidecar (track record 53)."""
+    """What hindered a takeover is told for ever, also when the partition went to another sidecar."""
     real = Owner.released
 
     def planted(self: Any, why: str) -> None:

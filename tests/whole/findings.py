@@ -1,5 +1,5 @@
-"""Findings of a safety review, planted anew: `planted.py` plays with them, most of them in a scene (scenes/). The
-letters are those of docs/track-record.md."""
+"""Findings of a safety review, planted anew: `planted.py` plays with them, most of them in a scene (scenes/). L and a
+number is a finding about liveness, S and a number one about safety; tests of the mended code name it too."""
 
 from __future__ import annotations
 

@@ -25,8 +25,6 @@ from tests.whole.violation import Violation
 from tests.whole.world import World
 
 BEGIN, END = "<!-- planted: begin -->", "<!-- planted: end -->"
-TOLD = 120
-"""So many characters of a violation stand in the table."""
 ENOUGH = 60
 """Seeds in which a planted bug must have shown."""
 
@@ -183,16 +181,14 @@ def write(page: Path, found: Sequence[Finding]) -> None:
     rows = {name: row for row in table.splitlines()[3:] for name in row.split("`")[1:2]}
     for f in found:
         bug = next(b for b in PLANTED if b.name == f.name)
-        where = f"scene `{bug.scene}`" if bug.scene else ", ".join(bug.often) or "random faults"
+        where = f"`{bug.scene}`" if bug.scene else ", ".join(bug.often) or "random faults"
         does = " ".join((bug.plant.__doc__ or "").split()) or f.name.replace("_", " ").capitalize() + "."
-        told = f.found.partition(": ")[2].replace("|", "\\|")
-        told = told if len(told) <= TOLD else told[:TOLD].rsplit(" ", 1)[0] + " ..."
-        rows[f.name] = f"| `{f.name}` | {does} | {where} | {f.seeds if f.right else 'never'} | {f.cpu_s:.1f} | {told} |"
+        rows[f.name] = f"| `{f.name}` | {does} | {where} | {f.seeds if f.right else 'never'} |"
     kept = [rows[b.name] for b in PLANTED if b.name in rows]
     lines = [
         begin,
-        "| bug | what it does | where it shows | seeds | seconds | found |",
-        "|---|---|---|---|---|---|",
+        "| bug | what it does | scene, or faults that come often | seeds |",
+        "|---|---|---|---|",
         *kept,
         end,
     ]

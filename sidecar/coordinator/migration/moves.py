@@ -1,4 +1,4 @@
-"""Groups move between the brokers and the sidecars while their members live (docs/decisions.md 46).
+"""Groups move between the brokers and the sidecars while their members live (docs/decisions.md, Moves).
 
 managed_groups.py says which groups are wanted here. The owner of a group brings that about:
 

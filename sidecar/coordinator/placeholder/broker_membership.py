@@ -6,7 +6,7 @@ is there already, JoinGroup is answered at once and goes over a few shared conne
 connection to itself, and not more than `first_joins` of them wait at one broker.
 
 While it waits, DescribeGroups tells its member id already, and the broker accepts that member's commits: so a commit
-waits for milliseconds, not for three seconds (docs/decisions.md 39).
+waits for milliseconds, not for three seconds (docs/decisions.md, Placeholder members).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Records of the state topic that are not the state of a group: any sidecar may write them (docs/decisions.md 22)."""
+"""Records of the state topic that are not the state of a group: any sidecar may write them.
+
+Why they need no fence: docs/decisions.md, Settings in the state topic.
+"""
 
 from __future__ import annotations
 

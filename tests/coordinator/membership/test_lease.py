@@ -103,6 +103,8 @@ def test_a_sidecar_that_no_broker_answers_has_no_lease_after_a_session() -> None
 
 
 def test_commits_that_wait_for_a_dead_replica_do_not_hold_up_the_heartbeats() -> None:
+    """Symptom: the death of any broker stopped the heartbeats of all groups for 3 to 9 s."""
+
     async def test(brokers: FakeBrokers, make: Make) -> None:
         one = make(1, replace(SETTINGS, proof_ms=3_000))
         await until(lambda: brokers.count(Api.OFFSET_COMMIT) >= 2)

@@ -59,6 +59,8 @@ async def waits(heard: Heard, token: int, event: Any) -> None:
 
 
 def test_another_member_waits_for_a_commit_that_is_under_way_to_the_same_partition() -> None:
+    """Symptom: a commit of a partition's former member came over another connection, behind one of its new member."""
+
     async def test(house: House) -> None:
         heard = await two_members(house)
         first = await passed(heard, 1, check("m1", 3, 0))
