@@ -135,7 +135,9 @@ class Consumer(Section):
         3, ge=1, description="How often a group's expressions are matched against new topics in 10 s; 1: as in Kafka."
     )
     regexes_max: int = Field(
-        100, ge=1, description="Different regular expressions of a group; a member with one more is refused."
+        100,
+        ge=1,
+        description="Different regular expressions of a group; one more: GROUP_MAX_SIZE_REACHED. Kafka has no limit.",
     )
     regex_time_ms: int = Field(
         2_000,

@@ -99,7 +99,9 @@ class Settings(BaseSettings):
         description="After a takeover groups are loaded in slices of so long; what else there is to do goes on in between.",
     )
     background_threads: int = Field(
-        2, ge=1, description="group.coordinator.background.threads: for assignors and regular expressions."
+        2,
+        ge=1,
+        description="group.coordinator.background.threads: for assignors. Regular expressions have one more thread.",
     )
     loop_probe_ms: int = Field(
         20, ge=0, description="How often sidecar_loop_lag_seconds looks whether the event loop is held up; 0: never."

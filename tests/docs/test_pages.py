@@ -18,11 +18,12 @@ from pydantic import BaseModel
 
 from sidecar.cli.main import app
 from sidecar.drill.drills.names import BOTH, NAMES
+from sidecar.process.limits import LimitsSection
 from sidecar.process.settings import Settings
-from tools import metrics_table
+from tools import metrics_table, settings_table
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGES = ("operations", "procedures", "versions", "deploy", "runbook", "security", "audit")
+PAGES = ("start", "operations", "drills", "procedures", "versions", "deploy", "runbook", "security", "audit")
 LINKED = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md"]
 NO_COMMANDS = {"elsewhere"}
 """`sidecar elsewhere` is a column of a drill's table."""
@@ -125,7 +126,7 @@ def named_settings(text: str) -> Iterator[str]:
     for name in re.findall(r"SIDECAR_([A-Z_]*[A-Z])\b(?!_\*|\.\.\.)", text):
         yield name.lower().replace("__", ".")
     for heading, table in re.findall(r"^## (.+)\n((?:(?!^## ).*\n)*)", prose, re.M):
-        rows = re.findall(r"^\| setting \| default \|.*\n\|[-|]+\n((?:\|.*\n)*)", table, re.M)
+        rows = re.findall(r"^\| setting \|.*\n\|[-|]+\n((?:\|.*\n)*)", table, re.M)
         for first in re.findall(r"^\| ([^|]+) \|", "".join(rows), re.M):
             last = ""
             for name in quoted(first):
@@ -135,6 +136,16 @@ def named_settings(text: str) -> Iterator[str]:
 
 def wrong_settings(text: str) -> list[str]:
     return sorted(set(named_settings(text)) - known_settings())
+
+
+def test_the_page_of_settings_is_that_of_the_code() -> None:
+    assert (ROOT / settings_table.PAGE).read_text() == settings_table.page(), "run python -m tools.settings_table"
+
+
+def test_each_limit_has_a_row_that_says_what_a_client_sees() -> None:
+    table = page("operations").partition("\n## Limits\n")[2].partition("\n## ")[0]
+    told = {name for first in re.findall(r"^\| (`[^|]+) \|", table, re.M) for name in quoted(first)}
+    assert told == set(LimitsSection.model_fields)
 
 
 # ---- metrics, drills, make ------------------------------------------------------------------------------------
@@ -217,7 +228,7 @@ def wrong_files(text: str) -> list[str]:
     return sorted({word for word in named if not word.startswith("out/") and not fnmatch.filter(known, word)})
 
 
-MISTAKEN_LIMIT = "## Limits\n| setting | default |\n|---|---|\n| `f` | 1 |\n"
+MISTAKEN_LIMIT = "## Limits\n| setting | metric |\n|---|---|\n| `f` | 1 |\n"
 FINDERS: dict[Callable[[str], list[str]], tuple[str, ...]] = {
     wrong_commands: ("`sidecar grups list`", "`sidecar doctor --bootstraps A`", "```\nsidecar health A B\n```"),
     wrong_settings: ("`groups.includes`", "SIDECAR_LISTENS", MISTAKEN_LIMIT),
@@ -281,7 +292,7 @@ def test_a_file_that_is_not_there_would_be_found() -> None:
 
 
 def test_the_table_of_drills_has_every_drill_and_no_other() -> None:
-    table = page("operations").partition("| `NAME=` |")[2].partition("\n\n")[0]
+    table = page("drills").partition("| `NAME=` |")[2].partition("\n\n")[0]
     assert set(re.findall(r"^\| `([a-z-]+)` \|", table, re.M)) == drills()
 
 

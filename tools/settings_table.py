@@ -1,0 +1,66 @@
+"""Writes docs/reference/settings.md from the settings. `python -m tools.settings_table`, from the repository's root."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sidecar.process.about import settings_known
+
+PAGE = Path("docs/reference/settings.md")
+HEAD = """# Settings
+
+Made by `python -m tools.settings_table` from the code, as `sidecar config settings` prints them. [operations.md](../operations.md#settings) says how to set
+them, what the brokers' own settings change, and what a client sees at a limit. A name in the environment is `SIDECAR_` and the name in capitals, with `__` for
+the dot: `SIDECAR_GROUPS__INCLUDE='["orders.*"]'`.
+"""
+NO_LIMIT = 2_147_483_647
+LARGEST_FIRST = {
+    "_ms": ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")),
+    "_s": ((3_600, "h"), (60, "min")),
+    "_bytes": ((1 << 20, "MiB"), (1 << 10, "KiB")),
+}
+
+
+def main() -> None:
+    PAGE.write_text(page())
+
+
+def page() -> str:
+    sections: dict[str, list[dict[str, Any]]] = {}
+    for row in settings_known():
+        section, dot, _ = row["setting"].partition(".")
+        sections.setdefault(section if dot else "", []).append(row)
+    parts = [HEAD]
+    for section, rows in sections.items():
+        parts += [f"## {section or 'The process'}\n", _table(rows)]
+    return "\n".join(parts)
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    lines = ["| setting | default | meaning |", "|---|---|---|"]
+    lines += [f"| `{r['setting']}` | {default_of(r['setting'], r['default'])} | {r['meaning']} |" for r in rows]
+    return "\n".join(lines) + "\n"
+
+
+def default_of(name: str, value: Any) -> str:
+    """As a person writes it, with the number in a larger unit beside it."""
+    if value is None or value == "" or value in ([], {}):
+        return "-"
+    if isinstance(value, list):
+        return ", ".join(f"`{v}`" for v in value)
+    if isinstance(value, str):
+        return f"`{value}`"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value == NO_LIMIT:
+        return "no limit"
+    for ending, units in LARGEST_FIRST.items():
+        for size, unit in units:
+            if name.endswith(ending) and value >= size and value % size == 0:
+                return f"{value} ({value // size} {unit})"
+    return str(value)
+
+
+if __name__ == "__main__":
+    main()
