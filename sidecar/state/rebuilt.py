@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from sidecar.core.runtime.inspect import Inspect
 from sidecar.core.runtime.records import Role
 from sidecar.core.runtime.registry import Group
 from sidecar.core.vocabulary.errors import InvariantError
@@ -15,6 +17,8 @@ from sidecar.state.schema import StateError
 
 LOOKED_AT = 16
 """Records between two turns of others."""
+NO_TARGETS = frozenset((Role.TARGET,))
+"""For whoever wants no more than the kind, the state, the epoch and the number of members."""
 
 
 @dataclass(slots=True)
@@ -25,10 +29,23 @@ class Rebuilt:
 
     kind: str = ""
     group: Group | None = None
+    inspect: Inspect | None = None
     names: dict[bytes, str] = field(default_factory=dict)
     changed_ms: int = 0
     why: str = ""
     problems: list[str] = field(default_factory=list)
+
+    @property
+    def state(self) -> str:
+        return "" if self.group is None else self.group.state_name()
+
+    @property
+    def members(self) -> int:
+        return 0 if self.group is None else self.group.member_count()
+
+    def facts(self) -> dict[str, Any]:
+        """What the kind tells of the group, `epoch` among it: or generation, None if nobody knows it."""
+        return {"epoch": None} if self.group is None or self.inspect is None else self.inspect.facts(self.group)
 
 
 def rebuilt(
@@ -45,7 +62,7 @@ def rebuilt(
             found.problems.append(f"{key.kind} {key.sub_id}: a newer version may have written it")
             continue
         if row.record.root or not found.kind:
-            found.kind = row.kind.name
+            found.kind, found.inspect = row.kind.name, row.kind.inspect
         if row.record.root:
             _head(codec, item[1], found)
         if row.record.role not in but:
@@ -82,3 +99,13 @@ def _replay(codec: StateCodec, key: StateKey, value: bytes, found: Rebuilt) -> N
         return
     if (names := getattr(record, "names", None)) is not None:
         found.names.update(names)
+
+
+def at_once(work: Generator[None, None, Rebuilt]) -> Rebuilt:
+    """For whoever has no loop to serve."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            found: Rebuilt = end.value
+            return found

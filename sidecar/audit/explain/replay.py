@@ -100,9 +100,8 @@ def replayed(group_id: str, taken: Taken, faults: list[Fault] | None = None) -> 
     for raw, row in zip(taken.records, found.rows, strict=True):
         if raw.key is None:
             continue
-        epoch = row["owner_epoch"] if raw.value is None and row["owner_epoch"] is not None else -1
         void = fold.owners.void
-        fold.apply(raw.offset, raw.key, raw.value, epoch)
+        fold.apply(raw.offset, raw.key, raw.value, raw.owner_epoch)
         if raw.key.kind == OWNER_CLAIM:
             found.coordinator = _claimed(found.coordinator, codec, raw.key, raw.value, raw.time_ms)
         elif fold.owners.void == void and raw.key.group_id == group_id:

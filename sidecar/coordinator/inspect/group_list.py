@@ -14,11 +14,10 @@ from typing import Any
 
 from sidecar.coordinator.inspect.rebalance_history import Past
 from sidecar.coordinator.statelog.tail import StateLog
-from sidecar.core.runtime.records import Role
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.state.codec import StateCodec
 from sidecar.state.keys import StateKey
-from sidecar.state.rebuilt import rebuilt
+from sidecar.state.rebuilt import NO_TARGETS, rebuilt
 
 SLICE = 250
 """Rows that are looked at before others have their turn."""
@@ -26,7 +25,6 @@ SORTS = ("group", "kind", "state", "members", "epoch", "changed", "owner")
 OTHER = "other"
 """The kind of a group of which nothing can be read."""
 UNKNOWN_EPOCH = -1
-NO_TARGETS = frozenset((Role.TARGET,))
 Slices = Generator[None, None, Any]
 
 
@@ -83,12 +81,9 @@ class Rows:
 
     def _row(self, group_id: str, partition: int, values: list[tuple[StateKey, bytes]]) -> Slices:
         seen = yield from rebuilt(self._codec, values, NO_TARGETS)
-        row = Row(group_id, partition, seen.kind or OTHER, "", UNKNOWN_EPOCH, 0, seen.changed_ms, seen.why)
-        if seen.group is not None:
-            epoch = self._codec.registry.kinds[seen.kind].inspect.facts(seen.group)["epoch"]
-            row.epoch = UNKNOWN_EPOCH if epoch is None else epoch
-            row.state, row.members = seen.group.state_name(), seen.group.member_count()
-        return row
+        epoch = seen.facts()["epoch"]
+        head = (seen.kind or OTHER, seen.state, UNKNOWN_EPOCH if epoch is None else epoch, seen.members)
+        return Row(group_id, partition, *head, seen.changed_ms, seen.why)
 
     # ---- questions ----------------------------------------------------------------------------------------
     def all(self) -> list[Row]:

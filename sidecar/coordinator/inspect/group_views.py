@@ -164,22 +164,20 @@ class Views:
 
     def _facts(self, seen: Rebuilt) -> Told:
         """`kind`, `state`, `at_rest`: nothing is under way, `because`, `problems`, and what the kind tells."""
-        told: Told = {"kind": seen.kind, "state": "", "at_rest": True, "because": seen.why, "problems": seen.problems}
-        if seen.group is None:
-            return told
-        inspect, state = self._codec.registry.kinds[seen.kind].inspect, seen.group.state_name()
-        names = {"epoch_name": inspect.epoch_name, "assignor_name": inspect.assignor_name}
-        return told | {"state": state, "at_rest": state in inspect.at_rest} | names | inspect.facts(seen.group)
+        told: Told = {"kind": seen.kind, "state": seen.state, "because": seen.why, "problems": seen.problems}
+        if seen.inspect is None:
+            return told | {"at_rest": True}
+        names = {"epoch_name": seen.inspect.epoch_name, "assignor_name": seen.inspect.assignor_name}
+        return told | {"at_rest": seen.state in seen.inspect.at_rest} | names | seen.facts()
 
     def _members(self, seen: Rebuilt) -> Slices:
         """Member id -> its fields."""
         members: dict[str, Told] = {}
-        if seen.group is not None:
-            member = self._codec.registry.kinds[seen.kind].inspect.member
+        if seen.group is not None and seen.inspect is not None:
             for i, member_id in enumerate(tuple(seen.group.member_ids())):
                 if i % LOOKED_AT == 0:
                     yield
-                if (view := member(seen.group, member_id, seen.names)) is not None:
+                if (view := seen.inspect.member(seen.group, member_id, seen.names)) is not None:
                     members[member_id] = view.json()
         yield
         return members
