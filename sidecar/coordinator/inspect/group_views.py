@@ -16,6 +16,7 @@ from sidecar.coordinator.inspect.rebalance_history import Past
 from sidecar.coordinator.membership.owner_map import Assignment
 from sidecar.coordinator.migration.managed_groups import Rules
 from sidecar.coordinator.statelog.tail import StateLog
+from sidecar.core.runtime.inspect import listed, topic_place
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.state.codec import StateCodec
 from sidecar.state.rebuilt import Rebuilt, rebuilt
@@ -23,6 +24,8 @@ from sidecar.state.rebuilt import Rebuilt, rebuilt
 LOOKED_AT = 32
 Told = dict[str, Any]
 Partition = tuple[str, int]
+Place = dict[str, list[str]]
+"""`owner`, `target`, `leaves` -> members."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,7 @@ class Views:
         if head is None:
             return None
         members: dict[str, Told] = head.pop("members")
-        partitions = yield from self._partitions(group_id, members, partitions_from, limit)
+        partitions = yield from self._partitions(head, members, partitions_from, limit)
         rows = [members[m] for m in islice(sorted(members), members_from, members_from + limit)]
         total = len(members)
         yield from _freed(members)
@@ -182,9 +185,10 @@ class Views:
         yield
         return members
 
-    def _partitions(self, group_id: str, members: Mapping[str, Told], begin: int, limit: int) -> Slices:
-        """Topic and partition, who has it, who shall have it, and who still has to give it up."""
-        found: dict[str, dict[int, Told]] = {}
+    def _partitions(self, head: Told, members: Mapping[str, Told], begin: int, limit: int) -> Slices:
+        """Topic (or role and subtopology) and partition, who has it, who shall have it, and who still has to give it
+        up; several members where the kind allows it."""
+        found: dict[str, dict[int, Place]] = {}
         for member_id, m in members.items():
             yield
             for name, part in (("owner", "owns"), ("target", "target"), ("leaves", "gives_up")):
@@ -192,11 +196,11 @@ class Views:
                     rows = found.setdefault(topic, {})
                     for n in numbers:
                         if n not in rows:
-                            rows[n] = _nobodys()
-                        rows[n][name] = member_id
-        lag = self.lag.of(group_id)
+                            rows[n] = {"owner": [], "target": [], "leaves": []}
+                        rows[n][name].append(member_id)
+        kind, lag = self._codec.registry.kinds.get(head["kind"]), self.lag.of(head["group"])
         for topic, n in lag or ():
-            found.setdefault(topic, {}).setdefault(n, _nobodys())
+            found.setdefault(topic, {}).setdefault(n, {"owner": [], "target": [], "leaves": []})
         out, total = [], 0
         for topic in sorted(found):
             yield
@@ -204,23 +208,21 @@ class Views:
             for n in islice(sorted(rows), max(0, begin - total), max(0, begin + limit - total)):
                 if n % LOOKED_AT == 0:
                     yield
+                whose = {name: listed(ids) if ids else None for name, ids in rows[n].items()}
                 offsets = None if lag is None else lag.get((topic, n))
-                out.append({"topic": topic, "partition": n, **rows[n], **_behind(offsets)})
+                place = topic_place if kind is None or not any(rows[n].values()) else kind.inspect.place
+                out.append({"topic": topic, "partition": n, "name": place(topic, n), **whose, **_behind(offsets)})
             total += len(rows)
             yield from _freed(rows)
         return {"total": total, "begin": begin, "rows": out}
 
 
-def _freed(things: dict[Any, Told]) -> Slices:
+def _freed(things: dict[Any, Any]) -> Slices:
     """All at once, thousands of them would keep the loop for longer than anything else here."""
     while things:
         for _ in range(min(LOOKED_AT, len(things))):
             things.popitem()
         yield
-
-
-def _nobodys() -> Told:
-    return {"owner": None, "target": None, "leaves": None}
 
 
 def _behind(offsets: tuple[int, int] | None) -> dict[str, int | None]:

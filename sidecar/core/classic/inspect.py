@@ -167,11 +167,12 @@ def _waits(
     if group.state is State.PREPARING and live is not None:
         late = [m for m, p in members.items() if p.state == TO_JOIN]
         joined = [m for m, p in members.items() if p.state == JOINED]
-        yield from (Wait(member, (), holder, since_ms, True, until_ms) for holder in late for member in joined)
+        again = (since_ms, True, until_ms, "to join again")
+        yield from (Wait(member, (), holder, *again) for holder in late for member in joined)
     if group.state is State.COMPLETING and group.leader in group.members:
         for m in members:
             if m != group.leader:
-                yield Wait(m, (), group.leader or "", since_ms, True, until_ms)
+                yield Wait(m, (), group.leader or "", since_ms, True, until_ms, "to assign")
 
 
 def _notes(group: ClassicGroup, members: dict[str, Progress], live: Live | None) -> Iterable[str]:
@@ -214,6 +215,7 @@ INSPECT = Inspect(
     explain=_explain,
     session=SESSION,
     live=_live,
+    phases=True,
     epoch_name="generation",
     assignor_name="protocol",
 )

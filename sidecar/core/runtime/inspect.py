@@ -111,9 +111,9 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """`member` is to get `partitions`, which `holder` has still; none: it waits for the holder itself. `since_ms`: of
-    the last record of the holder's; `told`: it was told to give them up; `until_ms`: then it is removed, None if nobody
-    knows."""
+    """`member` is to get `partitions`, which `holder` has still; none: it waits for what the holder is `to_do`.
+    `since_ms`: of the last record of the holder's; `told`: it was told so; `until_ms`: then it is removed, None if
+    nobody knows."""
 
     member: str
     partitions: tuple[str, ...]
@@ -121,6 +121,7 @@ class Wait:
     since_ms: int
     told: bool
     until_ms: int | None
+    to_do: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,5 +206,7 @@ class Inspect:
     """(group) -> protocol -> how many members speak it; every protocol, also for an empty group."""
     place: Callable[[str, int], str] = topic_place
     """(key of `Owned`, partition) -> as people write it."""
+    phases: bool = False
+    """The group's own record tells each step of a rebalance, whose leader assigns; else there is one for each epoch."""
     epoch_name: str = "epoch"
     assignor_name: str = "assignor"

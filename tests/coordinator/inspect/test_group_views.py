@@ -161,8 +161,15 @@ def test_a_streams_group() -> None:
     (member,) = told["members"]
     assert (member["member"], member["client"], member["process"], member["epoch"]) == ("m1", "m1", "p-m1", 2)
     assert (member["owns"], member["gives_up"]) == ({"0": [0, 1], "1": [0, 1]}, {})
-    (rebalance,) = s.page()["rebalances"]
+    page = s.page()
+    (rebalance,) = page["rebalances"]
     assert (rebalance["epoch"], rebalance["joined"]["names"], rebalance["moved"]) == (2, ["m1"], 4)
+    assert [(p["name"], p["owner"]) for p in page["partitions"]["rows"]] == [
+        ("0_0", "m1"),
+        ("0_1", "m1"),
+        ("1_0", "m1"),
+        ("1_1", "m1"),
+    ]
 
 
 def test_a_streams_group_whose_topics_are_missing_is_not_ready() -> None:
@@ -210,6 +217,7 @@ def test_a_group_of_a_kind_that_nobody_was_told_of() -> None:
     assert [m["owns"] for m in told["members"]] == [{"orders": [0, 2]}, {"orders": [0, 1]}, {"orders": [1, 2]}]
     assert s.state.last_assignment("g") == 4
     page = s.page()
+    assert [p["owner"] for p in page["partitions"]["rows"]] == ["a, b", "b, c", "a, c"], "each is two members'"
     assert [(r["epoch"], r["joined"]["names"]) for r in page["rebalances"]] == [(4, ["c"]), (3, ["b"]), (2, ["a"])]
     s.write(*crews.group.tombstones("gone"))
     assert s.rows() == {}
