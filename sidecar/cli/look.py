@@ -252,7 +252,7 @@ def _picture(found: Explanation) -> None:
         (name, "unknown" if found.epoch is None else found.epoch),
         ("assigned " + name, found.assignment_epoch),
         (found.assignor_name, found.assignor),
-        *((label.replace("_", " "), in_words(value)) for label, value in found.more.items()),
+        *((label.replace("_", " "), in_words(value)) for label, value in found.more.items() if value not in (None, "")),
         ("because", found.because),
         ("coordinator", f"sidecar {c.node_id}, {c.address}, since {shown(c.since_ms)}" if c else "nobody"),
         ("members", len(found.members)),
@@ -283,10 +283,24 @@ def in_words(value: Any) -> object:
     return "" if value is None else value
 
 
+UNTOLD = ("members", "live", "at_rest", "epoch_name", "assignor_name")
+"""What a sidecar says of a group for programs, or what is told in lines of its own."""
+
+
 def _lines(found: Mapping[str, Any]) -> list[str]:
-    members = found.get("members", [])
-    told = {n: in_words(v) for n, v in found.items() if n not in ("members", "live", "at_rest") and v not in ("", None)}
-    out = [f"{name.replace('_', ' ')}: {value}" for name, value in told.items() if value != ""]
+    from sidecar.audit.moments import shown
+
+    members, epoch = found.get("members", []), found.get("epoch_name", "epoch")
+    labels = {
+        "epoch": epoch,
+        "assignment_epoch": f"assigned {epoch}",
+        "assignor": found.get("assignor_name", "assignor"),
+    }
+    out = []
+    for name, value in found.items():
+        told = shown(value) if value and name.endswith("_ms") else in_words(value)
+        if told != "" and name not in UNTOLD:
+            out.append(f"{labels.get(name, name).removesuffix('_ms').replace('_', ' ')}: {told}")
     out.append(f"members: {len(members)}")
     for m in members:
         who = m["member"] + (f" as {m['instance']}" if m.get("instance") else "")

@@ -11,11 +11,12 @@ from sidecar.audit.explain.whatif import Change, what_if
 from sidecar.audit.explain.words import if_words, words
 from sidecar.audit.history import history
 from sidecar.audit.topic import Raw, Taken
-from sidecar.cli.look import _picture, in_words
+from sidecar.cli.look import _lines, _picture, in_words
 from sidecar.core.runtime.records import Record, single
 from sidecar.core.vocabulary.topics import TopicImage
 from sidecar.state.codec import Encoded, Stamp, StateCodec
 from sidecar.state.keys import decode_key
+from tests.coordinator.inspect.test_group_views import Seen
 from tests.core.share.world import Client as ShareClient
 from tests.core.share.world import World as ShareWorld
 from tests.core.streams.world import Client as StreamsClient
@@ -148,6 +149,14 @@ def test_a_description_names_tasks_and_topology(capsys: Any) -> None:
     for text in ("type: streams", "state: Reconciling", "topology: 0: in; 1: app-r", "topology epoch: 1", "0_0"):
         assert text in shown, shown
     assert in_words({"0": ["a", "b"], "1": ["c"]}) == "0: a, b; 1: c" and in_words(None) == ""
+
+
+def test_what_a_sidecar_tells_is_shown_in_lines() -> None:
+    lines = _lines(Seen(two_members().log).whole())
+    for line in ("kind: streams", "state: Reconciling", "epoch: 3", "assigned epoch: 3", "topology: 0: in; 1: app-r"):
+        assert line in lines, lines
+    assert not [line for line in lines if line.startswith(("epoch name", "shutdown", "at rest", "problems"))]
+    assert "  m1 (client m1, host /h, protocol streams, epoch 2, state UNREVOKED_TASKS, process p-m1)" in lines
 
 
 def test_there_is_no_dry_run_of_them() -> None:
