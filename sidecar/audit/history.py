@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.audit.fold import Fold, Interval
+from sidecar.audit.fold import OWNING, Fold, Interval
 from sidecar.audit.topic import Row
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.records import Role
@@ -43,6 +43,8 @@ class History:
     complete_ms: int | None = None
     unreadable: int = 0
     intervals: list[Interval] = field(default_factory=list)
+    without_owners: str = ""
+    """The kind of the group, if the fold learns nothing of who owns what in it."""
 
 
 def ownership(rows: Iterable[Row]) -> list[History]:
@@ -95,6 +97,9 @@ def history(group_id: str, rows: Iterable[Row], registry: Registry = REGISTRY) -
         if row["kind"] == OWNER_CLAIM and not row["tombstone"]:
             claims.claim(epoch)
         told.record(row)
+        if registry.role(row["kind"]) is Role.GROUP and not row["tombstone"]:
+            kind = registry.records[row["kind"]].kind
+            found.without_owners = "" if any(r.name in OWNING for r in kind.records) else kind.name
     if fold is not None:
         _add_ownership({group_id: found}, fold, times)
         found.events += _moves(found.intervals)

@@ -11,6 +11,7 @@ from sidecar.audit.explain.whatif import Change, what_if
 from sidecar.audit.explain.words import if_words, words
 from sidecar.audit.history import history
 from sidecar.audit.topic import Raw, Taken
+from sidecar.cli.history import _warn
 from sidecar.cli.look import _lines, _picture, in_words
 from sidecar.core.runtime.records import Record, single
 from sidecar.core.vocabulary.topics import TopicImage
@@ -140,6 +141,14 @@ def test_what_has_happened_to_a_share_group() -> None:
     assert ("joined", "m1", "m1 at , subscribes to a") in found
     assert ("left", "m2", "m2 at ") in found
     assert [what for what, _, _ in found].count("group epoch") == 4
+
+
+def test_who_asks_for_owners_is_told_where_they_are_known(capsys: Any) -> None:
+    """Symptom: `sidecar owner` told of a streams group, as of an empty one, that nobody owned anything."""
+    found = history("g", taken_of(sharing().log).rows())
+    assert (found.without_owners, found.intervals) == ("share", [])
+    _warn(found)
+    assert "g is a share group, of which no owners are known here: sidecar groups members g" in capsys.readouterr().err
 
 
 # ---- what a terminal shows ------------------------------------------------------------------------------------------
