@@ -22,7 +22,8 @@ from sidecar.audit.decode_avro import Pool, Unfit, Walk, compiled, number
 from sidecar.audit.decode_columns import Compiled
 from sidecar.audit.decode_nodes import LONG
 from sidecar.audit.decode_rows import ALIAS, EMBEDDED, FROM_KEY, HEAD, SPECIAL_PATHS, headers_rows, value_row
-from sidecar.audit.layers import CORRUPT, SILVER
+from sidecar.audit.layers import CORRUPT, NO_TABLE, SILVER
+from sidecar.core.kinds import REGISTRY
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA
 from sidecar.state.fold import EPOCH_DIGITS
 from sidecar.state.schema import MARK, Schemas, StateError, published
@@ -114,7 +115,9 @@ class Decoder:
             at = where(pc.equal(codes, number(code)))
             table = SILVER.get(kind)
             if table is None:
-                lost.append((at, f"kind {kind!r} is not known here: a newer version may have written it"))
+                known = kind in REGISTRY.records
+                newer = f"kind {kind!r} is not known here: a newer version may have written it"
+                lost.append((at, f"{NO_TABLE} {kind!r}" if known else newer))
                 continue
             made, broken = _Kind(self, kind, table, bronze.take(at)).tables()
             lost += [(at.take(which), why) for which, why in broken]

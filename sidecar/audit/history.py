@@ -11,9 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.audit.fold import Fold, Interval
+from sidecar.audit.fold import OWNING, Fold, Interval
 from sidecar.audit.topic import Row
-from sidecar.state.codec import OWNER_CLAIM
+from sidecar.core.kinds import REGISTRY
+from sidecar.core.runtime.records import Role
+from sidecar.core.runtime.registry import Registry
+from sidecar.state.codec import CONFIG, OWNER_CLAIM
 from sidecar.state.fold import UNFENCED, Claims
 
 
@@ -40,6 +43,8 @@ class History:
     complete_ms: int | None = None
     unreadable: int = 0
     intervals: list[Interval] = field(default_factory=list)
+    without_owners: str = ""
+    """The kind of the group, if the fold learns nothing of who owns what in it."""
 
 
 def ownership(rows: Iterable[Row]) -> list[History]:
@@ -66,10 +71,10 @@ def ownership(rows: Iterable[Row]) -> list[History]:
     return list(found.values())
 
 
-def history(group_id: str, rows: Iterable[Row]) -> History:
+def history(group_id: str, rows: Iterable[Row], registry: Registry = REGISTRY) -> History:
     """`rows`: of the group's partition, in the order of the log; those of other groups do not count."""
     found = History(group_id)
-    told = _Told(group_id, found.events)
+    told = _Told(group_id, found.events, registry)
     fold: Fold | None = None
     claims = Claims()
     times: dict[int, int] = {}
@@ -92,6 +97,9 @@ def history(group_id: str, rows: Iterable[Row]) -> History:
         if row["kind"] == OWNER_CLAIM and not row["tombstone"]:
             claims.claim(epoch)
         told.record(row)
+        if registry.role(row["kind"]) is Role.GROUP and not row["tombstone"]:
+            kind = registry.records[row["kind"]].kind
+            found.without_owners = "" if any(r.name in OWNING for r in kind.records) else kind.name
     if fold is not None:
         _add_ownership({group_id: found}, fold, times)
         found.events += _moves(found.intervals)
@@ -145,11 +153,12 @@ def _by_number(place: str) -> tuple[str, int]:
 
 
 class _Told:
-    """Makes events of records; of each key it knows what was said last."""
+    """Makes events of records, as their kind tells them; of each key it knows what was said last."""
 
-    def __init__(self, group_id: str, events: list[Event]) -> None:
+    def __init__(self, group_id: str, events: list[Event], registry: Registry = REGISTRY) -> None:
         self._group_id = group_id
         self._events = events
+        self._registry = registry
         self._last: dict[tuple[str, str], Mapping[str, Any]] = {}
         self._targets = 0
 
@@ -157,87 +166,26 @@ class _Told:
         self._events.append(Event(row["time_ms"], row["offset"], what, who, detail, row["why"]))
 
     def record(self, row: Row) -> None:
-        tell = getattr(self, f"_{row['kind']}", None)
         key = (row["kind"], row["sub_id"])
         body = json.loads(row["body"]) if row["body"] else None
-        if tell is not None:
-            tell(row, body, self._last.get(key))
+        if row["kind"] == OWNER_CLAIM and body is not None:
+            self.add(row, "coordinator", f"sidecar {body['node_id']}", f"{body['address']}, took over")
+        elif row["kind"] == CONFIG and row["group_id"] == self._group_id:
+            self.add(row, "setting", row["sub_id"], "removed" if body is None else f"= {body['value']}")
+        elif row["kind"] in self._registry.records:
+            self._of_kind(row, body, self._last.get(key))
         if body is None:
             self._last.pop(key, None)
         else:
             self._last[key] = body
 
-    def _owner_claim(self, row: Row, body: Any, last: Any) -> None:
-        if body is not None:
-            self.add(row, "coordinator", f"sidecar {body['node_id']}", f"{body['address']}, took over")
-
-    def _group(self, row: Row, body: Any, last: Any) -> None:
-        if body is None:
-            self.add(row, "the group is gone")
-        elif last is None or last["epoch"] != body["epoch"]:
-            self.add(row, "group epoch", "", str(body["epoch"]))
-
-    def _target_member(self, row: Row, body: Any, last: Any) -> None:
-        self._targets += body is not None
-
-    def _target_metadata(self, row: Row, body: Any, last: Any) -> None:
-        changed, self._targets = self._targets, 0
-        if body is not None:
-            told = f"epoch {body['assignment_epoch']} by {body['assignor'] or 'no assignor'}, changes {changed} members"
-            self.add(row, "target assignment", "", told)
-
-    def _member(self, row: Row, body: Any, last: Any) -> None:
-        who = row["sub_id"]
-        if body is None:
-            if last is not None:
-                self.add(row, "left", who, _client(last))
-            return
-        topics = " ".join(body["topic_names"]) or body["topic_regex"] or "nothing"
-        if last is None:
-            self.add(row, "joined", who, f"{_client(body)}, subscribes to {topics}")
-        elif body != last:
-            self.add(row, "says something else of itself", who, f"{_client(body)}, subscribes to {topics}")
-
-    def _classic_member(self, row: Row, body: Any, last: Any) -> None:
-        who = row["sub_id"]
-        if body is None:
-            if last is not None:
-                self.add(row, "left", who, _client(last))
-            return
-        if last is None:
-            self.add(row, "joined", who, _client(body))
-        claims = [] if last is None else last["stale_claims"]
-        for c in body["stale_claims"]:
-            if c not in claims:
-                held = f"which is {c['holder']}'s" if c["holder"] else "which nobody owned"
-                places = " ".join(f"{c['topic']}-{p}" for p in c["partitions"])
-                self.add(row, "claims what it has lost", who, f"{places}, {held}")
-
-    def _classic_group(self, row: Row, body: Any, last: Any) -> None:
-        if body is None:
-            self.add(row, "the group is gone")
-            return
-        leader = f", leader {body['leader']}" if body["leader"] else ""
-        self.add(row, body["state"], "", f"generation {body['generation']}{leader}")
-
-    def _static_member(self, row: Row, body: Any, last: Any) -> None:
-        who = f"instance {row['sub_id']}"
-        if body is not None:
-            self.add(row, "static member", who, f"is {body['member_id']}")
-        elif last is not None:
-            self.add(row, "static member", who, "is nobody any more")
-
-    def _regex(self, row: Row, body: Any, last: Any) -> None:
-        topics = [] if body is None else body["topics"]
-        if last is None or topics != last["topics"]:
-            self.add(row, "pattern", row["sub_id"], f"stands for {' '.join(topics) or 'nothing'}")
-
-    def _config(self, row: Row, body: Any, last: Any) -> None:
-        if row["group_id"] == self._group_id:
-            told = "removed" if body is None else f"= {body['value']}"
-            self.add(row, "setting", row["sub_id"], told)
-
-
-def _client(body: Mapping[str, Any]) -> str:
-    instance = f", instance {body['instance_id']}" if body.get("instance_id") else ""
-    return f"{body['client_id']} at {body['client_host'].lstrip('/')}{instance}"
+    def _of_kind(self, row: Row, body: Any, last: Any) -> None:
+        of = self._registry.records[row["kind"]]
+        changed, role = "", of.record.role
+        if role is Role.TARGET:
+            self._targets += body is not None
+        elif role is Role.TARGET_EPOCH:
+            changed, self._targets = f", changes {self._targets} members", 0
+        tell = of.kind.inspect.tell.get(row["kind"])
+        for note in () if tell is None else tell(row["sub_id"], body, last):
+            self.add(row, note.what, note.who, note.detail + changed)

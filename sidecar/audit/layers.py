@@ -213,10 +213,12 @@ SILVER: dict[str, Table] = dict(
 )
 """Kind of record -> its table."""
 
+NO_TABLE = "there is no table for kind"
+"""So the reason begins where nothing is wrong with a record of `corrupt`."""
 CORRUPT = Table(
     "silver",
     "corrupt",
-    "Records that cannot be read, or whose kind is not known here.",
+    "Records that cannot be read, or for whose kind there is no table.",
     ("state_partition", "offset"),
     (
         *COMMON[:4],

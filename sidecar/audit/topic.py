@@ -44,6 +44,12 @@ class Raw:
     value: bytes | None
     headers: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def owner_epoch(self) -> int:
+        """Of a tombstone, whose value cannot say it; -1: it does not say it either."""
+        told = self.headers.get("owner_epoch", "")
+        return int(told) if self.value is None and told.isdigit() else -1
+
 
 @dataclass(slots=True)
 class Taken:

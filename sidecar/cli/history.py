@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -61,7 +62,7 @@ def history(
         if not any(e.what != "coordinator" for e in found.events):
             raise Failed(Code.FINDINGS, f"{topic} has no records of group {group}.", ROUTE)
         print_rows(rows, output)
-        _warn(found)
+        _warn(replace(found, without_owners=""))  # its events tell who owned what
         return Code.OK
 
     run(show, watch)
@@ -194,6 +195,12 @@ def _warn(found: History) -> None:
         echo(
             f"Compaction took {found.missing} records of group {found.group_id}: {since} may be incomplete. "
             "`sidecar audit` keeps them, if it ran in time.",
+            err=True,
+        )
+    if found.without_owners:
+        echo(
+            f"{found.group_id} is a {found.without_owners} group, of which no owners are known here: "
+            f"sidecar groups members {found.group_id} tells what each member owns.",
             err=True,
         )
     if found.unreadable:

@@ -7,7 +7,7 @@ group is known by its instance id.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -127,21 +127,22 @@ async def _members(conn: BrokerConnection, groups: Mapping[str, Mapping[str, Any
     from sidecar.kafka.membership import INSTANCE_ID
     from sidecar.wire.generated import consumer_group_describe as cd
     from sidecar.wire.generated import describe_groups as dg
+    from sidecar.wire.generated import share_group_describe as shd
+    from sidecar.wire.generated import streams_group_describe as std
 
-    classic = [g for g, told in groups.items() if told["type"] == "classic"]
-    for names in _batches(classic):
-        res = await conn.request(dg, "DescribeGroups", dg.DescribeGroupsRequest(groups=names))
-        for d in res.groups:
-            if d.error_code == Kafka.NONE:
-                found.members[d.group_id] = len(d.members)
-                if [m.group_instance_id for m in d.members] == [INSTANCE_ID]:
-                    found.where[d.group_id] = "sidecar"
-    modern = [g for g, told in groups.items() if told["type"] == "consumer"]
-    for names in _batches(modern):
-        res = await conn.request(cd, "ConsumerGroupDescribe", cd.ConsumerGroupDescribeRequest(group_ids=names))
-        for d in res.groups:
-            if d.error_code == Kafka.NONE:
-                found.members[d.group_id] = len(d.members)
+    described: dict[str, tuple[Any, str, Callable[[list[str]], Any]]] = {
+        "classic": (dg, "DescribeGroups", lambda names: dg.DescribeGroupsRequest(groups=names)),
+        "consumer": (cd, "ConsumerGroupDescribe", lambda names: cd.ConsumerGroupDescribeRequest(group_ids=names)),
+        "share": (shd, "ShareGroupDescribe", lambda names: shd.ShareGroupDescribeRequest(group_ids=names)),
+        "streams": (std, "StreamsGroupDescribe", lambda names: std.StreamsGroupDescribeRequest(group_ids=names)),
+    }
+    for kind, (module, api, request) in described.items():
+        for names in _batches(g for g, told in groups.items() if told["type"] == kind):
+            for d in (await conn.request(module, api, request(names))).groups:
+                if d.error_code == Kafka.NONE:
+                    found.members[d.group_id] = len(d.members)
+                    if [getattr(m, "group_instance_id", None) for m in d.members] == [INSTANCE_ID]:
+                        found.where[d.group_id] = "sidecar"
 
 
 async def _whereabouts(conn: BrokerConnection, found: Listing) -> None:

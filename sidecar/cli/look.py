@@ -24,9 +24,10 @@ from sidecar.cli.plain import echo
 
 if TYPE_CHECKING:
     from sidecar.assign.spec import Assignor
-    from sidecar.audit.explain.model import Explanation, Live
+    from sidecar.audit.explain.model import Explanation
     from sidecar.audit.explain.replay import Replayed
     from sidecar.cli.connect import Client
+    from sidecar.core.runtime.inspect import Live
     from sidecar.core.vocabulary.topics import TopicImage
 
 groups.command("history")(history)
@@ -160,7 +161,7 @@ def _explained(told: Replayed, image: TopicImage | None, live: Live | None = Non
 
 def _live(group: str, admins: list[str], asking: Asking) -> Live | None:
     """What the owner says of the group, if it is among these. A warning tells if it is not."""
-    from sidecar.audit.explain.model import Live
+    from sidecar.core.runtime.inspect import Live
 
     for admin in admins:
         try:
@@ -243,15 +244,15 @@ def _rows(found: Explanation, output: Output) -> list[dict[str, Any]]:
 def _picture(found: Explanation) -> None:
     from sidecar.audit.moments import shown
 
-    name = "generation" if found.kind == "classic" else "epoch"
-    c = found.coordinator
+    name, c = found.epoch_name, found.coordinator
     facts: list[tuple[str, object]] = [
         ("group", found.group),
         ("type", found.kind),
         ("state", f"{found.state}, since {shown(found.since_ms)}" if found.since_ms else found.state),
-        (name, found.epoch),
+        (name, "unknown" if found.epoch is None else found.epoch),
         ("assigned " + name, found.assignment_epoch),
-        ("protocol" if found.kind == "classic" else "assignor", found.assignor),
+        (found.assignor_name, found.assignor),
+        *((label.replace("_", " "), in_words(value)) for label, value in found.more.items() if value not in (None, "")),
         ("because", found.because),
         ("coordinator", f"sidecar {c.node_id}, {c.address}, since {shown(c.since_ms)}" if c else "nobody"),
         ("members", len(found.members)),
@@ -273,15 +274,39 @@ def _by_admin(group: str, admin: str, asking: Asking, output: Document) -> Code:
     return Code.OK
 
 
+def in_words(value: Any) -> object:
+    """`0: orders, payments; 1: users`, for a mapping of lists."""
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name}: {in_words(part)}" for name, part in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return "" if value is None else value
+
+
+UNTOLD = ("members", "live", "at_rest", "epoch_name", "assignor_name")
+"""What a sidecar says of a group for programs, or what is told in lines of its own."""
+
+
 def _lines(found: Mapping[str, Any]) -> list[str]:
-    members = found.get("members", [])
-    out = [f"{name}: {value}" for name, value in found.items() if name != "members" and value not in ("", None)]
+    from sidecar.audit.moments import shown
+
+    members, epoch = found.get("members", []), found.get("epoch_name", "epoch")
+    labels = {
+        "epoch": epoch,
+        "assignment_epoch": f"assigned {epoch}",
+        "assignor": found.get("assignor_name", "assignor"),
+    }
+    out = []
+    for name, value in found.items():
+        told = shown(value) if value and name.endswith("_ms") else in_words(value)
+        if told != "" and name not in UNTOLD:
+            out.append(f"{labels.get(name, name).removesuffix('_ms').replace('_', ' ')}: {told}")
     out.append(f"members: {len(members)}")
     for m in members:
         who = m["member"] + (f" as {m['instance']}" if m.get("instance") else "")
-        told = ", ".join(f"{n} {m[n]}" for n in ("client", "host", "protocol", "epoch", "state") if n in m)
-        out.append(f"  {who} ({told})")
-        out += [f"    {n.replace('_', ' ')}: {m[n]}" for n in ("owns", "gives_up") if m.get(n)]
+        names = ("client", "host", "protocol", "epoch", "state", "process")
+        out.append(f"  {who} ({', '.join(f'{n} {m[n]}' for n in names if m.get(n))})")
+        out += [f"    {n.replace('_', ' ')}: {in_words(m[n])}" for n in ("owns", "gives_up", "target") if m.get(n)]
         for c in m.get("stale_claims", []):
             held = f"held by {c['holder']}" if c["holder"] else "held by nobody"
             out.append(f"    stale claim: {c['topic']} {c['partitions']} of generation {c['generation']}, {held}")

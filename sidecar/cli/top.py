@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
 KEYS = "q: quit   m: members   r: rebalances   a: age   g: group   s: state"
 
 
+@cache
+def at_rest() -> frozenset[str]:
+    """The states of all kinds of groups in which nothing is under way."""
+    from sidecar.core.kinds import REGISTRY
+
+    return frozenset().union(*(kind.inspect.at_rest for kind in REGISTRY.kinds.values()))
+
+
 class Sort(StrEnum):
     REBALANCES = "rebalances"
     MEMBERS = "members"
@@ -37,7 +46,7 @@ ORDERS: dict[Sort, Callable[[dict[str, Any]], Any]] = {
     Sort.MEMBERS: lambda r: (-r["members"], r["group"]),
     Sort.AGE: lambda r: (r["age_s"], r["group"]),
     Sort.GROUP: lambda r: r["group"],
-    Sort.STATE: lambda r: (r["state"] in ("Stable", "Empty"), r["state"], r["group"]),
+    Sort.STATE: lambda r: (r["state"] in at_rest(), r["state"], r["group"]),
 }
 """What is not stable comes first; the youngest epoch comes first."""
 
@@ -88,8 +97,7 @@ class Tail:
         """Raises TopicError."""
         for p, before in enumerate(self._taken):
             taken = self._reader.taken(p, after=before)
-            for row in taken.rows():
-                self.board.add(row)
+            self.board.read(taken)
             taken.records.clear()
             self._taken[p] = taken
 
@@ -108,7 +116,7 @@ def _live(tail: Tail, sort: Sort, window: float, interval: float, rows: int) -> 
 
     def frame() -> Group:
         found = tail.rows(sort, window)
-        moving = sum(r["state"] not in ("Stable", "Empty") for r in found)
+        moving = sum(r["state"] not in at_rest() for r in found)
         table = Table(box=None, header_style="bold", pad_edge=False)
         for name in found[0] if found else ():
             table.add_column(name, justify="left" if name in ("group", "type", "state") else "right")

@@ -18,7 +18,6 @@ from sidecar.assign.share import ShareAssignor
 from sidecar.assign.spec import Assignor
 from sidecar.assign.tasks import TaskAssignor
 from sidecar.coordinator.clock import now
-from sidecar.coordinator.inspect.group_detail import picture
 from sidecar.coordinator.inspect.group_metrics import Census
 from sidecar.coordinator.inspect.group_views import Lag, Views
 from sidecar.coordinator.inspect.lag_exporter import Exporter, ExporterPorts
@@ -231,7 +230,9 @@ class Coordination:
         }
 
     def group(self, group_id: str) -> Slices:
-        found = yield from picture(self._state, self._codec, self.coordinator.moves.rules, group_id)
+        """As /api/v1/group tells it, but with a list of all members and nothing else that has pages, and `live` where
+        this sidecar owns the group."""
+        found = None if self.views is None else (yield from self.views.whole(group_id))
         owners = self.coordinator.service.owners
         shard = owners[partition_for(group_id, len(owners))].shard
         told = None if found is None else (yield from live(shard, group_id, now().mono_ms))

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sidecar.audit.board import Board
-from sidecar.audit.topic import row_of
-from tests.audit.explain.told import Told
+from sidecar.audit.topic import Raw, Taken
+from sidecar.core.runtime.records import Record, Tombstone, single
+from sidecar.state.codec import Stamp, StateCodec
+from sidecar.state.keys import decode_key
+from tests.audit.explain.told import OWNER_EPOCH, Told
+from tests.coordinator.inspect.test_group_views import streams_world
+from tests.core.modern import crew
+from tests.core.modern.test_another_kind import REGISTRY, Crews
+from tests.core.share.world import Client as ShareClient
+from tests.core.share.world import World as ShareWorld
 from tests.core.test_stories import GROUP
+from tests.core.world import topic
 
 STORIES = sorted((Path(__file__).parent.parent / "stories").glob("*.txt"))
 
@@ -25,8 +37,7 @@ class Watched:
     def play(self, line: str) -> None:
         self.told.play(line)
         records = self.told.taken.records
-        for raw in records[self._read :]:
-            self.board.add(row_of(0, raw, self.told.codec.schemas))
+        self.board.read(Taken(0, records[self._read :], self.told.codec.schemas))
         self._read = len(records)
 
     def row(self) -> dict[str, object] | None:
@@ -66,9 +77,11 @@ def test_rebalances_are_counted_within_the_window() -> None:
 def test_a_write_of_a_fenced_owner_does_not_count() -> None:
     w = Watched()
     w.play("topics a=4\nm1 join names=a")
-    raw = w.told.taken.records[-1]
-    row = row_of(0, raw, w.told.codec.schemas) | {"kind": "member", "sub_id": "m9", "owner_epoch": 1}
-    w.board.add(row)
+    raw = next(r for r in w.told.taken.records if r.key is not None and r.key.kind == "member")
+    codec = w.told.codec
+    record = replace(codec.decode(raw.key, raw.value)[0], member_id="m9")  # type: ignore[arg-type, type-var]
+    written = codec.encode(record, Stamp(OWNER_EPOCH - 1, 1), 1)
+    w.board.read(Taken(0, [Raw(99, 1, decode_key(written.key), written.value)], codec.schemas))
     told = w.row()
     assert told is not None and told["members"] == 1
 
@@ -79,3 +92,41 @@ def test_a_group_in_which_nobody_has_subscribed_to_anything_is_as_old_as_its_fir
     w.play("m1 join names=")
     row = w.row()
     assert row is not None and (row["epoch"], row["state"], row["age_s"]) == (1, "Stable", 0)
+
+
+def board_of(log: Iterable[Record], codec: StateCodec) -> Board:
+    board = Board(1, lambda: codec)
+    for offset, record in enumerate(single(log)):
+        written = codec.encode(record, Stamp(1, 1_000 + offset), 1)
+        raw = Raw(offset, 1_000 + offset, decode_key(written.key), written.value)
+        board.read(Taken(0, [raw], codec.schemas))
+    return board
+
+
+def row_of(log: Iterable[Record], codec: StateCodec | None = None) -> dict[str, Any]:
+    (row,) = board_of(log, codec or StateCodec()).rows(5_000, 10_000)
+    return row
+
+
+def test_a_streams_group_and_a_share_group_are_on_it() -> None:
+    """Symptom: `sidecar top` did not show them at all."""
+    streams = streams_world()
+    group = streams.shard.groups["g"]
+    asks = streams.group().record("the end of the application is asked for", shutdown_member="m1")
+    row = row_of([*streams.log, asks])
+    assert (row["type"], row["state"], row["members"], row["epoch"]) == ("streams", group.state_name(), 1, 2)
+    assert row["rebalances"] == 1, "the record is written again in the same epoch"
+    share = ShareWorld()
+    share.topics(topic(1, "a", 2))
+    ShareClient(share, "g", "m1", ("a",)).heartbeat()
+    row = row_of(share.log)
+    assert (row["type"], row["state"], row["members"], row["epoch"]) == ("share", "Stable", 1, 2)
+
+
+def test_a_group_of_a_kind_that_nobody_was_told_of() -> None:
+    crews = Crews()
+    crews.settle("a", "b", "c")
+    log = crews.log.written
+    row = row_of(log, StateCodec(REGISTRY, crew.FILES))
+    assert (row["type"], row["state"], row["members"], row["epoch"], row["rebalances"]) == ("crew", "Stable", 3, 4, 3)
+    assert board_of([*log, Tombstone(crew.GROUP, "g", "")], StateCodec(REGISTRY, crew.FILES)).rows(0, 0) == []

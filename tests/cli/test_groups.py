@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -16,7 +17,7 @@ from typer.testing import CliRunner
 from sidecar.cli import groups as module
 from sidecar.cli.connect import Client
 from sidecar.cli.exits import Code, Failed
-from sidecar.cli.listing import Listing
+from sidecar.cli.listing import Listing, _members
 from sidecar.cli.main import app
 
 BROKEN = KafkaError._TRANSPORT
@@ -242,3 +243,25 @@ def test_a_long_list_can_be_made_shorter(
 @pytest.mark.parametrize("option", [("--where", "there"), ("--match", "(")])
 def test_a_list_is_not_made_shorter_by_what_nobody_understands(option: tuple[str, str]) -> None:
     assert CliRunner().invoke(app, ["groups", "list", "--bootstrap", "here:1", *option]).exit_code == 2
+
+
+class Described:
+    """A connection to a node that describes any group: as many members as its name has letters."""
+
+    def __init__(self) -> None:
+        self.apis: list[str] = []
+
+    async def request(self, module: Any, api: str, request: Any, **options: Any) -> Any:
+        self.apis.append(api)
+        names = getattr(request, "group_ids", None) or request.groups
+        groups = [SimpleNamespace(group_id=n, error_code=0, members=[SimpleNamespace()] * len(n)) for n in names]
+        return SimpleNamespace(groups=groups)
+
+
+def test_members_of_groups_of_all_kinds_are_counted() -> None:
+    """Symptom: the column was empty for share and streams groups."""
+    conn, found = Described(), Listing()
+    kinds = {"a": "classic", "bb": "consumer", "ccc": "share", "dddd": "streams", "e": "of a later Kafka"}
+    asyncio.run(_members(conn, {g: {"type": kind} for g, kind in kinds.items()}, found))  # type: ignore[arg-type]
+    assert found.members == {"a": 1, "bb": 2, "ccc": 3, "dddd": 4}
+    assert conn.apis == ["DescribeGroups", "ConsumerGroupDescribe", "ShareGroupDescribe", "StreamsGroupDescribe"]

@@ -13,8 +13,9 @@ import pytest
 from sidecar.core.consumer.registration import CONSUMER
 from sidecar.core.kinds import KINDS
 from sidecar.core.runtime.events import Answer, DeleteGroup, Event, ListGroups, ListReply, Standing, StandingReply
+from sidecar.core.runtime.inspect import Explained, Heading, Inspect
 from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchCheck
-from sidecar.core.runtime.records import Record, RecordKind, Tombstone
+from sidecar.core.runtime.records import Record, RecordKind, Role, Tombstone
 from sidecar.core.runtime.registry import NOBODY, GroupKind, Registry
 from sidecar.core.runtime.turn import Soft, Turn
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
@@ -125,17 +126,29 @@ def alone(turn: Turn, group: Meeting, key: tuple[str, ...], tag: int) -> None:
     soft.waiting = {}
 
 
+INSPECT = Inspect(
+    states={"Empty": "nobody has come", "Met": "they have met"},
+    at_rest=frozenset(("Empty", "Met")),
+    facts=lambda group: {"epoch": len(group.guests), "assignment_epoch": 0, "assignor": ""},
+    member=lambda group, member_id, names: None,
+    heading=lambda body: Heading(len(body["guests"])),
+    begins=lambda before, now: before != now,
+    places=lambda body: set(),
+    tell={},
+    explain=lambda told, group, image, live: Explained(0, {}),
+)
 TOY = GroupKind(
     name="toy",
     make=Meeting,
     soft=ToySoft,
     config=dict,
-    records=(RecordKind(MEETING, MeetingRecord, "toy-v1", root=True),),
+    records=(RecordKind(MEETING, MeetingRecord, "toy-v1", Role.GROUP),),
     events={Meet: meet},
     timers={"alone": alone},
     loaded=lambda turn, group: None,
     touched=lambda turn, group, member_id: None,
     topics_changed=lambda turn, group, changed: None,
+    inspect=INSPECT,
 )
 REGISTRY = Registry((*KINDS, TOY))
 FILES = {**published(), "toy-v1": json.dumps(SCHEMA), "hall-v1": json.dumps({**SCHEMA, "name": "ToyHall"})}
@@ -271,12 +284,13 @@ HALLS = GroupKind(
     make=Hall,
     soft=ToySoft,
     config=dict,
-    records=(RecordKind(HALL, HallRecord, "hall-v1", root=True),),
+    records=(RecordKind(HALL, HallRecord, "hall-v1", Role.GROUP),),
     events={Meet: enter, Close: close},
     timers={},
     loaded=lambda turn, group: None,
     touched=lambda turn, group, member_id: None,
     topics_changed=lambda turn, group, changed: None,
+    inspect=INSPECT,
 )
 BOTH = Registry((*KINDS, HALLS, TOY))
 CROSSED = Registry((*KINDS, HALLS, TOY), {"toy": {Close: make_a_hall_of_it}})

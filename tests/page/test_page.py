@@ -10,6 +10,7 @@ import pytest
 
 from sidecar.core.consumer import records as consumer
 from sidecar.core.consumer.records import MemberState
+from tests.coordinator.inspect.test_group_views import streams_world
 from tests.page.browser import SIZES, Eyes, Served, chromium, fits, focused, small, until
 from tests.process.admin_ground import TOKEN, Ground, given
 
@@ -76,6 +77,22 @@ def test_it_opens_at_every_size(eyes: Eyes, served: Served, size: str, scheme: s
     assert "payments-3 joined" in page.inner_text("#rebalances")
     assert "not known" in page.inner_text("#partitions"), "nobody tells the lag here"
     assert fits(page) and (size != "phone" or small(page) == [])
+
+
+def test_a_streams_group_is_shown_by_its_tasks(eyes: Eyes, served: Served) -> None:
+    """Symptom: it was a group of kind `other`, without members."""
+    served.do(lambda: served.ground.synthetic.write(*streams_world().log))
+    page = eyes.open(served.ground.url("/"))
+    until(page, "document.querySelectorAll('#groups a').length === 4")
+    row = page.locator("#groups tr").nth(1).inner_text().split("\t")
+    assert [cell.strip() for cell in row[:4]] == ["g", "streams", "Stable", "1"]
+    page.goto(served.ground.url("/#g=g"))
+    page.wait_for_selector("#one:not([hidden])")
+    until(page, "document.querySelectorAll('#partitions tr').length === 4")
+    assert page.locator("#partitions td:first-child").all_inner_texts() == ["0_0", "0_1", "1_0", "1_1"]
+    facts = page.inner_text("#facts")
+    assert "Subtopologies" in facts and "0: in; 1: app-r" in facts
+    assert "process p-m1" in page.inner_text("#members")
 
 
 def test_the_keyboard_alone_is_enough(eyes: Eyes, served: Served) -> None:

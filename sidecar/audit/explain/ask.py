@@ -1,12 +1,12 @@
-"""The questions: why is a group as it is, and what if?"""
+"""The question why a group is as it is. Its kind knows the answer."""
 
 from __future__ import annotations
 
-from sidecar.audit.explain import classic, consumer
-from sidecar.audit.explain.model import ExplainError, Explanation, Limits, Live
+from sidecar.audit.explain.model import ExplainError, Explanation, Limits, Seen
 from sidecar.audit.explain.replay import Replayed
-from sidecar.core.classic.group import ClassicGroup
-from sidecar.core.consumer.group import ConsumerGroup
+from sidecar.audit.explain.texts import lost, managed, removed
+from sidecar.core.runtime.inspect import Inspect, Live, MemberView, Progress, owned_places
+from sidecar.core.runtime.records import Role
 from sidecar.core.vocabulary.topics import TopicImage
 
 LIMITS = Limits()
@@ -16,12 +16,57 @@ def explain(
     told: Replayed, image: TopicImage | None = None, limits: Limits = LIMITS, live: Live | None = None
 ) -> Explanation:
     """`image`: the topics as they are now; None: nobody knows. `live`: what the owner says. Raises ExplainError."""
-    group = told.shard(image or TopicImage()).groups.get(told.group_id)
-    if isinstance(group, ConsumerGroup):
-        return consumer.explain(told, group, image, limits, live)
-    if isinstance(group, ClassicGroup):
-        return classic.explain(told, group, limits, live)
-    raise ExplainError(
-        f"The sidecars have no group {told.group_id}: it is the broker's own, or there is none.",
-        "sidecar groups list shows all groups and where they are.",
+    shard = told.shard(image or TopicImage())
+    group = shard.groups.get(told.group_id)
+    if group is None:
+        raise ExplainError(
+            f"The sidecars have no group {told.group_id}: it is the broker's own, or there is none.",
+            "sidecar groups list shows all groups and where they are.",
+        )
+    inspect, state = shard.registry.kinds[group.kind].inspect, group.state_name()
+    names = told.names | dict(image.names if image is not None else {})
+    found, facts = inspect.explain(told, group, image, live), inspect.facts(group)
+    views = ((m, inspect.member(group, m, names)) for m in group.member_ids())
+    return Explanation(
+        told.group_id,
+        group.kind,
+        state,
+        inspect.states.get(state, state),
+        state in inspect.at_rest,
+        found.since_ms,
+        facts["epoch"],
+        facts["assignment_epoch"],
+        facts["assignor"],
+        told.why_of(shard.registry, Role.GROUP),
+        told.coordinator,
+        tuple(_seen(inspect, view, found.members[m]) for m, view in views if view is not None),
+        tuple(found.waits),
+        removed(shard.registry, told.rows, limits),
+        (*found.notes, *managed(told.configs), *lost(told)),
+        {name: value for name, value in facts.items() if name not in COMMON},
+        inspect.phases,
+        inspect.epoch_name,
+        inspect.assignor_name,
+    )
+
+
+COMMON = frozenset(("epoch", "assignment_epoch", "assignor", "assigned_ms", "since_ms"))
+
+
+def _seen(inspect: Inspect, view: MemberView, progress: Progress) -> Seen:
+    owns, gives_up, target = (owned_places(o, inspect.place) for o in (view.owns, view.gives_up, view.target))
+    return Seen(
+        view.member,
+        view.client,
+        view.host.lstrip("/"),
+        view.instance or "",
+        view.protocol,
+        view.epoch,
+        progress.state,
+        progress.since_ms,
+        owns,
+        gives_up,
+        target,
+        progress.next,
+        dict(view.more),
     )

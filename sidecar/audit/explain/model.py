@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sidecar.core.runtime.inspect import Wait, member_name
+
 
 @dataclass(frozen=True, slots=True)
 class Sidecar:
@@ -14,19 +16,6 @@ class Sidecar:
     node_id: int
     address: str
     since_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """`member` is to get `partitions`, which `holder` has still. `since_ms`: of the last record of the holder's, which
-    says what it owns; `told`: it was told to give them up; `until_ms`: then it is removed, None if nobody knows."""
-
-    member: str
-    partitions: tuple[str, ...]
-    holder: str
-    since_ms: int
-    told: bool
-    until_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,39 +30,43 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One member. `epoch`: of the member, or its generation; `state`: a word for where it is; `since_ms`: of the record
-    that says so; `next`: what its next heartbeat will bring, in words."""
+    """One member. `epoch`: of the member, or its generation, None if nobody knows it; `state`: a word for where it is;
+    `since_ms`: of the record that says so; `next`: what its next heartbeat will bring, in words; `more`: what only this
+    kind of group has, by its name in JSON."""
 
     member: str
     client: str
     host: str
     instance: str
     protocol: str
-    epoch: int
+    epoch: int | None
     state: str
     since_ms: int
     owns: tuple[str, ...] = ()
     gives_up: tuple[str, ...] = ()
     target: tuple[str, ...] = ()
     next: str = ""
+    more: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """As people know it, and no other member is called."""
-        return f"{self.member} ({self.client})" if self.client and self.client not in self.member else self.member
+        return member_name(self.member, self.client)
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`epoch` and `assignment_epoch` of a classic group are its generation, and the last one that was assigned;
-    `because`: why the last rebalance began, as the record says it; `notes`: what else matters, in words."""
+    """`meaning`: of the state, in words; `epoch` and `assignment_epoch` of a classic group are its generation, None if
+    nobody knows it, and the last one that was assigned; `because`: why the last rebalance began, as the record says it;
+    `notes`: what else matters, in words; `more`: what only this kind of group has, by its name in JSON; `phases`,
+    `epoch_name`, `assignor_name`: those of its kind (core/runtime/inspect.py)."""
 
     group: str
     kind: str
     state: str
+    meaning: str
     stable: bool
     since_ms: int
-    epoch: int
+    epoch: int | None
     assignment_epoch: int
     assignor: str
     because: str
@@ -82,6 +75,10 @@ class Explanation:
     waits: tuple[Wait, ...] = ()
     removed: tuple[Removed, ...] = ()
     notes: tuple[str, ...] = ()
+    more: Mapping[str, Any] = field(default_factory=dict)
+    phases: bool = False
+    epoch_name: str = "epoch"
+    assignor_name: str = "assignor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,26 +102,6 @@ class WhatIf:
     moves: tuple[Move, ...] = ()
     kept: int = 0
     note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Live:
-    """What only the owner of the group knows, as its admin address tells it. `joined`, `not_synced`: members of a
-    classic group in the rebalance under way; `to_come`: ids that were given out and have not come back;
-    `assignor_runs`: which one, if any does; `failures`: of the assignor, in a row; `silence_left_ms`: by member."""
-
-    joined: frozenset[str] = frozenset()
-    to_come: frozenset[str] = frozenset()
-    not_synced: frozenset[str] = frozenset()
-    assignor_runs: str = ""
-    failures: int = 0
-    silence_left_ms: Mapping[str, int] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Live:
-        sets = {name: frozenset(told.get(name, ())) for name in ("joined", "to_come", "not_synced")}
-        runs, failures = told.get("assignor_runs", ""), told.get("failures", 0)
-        return cls(**sets, assignor_runs=runs, failures=failures, silence_left_ms=told.get("silence_left_ms", {}))
 
 
 class ExplainError(Exception):

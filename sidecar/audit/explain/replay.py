@@ -15,7 +15,8 @@ from sidecar.core.consumer.config import CONSUMER, ConsumerConfig
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.group_loader import load
 from sidecar.core.runtime.owner import RENEWED
-from sidecar.core.runtime.records import Record
+from sidecar.core.runtime.records import Record, Role
+from sidecar.core.runtime.registry import Registry
 from sidecar.core.runtime.shard import Shard
 from sidecar.core.runtime.turn import Computed, Now, Ports
 from sidecar.core.vocabulary.errors import InvariantError
@@ -57,9 +58,18 @@ class Replayed:
         found = self.said.get((str(kind), sub_id))
         return 0 if found is None else found.ms
 
-    def why(self, kind: str, sub_id: str = "") -> str:
+    def offset(self, kind: str, sub_id: str = "") -> int:
         found = self.said.get((str(kind), sub_id))
-        return "" if found is None else found.why
+        return -1 if found is None else found.offset
+
+    @property
+    def taken_over_ms(self) -> int:
+        return 0 if self.coordinator is None else self.coordinator.since_ms
+
+    def why_of(self, registry: Registry, role: Role) -> str:
+        """Of the last record with this role, a group's own mostly; "" if there is none."""
+        found = [said for (kind, _), said in self.said.items() if registry.role(kind) is role]
+        return max(found, key=lambda said: said.offset).why if found else ""
 
     def shard(self, image: TopicImage, assignors: Mapping[str, Assignor] | None = None, default: str = "") -> Shard:
         """A shard that holds the group. `default`: the assignor of a group whose members name none. Raises
@@ -70,7 +80,8 @@ class Replayed:
             assignors=names, assignment_interval_ms=INTERVAL_MS, assignor_offload_enable=False, join_wait_ms=0
         )
         classic = ClassicConfig(initial_rebalance_delay_ms=0)
-        config: Mapping[Any, Any] = Computed(lambda kind, group_id: classic if kind == CLASSIC else consumer)
+        own = {CLASSIC: classic, CONSUMER: consumer}
+        config: Mapping[Any, Any] = Computed(lambda kind, group_id: own.get(kind) or REGISTRY.kinds[kind].config())
         shard = Shard(REGISTRY, Ports({CONSUMER: known}, config), image)
         try:
             load(shard, self.group_id, self.records, Now(MONO_MS, 0))
@@ -100,9 +111,8 @@ def replayed(group_id: str, taken: Taken, faults: list[Fault] | None = None) -> 
     for raw, row in zip(taken.records, found.rows, strict=True):
         if raw.key is None:
             continue
-        epoch = row["owner_epoch"] if raw.value is None and row["owner_epoch"] is not None else -1
         void = fold.owners.void
-        fold.apply(raw.offset, raw.key, raw.value, epoch)
+        fold.apply(raw.offset, raw.key, raw.value, raw.owner_epoch)
         if raw.key.kind == OWNER_CLAIM:
             found.coordinator = _claimed(found.coordinator, codec, raw.key, raw.value, raw.time_ms)
         elif fold.owners.void == void and raw.key.group_id == group_id:

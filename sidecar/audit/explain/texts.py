@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from sidecar.audit.explain.model import Limits, Removed
 from sidecar.audit.explain.replay import Replayed
 from sidecar.audit.topic import Row
-from sidecar.core.classic.records import Kind as Classic
-from sidecar.core.consumer.records import Kind as Consumer
+from sidecar.core.runtime.records import Role
+from sidecar.core.runtime.registry import Registry
 from sidecar.core.vocabulary import group_config as cf
 
-MEMBERS = (str(Classic.MEMBER), str(Consumer.MEMBER))
-NAMES = 8
-"""By name; more are counted."""
 REASONS = (
     ("session timeout", "it was silent for longer than its session timeout"),
     ("rebalance timeout in epoch", "it did not give up what it had to within its rebalance timeout"),
@@ -27,13 +24,6 @@ REASONS = (
 )
 
 
-def listed(names: Sequence[str], most: int = NAMES) -> str:
-    """`a-0, a-1 and 7 more`."""
-    if len(names) <= most:
-        return ", ".join(names) or "nothing"
-    return f"{', '.join(names[:most])} and {len(names) - most} more"
-
-
 def reason(why: str) -> str:
     """The reason of a removal as people say it; the record's own words follow where they say more."""
     for begin, text in REASONS:
@@ -44,12 +34,12 @@ def reason(why: str) -> str:
     return why or "no reason is recorded"
 
 
-def removed(rows: Iterable[Row], limits: Limits) -> tuple[Removed, ...]:
+def removed(registry: Registry, rows: Iterable[Row], limits: Limits) -> tuple[Removed, ...]:
     """Those who are no members any more, the last one first. Who came back under the same id is not among them."""
     clients: dict[str, str] = {}
     gone: dict[str, Removed] = {}
     for row in rows:
-        if row["kind"] not in MEMBERS or "problem" in row:
+        if registry.role(row["kind"]) is not Role.MEMBER or "problem" in row:
             continue
         who = row["sub_id"]
         gone.pop(who, None)

@@ -48,7 +48,9 @@ def what_if(told: Replayed, image: TopicImage, assignors: Mapping[str, Assignor]
     if group is None:
         raise ExplainError(f"There is no group {told.group_id} in the state topic.", "sidecar groups list shows all.")
     if not isinstance(group, ConsumerGroup):
-        return WhatIf(told.group_id, change.leaves, change.joins, "", note=CLASSIC_NOTE)
+        led = shard.registry.kinds[group.kind].inspect.phases
+        note = CLASSIC_NOTE if led else f"It is a {group.kind} group, and there is a dry run of consumer groups only."
+        return WhatIf(told.group_id, change.leaves, change.joins, "", note=note)
     wanted = group.votes or Counter([group.assignor] if group.assignor else [])
     if missing := [name for name in wanted if name not in assignors]:
         what = f"The assignor {', '.join(missing)} is not installed here."

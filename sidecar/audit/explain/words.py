@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sidecar.audit.explain.consumer import AWAY, BEHIND, GIVES_UP, SETTLED, WAITS
-from sidecar.audit.explain.model import Explanation, Seen, Wait, WhatIf
-from sidecar.audit.explain.texts import listed, reason
+from sidecar.audit.explain.model import Explanation, Seen, WhatIf
+from sidecar.audit.explain.texts import reason
 from sidecar.audit.moments import shown
+from sidecar.core.modern.explain import AWAY, BEHIND, GIVES_UP, WAITS
+from sidecar.core.runtime.inspect import SETTLED, Wait, listed
 
-STATES = {
-    "Empty": "it has no members",
-    "Stable": "everybody has what it is to have",
-    "Assigning": "a new target assignment is due",
-    "Reconciling": "members are on their way to the target assignment",
-    "PreparingRebalance": "it waits for its members to join again",
-    "CompletingRebalance": "it waits for its leader's assignment",
-}
 EACH = 20
 """Members of one state that are told one by one."""
 
@@ -37,14 +30,13 @@ def words(e: Explanation, now_ms: int) -> list[str]:
 
 def _head(e: Explanation, now_ms: int) -> Iterator[str]:
     is_ = "is not stable" if not e.stable else "is empty" if e.state == "Empty" else "is stable"
-    yield f"{e.group} {is_}: {STATES.get(e.state, e.state)} ({e.state} since {_at(e.since_ms, now_ms)})."
-    if e.kind == "consumer":
-        ahead = "" if e.epoch == e.assignment_epoch else f", the target assignment is of epoch {e.assignment_epoch}"
-        yield f"It is a consumer group in epoch {e.epoch}{ahead}; the assignor is {e.assignor or 'not chosen yet'}."
-    else:
-        yield f"It is a classic group in generation {e.epoch}; the protocol is {e.assignor or 'not chosen yet'}."
+    yield f"{e.group} {is_}: {e.meaning} ({e.state} since {_at(e.since_ms, now_ms)})."
+    same = e.phases or e.epoch == e.assignment_epoch
+    ahead = "" if same else f", the target assignment is of {e.epoch_name} {e.assignment_epoch}"
+    epoch = f"{e.epoch_name} {'unknown' if e.epoch is None else e.epoch}{ahead}"
+    yield f"It is a {e.kind} group in {epoch}; the {e.assignor_name} is {e.assignor or 'not chosen yet'}."
     if e.because:
-        begun = "The last rebalance began because" if e.kind == "consumer" else "The last change of its state was"
+        begun = "The last change of its state was" if e.phases else "The last rebalance began because"
         yield f"{begun}: {e.because}."
     c = e.coordinator
     if c is not None:
@@ -55,13 +47,12 @@ def _waits(e: Explanation, now_ms: int) -> Iterator[str]:
     if not e.waits:
         return
     seen = {s.member: s for s in e.members}
-    if e.kind == "classic":
+    if e.waits[0].to_do:
         first, waiting = e.waits[0], len({w.member for w in e.waits})
         until = "" if first.until_ms is None else f" {_left(first.until_ms, now_ms)}"
         who = "1 member waits" if waiting == 1 else f"{waiting} members wait"
         whom = [seen[holder].name for holder in dict.fromkeys(w.holder for w in e.waits)]
-        what = "to join again" if e.state == "PreparingRebalance" else "to assign"
-        yield f"{who} for {listed(whom)} {what} since {_at(first.since_ms, now_ms)}.{until}"
+        yield f"{who} for {listed(whom)} {first.to_do} since {_at(first.since_ms, now_ms)}.{until}"
         return
     by_holder: dict[tuple[str, bool], list[Wait]] = {}
     for w in e.waits:
@@ -99,7 +90,7 @@ def _members(e: Explanation, now_ms: int) -> Iterator[str]:
         yield f"Members: {len(e.members)}, {settled} of them settled."
     order = {state: i for i, state in enumerate((GIVES_UP, WAITS, BEHIND, AWAY))}
     for s in sorted(open_, key=lambda s: order.get(s.state, len(order)))[:EACH]:
-        epoch = f", in epoch {s.epoch}" if e.kind == "consumer" else f", in generation {s.epoch}"
+        epoch = f", in {e.epoch_name} {s.epoch}"
         if s.state == AWAY:  # its epoch only says that it is
             epoch = ""
         yield f"  {s.name}: {s.state} since {_at(s.since_ms, now_ms)}{epoch}. Next: {s.next}."

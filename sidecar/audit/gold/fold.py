@@ -19,7 +19,7 @@ from sidecar.audit.gold.classic import classic
 from sidecar.audit.gold.frames import Database, Frame, done, shape, sql
 from sidecar.audit.gold.steps import cuts, keyed, read, revisions, stretches, unsure, valid
 from sidecar.audit.gold.tables import GOLD
-from sidecar.audit.layers import SILVER_TABLES
+from sidecar.audit.layers import NO_TABLE, SILVER_TABLES
 
 Frames = Mapping[str, Frame]
 REVISED = {
@@ -104,7 +104,7 @@ class _Partitions(_Fold):
         self.carry("coverage", per_group)
         self.carry("revisions", revised.where("latest and not deleted and revision is not null"))
         if not self.idle(("corrupt",), ()):
-            self.add("unreadable", self.silver["corrupt"])
+            self.add("unreadable", self.silver["corrupt"].where(f"reason not like '{NO_TABLE}%'"))
         whole = last.where("whole_from is not null")
         self.out.between["whole"] = done(whole.select("state_partition, whole_from, until"))
 

@@ -295,7 +295,8 @@ COVERAGE = _gold(
     Column("whole_from_time", TIME, "The same.", "it is 0; no such offset is known"),
     OPEN,
 )
-CORRUPT = Table("gold", "unreadable", SILVER_CORRUPT.doc, SILVER_CORRUPT.key, tuple(SILVER_CORRUPT.columns[:8]))
+UNREADABLE = "Records that cannot be read, or whose kind is not known here."
+CORRUPT = Table("gold", "unreadable", UNREADABLE, SILVER_CORRUPT.key, tuple(SILVER_CORRUPT.columns[:8]))
 GOLD = by_name(
     (
         INTERVALS,

@@ -7,34 +7,31 @@ in small steps (generators that yield), as there may be 100,000 groups and the l
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from sidecar.coordinator.inspect.rebalance_history import Past
 from sidecar.coordinator.statelog.tail import StateLog
-from sidecar.core.classic.records import Kind as Classic
-from sidecar.core.consumer.records import Kind, MemberState
-from sidecar.core.modern.group import INITIAL_EPOCH
 from sidecar.core.vocabulary.placement import partition_for
-from sidecar.native import avro
 from sidecar.state.codec import StateCodec
 from sidecar.state.keys import StateKey
-from sidecar.state.schema import StateError
+from sidecar.state.rebuilt import NO_TARGETS, rebuilt
 
 SLICE = 250
 """Rows that are looked at before others have their turn."""
 SORTS = ("group", "kind", "state", "members", "epoch", "changed", "owner")
-CLASSIC, CONSUMER, OTHER = "classic", "consumer", "other"
-EMPTY, ASSIGNING, RECONCILING, STABLE = "Empty", "Assigning", "Reconciling", "Stable"
+OTHER = "other"
+"""The kind of a group of which nothing can be read."""
+UNKNOWN_EPOCH = -1
 Slices = Generator[None, None, Any]
 
 
 @dataclass(slots=True)
 class Row:
-    """`epoch`: or generation. `changed_ms`: when the group's own record was written last, and `why`; where there
-    is none yet, its first member's."""
+    """`epoch`: or generation, UNKNOWN_EPOCH if nobody knows it. `changed_ms`: when the group's own record was written
+    last, and `why`; where there is none yet, its first record."""
 
     group: str
     partition: int
@@ -83,59 +80,10 @@ class Rows:
             yield
 
     def _row(self, group_id: str, partition: int, values: list[tuple[StateKey, bytes]]) -> Slices:
-        row = Row(group_id, partition, OTHER, "", -1, 0, 0, "")
-        assigned_epoch = INITIAL_EPOCH
-        for i, (key, value) in enumerate(values):
-            if i % SLICE == SLICE - 1:
-                yield
-            if key.kind not in HEADS:
-                continue
-            body = self._decode(value)
-            if key.kind == Kind.TARGET_METADATA:
-                assigned_epoch = body.get("assignment_epoch", -1)
-                continue
-            row.kind = CLASSIC if key.kind == Classic.GROUP else CONSUMER
-            row.state = str(body.get("state", ""))
-            row.epoch = body.get("generation", body.get("epoch", -1))
-            _changed(row, body)
-        settled = True
-        for i, (key, value) in enumerate(values):
-            if key.kind in (Kind.MEMBER, Classic.MEMBER):
-                if row.kind == OTHER and key.kind == Kind.MEMBER:  # nobody in it has subscribed to anything yet
-                    row.kind, row.epoch = CONSUMER, INITIAL_EPOCH
-                    _changed(row, self._decode(value))
-                row.members += 1
-            elif key.kind == Kind.CURRENT and settled:
-                settled = self._settled(value, row.epoch)
-            if i % SLICE == SLICE - 1:
-                yield
-        if row.kind == CONSUMER:
-            at_epoch = assigned_epoch == row.epoch
-            row.state = (STABLE if settled else RECONCILING) if at_epoch else ASSIGNING
-            if not row.members:
-                row.state = EMPTY
-        return row
-
-    def _settled(self, value: bytes, epoch: int) -> bool:
-        """Whether a member has what it shall have, from the front of its value: it stands behind head and reason."""
-        if value[:10] != self._codec.schemas.mark(Kind.CURRENT):
-            body = self._decode(value)
-            return bool(body) and (body["member_epoch"], body["state"]) == (epoch, MemberState.STABLE)
-        at = 10
-        for _ in range(3):  # owner epoch, time, revision
-            at = _past(value, at)
-        length, at = _number(value, at), _past(value, at)
-        at += length
-        if _number(value, at) != epoch:
-            return False
-        at = _past(value, _past(value, at))
-        return value.startswith(SETTLED, at)
-
-    def _decode(self, value: bytes) -> dict[str, Any]:
-        try:
-            return self._codec.schemas.decode(value)
-        except StateError:
-            return {}
+        seen = yield from rebuilt(self._codec, values, NO_TARGETS)
+        epoch = seen.facts()["epoch"]
+        head = (seen.kind or OTHER, seen.state, UNKNOWN_EPOCH if epoch is None else epoch, seen.members)
+        return Row(group_id, partition, *head, seen.changed_ms, seen.why)
 
     # ---- questions ----------------------------------------------------------------------------------------
     def all(self) -> list[Row]:
@@ -191,33 +139,7 @@ class Rows:
         return found
 
 
-def _changed(row: Row, body: Mapping[str, Any]) -> None:
-    row.why = str(body.get("why", ""))
-    row.changed_ms = round(body["time_ms"].timestamp() * 1000) if body else 0
-
-
 def _fits(row: Row, text: str, kind: str, state: str) -> bool:
     if (kind and row.kind != kind) or (state and row.state != state):
         return False
     return not text or text in row.group.lower()
-
-
-def _number(value: bytes, at: int) -> int:
-    """An Avro int or long."""
-    n = shift = 0
-    for x in value[at : at + 10]:
-        n |= (x & 0x7F) << shift
-        shift += 7
-        if x < 128:
-            break
-    return (n >> 1) ^ -(n & 1)
-
-
-def _past(value: bytes, at: int) -> int:
-    while at < len(value) and value[at] >= 128:
-        at += 1
-    return at + 1
-
-
-HEADS = frozenset((Kind.GROUP, Kind.TARGET_METADATA, Classic.GROUP))
-SETTLED = avro(str(MemberState.STABLE))

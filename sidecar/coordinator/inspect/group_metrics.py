@@ -15,10 +15,7 @@ from heapq import nlargest
 from typing import Protocol
 
 from sidecar.coordinator.clock import now
-from sidecar.core.classic.config import CLASSIC
-from sidecar.core.classic.records import State
-from sidecar.core.consumer.config import CONSUMER
-from sidecar.core.consumer.group import ConsumerGroup, GroupState
+from sidecar.core.runtime.inspect import Inspect
 from sidecar.core.runtime.phases import Phase
 from sidecar.core.runtime.registry import Group
 from sidecar.core.runtime.service import Service
@@ -31,8 +28,6 @@ LOOKED_AT = 16
 NAMED = 5
 """Groups that a metric names: those that have most of something."""
 RECENT_MS = 600_000
-SETTLED = frozenset((GroupState.STABLE, GroupState.EMPTY, State.STABLE, State.EMPTY))
-STATES = {CONSUMER: tuple(GroupState), CLASSIC: tuple(State)}
 
 
 class Gauges(Figures, Protocol):
@@ -78,33 +73,33 @@ class Census:
                 group, soft = shard.groups.get(group_id), shard.soft.get(group_id)
                 if group is None or soft is None:
                     continue
-                members = group.member_count()
+                inspect = shard.registry.kinds[group.kind].inspect
                 found.groups[(group.kind, group.state_name())] += 1
-                old = group.classic_members if type(group) is ConsumerGroup else 0
-                found.members[(group.kind, group.kind)] += members - old
-                if old:
-                    found.members[(group.kind, CLASSIC)] += old
+                for protocol, members in inspect.speaks(group).items():
+                    found.members[(group.kind, protocol)] += members
                 if soft.rebalanced_ms and (recent := sum(ms > at_ms - RECENT_MS for ms in soft.rebalanced_ms)):
                     found.rebalances.append((recent, group_id))
-                if members and (for_ms := self._unsettled_ms(owner.partition, group, soft)) is not None:
-                    found.unsettled.append((for_ms / 1000, group_id))
+                unsettled_ms = self._unsettled_ms(owner.partition, group, soft, inspect)
+                if group.member_count() and unsettled_ms is not None:
+                    found.unsettled.append((unsettled_ms / 1000, group_id))
         return found
 
-    def _unsettled_ms(self, partition: int, group: Group, soft: Soft) -> int | None:
+    def _unsettled_ms(self, partition: int, group: Group, soft: Soft, inspect: Inspect) -> int | None:
         """For how long the group has not been stable. A new owner knows it from the group's record, which is as old as
         the rebalance that was under way, or younger; else a takeover would hide who is stuck."""
         at = now()
         known = None if soft.unsettled_since_ms is None else at.mono_ms - soft.unsettled_since_ms
-        if group.state_name() in SETTLED:
+        if group.state_name() in inspect.at_rest:
             return known
         changed_ms = self._changed_ms(partition, group.group_id)
         since_change = None if changed_ms is None else max(at.wall_ms - changed_ms, 0)
         return max((ms for ms in (known, since_change) if ms is not None), default=None)
 
     def _tell(self, found: Counted) -> None:
-        known = {(kind, str(state)): 0 for kind, states in STATES.items() for state in states}
-        self._figures.only("groups", {**known, **found.groups}.items())
-        protocols = {(CONSUMER, CONSUMER): 0, (CONSUMER, CLASSIC): 0, (CLASSIC, CLASSIC): 0}
+        kinds = self._service.registry.kinds
+        states = {(name, state): 0 for name, kind in kinds.items() for state in kind.inspect.states}
+        self._figures.only("groups", {**states, **found.groups}.items())
+        protocols = {(name, p): 0 for name, kind in kinds.items() for p in kind.inspect.speaks(kind.make(""))}
         self._figures.only("members", {**protocols, **found.members}.items())
         most: tuple[tuple[str, Iterable[tuple[float, str]]], ...] = (
             ("group_rebalances", found.rebalances),

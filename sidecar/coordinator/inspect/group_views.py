@@ -6,27 +6,26 @@ Everything here is a generator that yields after little work and returns what it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from sidecar.coordinator.inspect.group_list import ASSIGNING, EMPTY, RECONCILING, STABLE, Row, Rows, Slices
+from sidecar.coordinator.inspect.group_list import UNKNOWN_EPOCH, Row, Rows, Slices
 from sidecar.coordinator.inspect.rebalance_history import Past
 from sidecar.coordinator.membership.owner_map import Assignment
 from sidecar.coordinator.migration.managed_groups import Rules
 from sidecar.coordinator.statelog.tail import StateLog
-from sidecar.core.classic import records as classic
-from sidecar.core.classic.embedded import assigned, topics_of
-from sidecar.core.consumer import records as consumer
-from sidecar.core.modern.group import INITIAL_EPOCH
+from sidecar.core.runtime.inspect import listed, topic_place
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.state.codec import StateCodec
-from sidecar.state.schema import StateError
+from sidecar.state.rebuilt import Rebuilt, rebuilt
 
 LOOKED_AT = 32
 Told = dict[str, Any]
 Partition = tuple[str, int]
+Place = dict[str, list[str]]
+"""`owner`, `target`, `leaves` -> members."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ class Views:
             "group": r.group,
             "kind": r.kind,
             "state": r.state,
-            "epoch": r.epoch,
+            "epoch": None if r.epoch == UNKNOWN_EPOCH else r.epoch,
             "members": r.members,
             "owner": owner if owner >= 0 else None,
             "changed_ms": r.changed_ms,
@@ -116,17 +115,41 @@ class Views:
         }
 
     # ---- one group ----------------------------------------------------------------------------------------
-    def group(self, group_id: str, members_from: int = 0, partitions_from: int = 0, limit: int = 1_000_000) -> Slices:
+    def group(self, group_id: str, members_from: int, partitions_from: int, limit: int) -> Slices:
         """Head, a page of the members, a page of the partitions, and the last rebalances; None if neither it is here
         nor anything was said of it."""
+        head = yield from self._head(group_id)
+        if head is None:
+            return None
+        members: dict[str, Told] = head.pop("members")
+        partitions = yield from self._partitions(head, members, partitions_from, limit)
+        rows = [members[m] for m in islice(sorted(members), members_from, members_from + limit)]
+        total = len(members)
+        yield from _freed(members)
+        rebalances = yield from self._past.of(group_id)
+        if rebalances and not head["at_rest"]:
+            rebalances[0]["settled_ms"] = None  # it goes on, whatever has come of it so far
+        page = {"total": total, "begin": members_from, "rows": rows}
+        return {**head, "members": page, "partitions": partitions, "rebalances": rebalances}
+
+    def whole(self, group_id: str) -> Slices:
+        """Head and all members, in order; None as above."""
+        head = yield from self._head(group_id)
+        if head is not None:
+            members = head["members"]
+            head["members"] = [members[m] for m in sorted(members)]
+        return head
+
+    def _head(self, group_id: str) -> Slices:
+        """`members`: by id."""
         number = partition_for(group_id, len(self._state.partitions))
         values = list(self._state.partitions[number].groups.get(group_id, {}).items())
         if not values and group_id not in self._rules.overrides and not self._rules.wanted(group_id):
             return None
         owner = self._owner(number)
-        head: Told = {
+        seen = yield from rebuilt(self._codec, values)
+        head = {
             "group": group_id,
-            "kind": "",
             "partition": number,
             "owner": owner if owner >= 0 else None,
             "here": owner == self._node_id,
@@ -134,45 +157,50 @@ class Views:
             "managed": self._rules.overrides.get(group_id, "as the patterns say"),
             "managed_why": self._rules.why(group_id),
             "rebalance_asked": self._rules.order(group_id),
+            **self._facts(seen),
+            "lag": _sum(self.lag.of(group_id)),
+            "members": (yield from self._members(seen)),
         }
-        members: dict[str, Told] = {}
-        for i, (key, value) in enumerate(values):
-            if i % LOOKED_AT == 0:
-                yield
-            try:
-                record = self._codec.decode(key, value)[0]
-            except StateError as exc:
-                head.setdefault("problems", []).append(f"{key.kind} {key.sub_id}: {exc}")
-                continue
-            _read(record, head, members)
+        del seen, values  # thousands of members: in a step of their own
         yield
-        head["state"] = _state(head, members)
-        head["lag"] = _sum(self.lag.of(group_id))
-        partitions = yield from self._partitions(group_id, members, partitions_from, limit)
-        rows = [members[m] for m in islice(sorted(members), members_from, members_from + limit)]
-        total = len(members)
-        yield from _freed(members)
-        rebalances = yield from self._past.of(group_id)
-        if rebalances and head["state"] in (ASSIGNING, RECONCILING):
-            rebalances[0]["settled_ms"] = None  # it goes on, whatever has come of it so far
-        page = {"total": total, "begin": members_from, "rows": rows}
-        return {**head, "members": page, "partitions": partitions, "rebalances": rebalances}
+        return head
 
-    def _partitions(self, group_id: str, members: Mapping[str, Told], begin: int, limit: int) -> Slices:
-        """Topic and partition, who has it, who shall have it, and who still has to give it up."""
-        found: dict[str, dict[int, Told]] = {}
+    def _facts(self, seen: Rebuilt) -> Told:
+        """`kind`, `state`, `at_rest`: nothing is under way, `because`, `problems`, and what the kind tells."""
+        told: Told = {"kind": seen.kind, "state": seen.state, "because": seen.why, "problems": seen.problems}
+        if seen.inspect is None:
+            return told | {"at_rest": True}
+        names = {"epoch_name": seen.inspect.epoch_name, "assignor_name": seen.inspect.assignor_name}
+        return told | {"at_rest": seen.state in seen.inspect.at_rest} | names | seen.facts()
+
+    def _members(self, seen: Rebuilt) -> Slices:
+        """Member id -> its fields."""
+        members: dict[str, Told] = {}
+        if seen.group is not None and seen.inspect is not None:
+            for i, member_id in enumerate(tuple(seen.group.member_ids())):
+                if i % LOOKED_AT == 0:
+                    yield
+                if (view := seen.inspect.member(seen.group, member_id, seen.names)) is not None:
+                    members[member_id] = view.json()
+        yield
+        return members
+
+    def _partitions(self, head: Told, members: Mapping[str, Told], begin: int, limit: int) -> Slices:
+        """Topic (or role and subtopology) and partition, who has it, who shall have it, and who still has to give it
+        up; several members where the kind allows it."""
+        found: dict[str, dict[int, Place]] = {}
         for member_id, m in members.items():
             yield
             for name, part in (("owner", "owns"), ("target", "target"), ("leaves", "gives_up")):
-                for topic, numbers in (m[part] if isinstance(m[part], dict) else {}).items():
+                for topic, numbers in ({} if isinstance(m[part], str) else m[part]).items():
                     rows = found.setdefault(topic, {})
                     for n in numbers:
                         if n not in rows:
-                            rows[n] = _nobodys()
-                        rows[n][name] = member_id
-        lag = self.lag.of(group_id)
+                            rows[n] = {"owner": [], "target": [], "leaves": []}
+                        rows[n][name].append(member_id)
+        kind, lag = self._codec.registry.kinds.get(head["kind"]), self.lag.of(head["group"])
         for topic, n in lag or ():
-            found.setdefault(topic, {}).setdefault(n, _nobodys())
+            found.setdefault(topic, {}).setdefault(n, {"owner": [], "target": [], "leaves": []})
         out, total = [], 0
         for topic in sorted(found):
             yield
@@ -180,23 +208,21 @@ class Views:
             for n in islice(sorted(rows), max(0, begin - total), max(0, begin + limit - total)):
                 if n % LOOKED_AT == 0:
                     yield
+                whose = {name: listed(ids) if ids else None for name, ids in rows[n].items()}
                 offsets = None if lag is None else lag.get((topic, n))
-                out.append({"topic": topic, "partition": n, **rows[n], **_behind(offsets)})
+                place = topic_place if kind is None or not any(rows[n].values()) else kind.inspect.place
+                out.append({"topic": topic, "partition": n, "name": place(topic, n), **whose, **_behind(offsets)})
             total += len(rows)
             yield from _freed(rows)
         return {"total": total, "begin": begin, "rows": out}
 
 
-def _freed(things: dict[Any, Told]) -> Slices:
+def _freed(things: dict[Any, Any]) -> Slices:
     """All at once, thousands of them would keep the loop for longer than anything else here."""
     while things:
         for _ in range(min(LOOKED_AT, len(things))):
             things.popitem()
         yield
-
-
-def _nobodys() -> Told:
-    return {"owner": None, "target": None, "leaves": None}
 
 
 def _behind(offsets: tuple[int, int] | None) -> dict[str, int | None]:
@@ -210,83 +236,3 @@ def _behind(offsets: tuple[int, int] | None) -> dict[str, int | None]:
 
 def _sum(lag: Mapping[Partition, tuple[int, int]] | None) -> int | None:
     return None if lag is None else sum(max(end - done, 0) for done, end in lag.values() if done >= 0)
-
-
-def _member(members: dict[str, Told], member_id: str) -> Told:
-    found = members.get(member_id)
-    if found is None:
-        found = members[member_id] = {"member": member_id, "owns": {}, "target": {}, "gives_up": {}, "stale_claims": []}
-    return found
-
-
-def _read(r: object, head: Told, members: dict[str, Told]) -> None:
-    """What one record says."""
-    if isinstance(r, consumer.GroupRecord):
-        head |= {"kind": "consumer", "epoch": r.epoch, "because": r.why}
-    elif isinstance(r, consumer.TargetMetadataRecord):
-        head |= {"assignment_epoch": r.assignment_epoch, "assignor": r.assignor}
-        head["assigned_ms"] = r.assignment_timestamp_ms
-    elif isinstance(r, consumer.MemberRecord):
-        if not head["kind"]:  # what follows says more, or nobody in the group has subscribed to anything yet
-            head |= {"kind": "consumer", "epoch": INITIAL_EPOCH, "assignment_epoch": INITIAL_EPOCH}
-        _member(members, r.member_id).update(
-            instance=r.instance_id,
-            rack=r.rack_id,
-            client=r.client_id,
-            host=r.client_host,
-            protocol="consumer" if r.classic is None else "classic",
-            topics=list(r.topic_names),
-            regex=r.topic_regex,
-        )
-    elif isinstance(r, consumer.CurrentRecord):
-        _member(members, r.member_id).update(
-            epoch=r.member_epoch,
-            state=str(r.state),
-            owns=_by_name(r.assigned, r.names),
-            gives_up=_by_name(r.pending, r.names),
-        )
-    elif isinstance(r, consumer.TargetMemberRecord):
-        _member(members, r.member_id)["target"] = _by_name(r.partitions, r.names)
-    else:
-        _read_classic(r, head, members)
-
-
-def _read_classic(r: object, head: Told, members: dict[str, Told]) -> None:
-    if isinstance(r, classic.GroupRecord):
-        head |= {"kind": "classic", "state": str(r.state), "epoch": None if r.adopted else r.generation}
-        head |= {"assignor": r.protocol, "leader": r.leader, "because": r.why, "since_ms": r.since_ms}
-        head["assignment_epoch"] = r.assigned_generation
-    elif isinstance(r, classic.MemberRecord):
-        claims = [
-            {"topic": c.topic, "partitions": list(c.partitions), "generation": c.generation, "holder": c.holder}
-            for c in r.stale_claims
-        ]
-        topics = topics_of(r.protocols[0][1]) if r.protocols else None
-        _member(members, r.member_id).update(
-            instance=r.instance_id,
-            client=r.client_id,
-            host=r.client_host,
-            protocol="classic",
-            topics=None if topics is None else list(topics),
-            stale_claims=claims,
-        )
-    elif isinstance(r, classic.AssignmentRecord):
-        owned = assigned(r.assignment)
-        told = f"{len(r.assignment)} bytes" if owned is None else {t: list(ps) for t, ps in owned.items()}
-        _member(members, r.member_id).update(owns=told, target=told, epoch=r.generation)
-
-
-def _by_name(parts: Mapping[bytes, Iterable[int]], names: Mapping[bytes, str]) -> dict[str, list[int]]:
-    return {names.get(t) or t.hex(): sorted(ps) for t, ps in parts.items()}
-
-
-def _state(head: Mapping[str, Any], members: Mapping[str, Told]) -> str:
-    if head["kind"] != "consumer":
-        return str(head.get("state", ""))
-    if not members:
-        return EMPTY
-    if head.get("assignment_epoch") != head.get("epoch"):
-        return ASSIGNING
-    epoch = head["epoch"]
-    rests = all(m.get("epoch") == epoch and m.get("state") == consumer.MemberState.STABLE for m in members.values())
-    return STABLE if rests else RECONCILING

@@ -12,10 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sidecar.core.classic.embedded import assigned
-from sidecar.core.classic.records import Kind as Classic
-from sidecar.core.classic.records import State
-from sidecar.core.consumer.records import Kind
+from sidecar.core.runtime.inspect import Heading, Inspect
+from sidecar.core.runtime.records import Role
 from sidecar.state.codec import StateCodec
 from sidecar.state.keys import StateKey
 from sidecar.state.schema import StateError
@@ -34,10 +32,6 @@ STEPS_MAX = 100_000
 """Of all groups together; beyond that, the oldest are forgotten. With their values they take about 40 MB."""
 STEPS = 4
 """Values of a classic group's state in one rebalance, at most as a rule."""
-WATCHED = frozenset((*Kind, *Classic)) - {Kind.REGEX, Kind.STATIC_MEMBER}
-GROUPS = (Kind.GROUP, Classic.GROUP)
-MEMBERS = (Kind.MEMBER, Classic.MEMBER)
-TARGETS = (Kind.TARGET_MEMBER, Classic.ASSIGNMENT)
 Told = dict[str, Any]
 Slices = Generator[None, None, Any]
 
@@ -83,11 +77,11 @@ class _Group:
 
 
 class Past:
-    kinds: Collection[str] = WATCHED
-
     def __init__(self, kept: int, codec: StateCodec) -> None:
         self._kept = kept
         self._codec = codec
+        self._roles = {name: row.record.role for name, row in codec.registry.records.items()}
+        self.kinds: Collection[str] = frozenset(self._roles)
         self._groups: dict[str, _Group] = {}
         self._changed: deque[tuple[Step, int]] = deque()
         """By each change: its step, and the bytes of it."""
@@ -112,8 +106,8 @@ class Past:
         return touched
 
     def _note(self, key: StateKey, before: bytes | None, value: bytes | None) -> None:
-        kind = key.kind
-        if kind in GROUPS:
+        kind, role = key.kind, self._roles[key.kind]
+        if role is Role.GROUP:
             self._group(key.group_id, kind, value)
             return
         group = self._groups.get(key.group_id)
@@ -121,7 +115,7 @@ class Past:
             if value is None:
                 return  # the rest of a group that is gone
             group = self._groups[key.group_id] = _Group(deque(maxlen=self._kept * STEPS))
-        if kind in MEMBERS:
+        if role is Role.MEMBER:
             if value is None:
                 group.left = group.left or Crowd()
                 group.left.add(key.sub_id)
@@ -130,11 +124,11 @@ class Past:
                 group.joined.add(key.sub_id)
         elif value is not None and group.steps:
             step = group.steps[-1]
-            if kind in TARGETS:
+            if role is Role.TARGET:
                 self._change(step, before, value)
-            elif kind == Kind.TARGET_METADATA:
+            elif role is Role.TARGET_EPOCH:
                 step.target = value
-            elif len(value) <= VALUE_MAX:
+            elif role is Role.CURRENT and len(value) <= VALUE_MAX:
                 step.last = value
 
     def _group(self, group_id: str, kind: str, value: bytes | None) -> None:
@@ -182,72 +176,57 @@ class Past:
         """The last rebalances, the newest first. Yields now and then, and returns them."""
         group = self._groups.get(group_id)
         found: list[Told] = []
+        before: Heading | None = None
         for step in () if group is None else tuple(group.steps):
             yield
             body = self._read(step.value)
             if body is None:
                 continue
-            if step.kind == Classic.GROUP:
-                self._classic(found, step, body)
+            inspect = self._inspect(step)
+            heading = inspect.heading(body)
+            if not found or inspect.begins(before, heading):
+                found.append(_told(step, body))
             else:
-                self._consumer(found, step, body)
+                for name, crowd in (("joined", step.joined), ("left", step.left)):
+                    found[-1][name] = _joined(found[-1][name], crowd)
+            before, now = heading, found[-1]
+            now["epoch"] = heading.epoch
+            if heading.state:
+                _by_state(now, heading, inspect, _ms(body["time_ms"]))
+            else:
+                self._by_members(found, step)
             if step.changes:
-                yield from self._count(step)
-            told = found[-1] if found else {}
+                yield from self._count(step, inspect)
             if step.forgotten:
-                told["moved"] = None
-            elif step.moved is not None and told.get("moved") is not None:
-                told["moved"] += step.moved
+                now["moved"] = None
+            elif step.moved is not None and now["moved"] is not None:
+                now["moved"] += step.moved
         yield
         return found[: -self._kept - 1 : -1]
 
-    def _consumer(self, found: list[Told], step: Step, body: Told) -> None:
-        target = self._read(step.target)
-        if target is not None and target["assignment_epoch"] != body["epoch"]:
-            for earlier in found:  # the assignor ran while the group went on
-                if earlier["epoch"] == target["assignment_epoch"]:
-                    earlier["assigned_ms"] = earlier["assigned_ms"] or _ms(target["time_ms"])
-            target = None
-        last = self._read(step.last)
-        found.append(
-            _told(step, body, body["epoch"])
-            | {
-                "assigned_ms": None if target is None else _ms(target["time_ms"]),
-                "settled_ms": None if last is None else _ms(last["time_ms"]),
-            }
-        )
+    def _inspect(self, step: Step) -> Inspect:
+        return self._codec.registry.records[step.kind].kind.inspect
 
-    def _classic(self, found: list[Told], step: Step, body: Told) -> None:
-        state, at_ms = body["state"], _ms(body["time_ms"])
-        if not found or state == State.PREPARING or "state" not in found[-1]:
-            found.append(_told(step, body, body["generation"]) | {"assigned_ms": None, "settled_ms": None})
-        else:
-            for name, crowd in (("joined", step.joined), ("left", step.left)):
-                found[-1][name] = _joined(found[-1][name], crowd)
-        now = found[-1]
-        now["epoch"] = body["generation"]
-        now["state"] = state
-        if state in (State.STABLE, State.EMPTY):
-            now["settled_ms"] = at_ms
-            now["assigned_ms"] = at_ms if state == State.STABLE else None
+    def _by_members(self, found: list[Told], step: Step) -> None:
+        """When it was assigned, and when its members came to rest, where no record of the group says so."""
+        target, last = self._read(step.target), self._read(step.last)
+        if target is not None:
+            for told in found:  # the assignor may have run while the group went on
+                if told["epoch"] == target["assignment_epoch"]:
+                    told["assigned_ms"] = told["assigned_ms"] or _ms(target["time_ms"])
+        if last is not None:
+            found[-1]["settled_ms"] = _ms(last["time_ms"])
 
-    def _count(self, step: Step) -> Slices:
-        """Partitions that somebody is to own who did not before."""
+    def _count(self, step: Step, inspect: Inspect) -> Slices:
+        """Partitions or tasks that a member is to own which did not before."""
         moved, changes = 0, step.changes or []
         counted = len(changes)
         for before, after in changes[:counted]:
             yield
-            moved += len(self._owned(step.kind, after) - self._owned(step.kind, before))
+            had, has = (set() if b is None else inspect.places(b) for b in map(self._read, (before, after)))
+            moved += len(has - had)
         step.moved = (step.moved or 0) + moved
         del changes[:counted]
-
-    def _owned(self, kind: str, value: bytes | None) -> set[tuple[object, int]]:
-        body = self._read(value)
-        if body is None:
-            return set()
-        if kind == Classic.GROUP:
-            return {(t, p) for t, ps in (assigned(body["assignment"]) or {}).items() for p in ps}
-        return {(i["topic_id"], p) for i in body["partitions"] for p in i["partitions"]}
 
     def _read(self, value: bytes | None) -> Told | None:
         try:
@@ -256,15 +235,22 @@ class Past:
             return None
 
 
-def _told(step: Step, body: Told, epoch: int) -> Told:
-    return {
-        "at_ms": _ms(body["time_ms"]),
-        "epoch": epoch,
-        "why": body["why"],
-        "joined": _joined(None, step.joined),
-        "left": _joined(None, step.left),
-        "moved": 0,
-    }
+def _told(step: Step, body: Told) -> Told:
+    crowds = {"joined": _joined(None, step.joined), "left": _joined(None, step.left)}
+    return {"at_ms": _ms(body["time_ms"]), "why": body["why"], **crowds, "moved": 0} | UNSETTLED
+
+
+UNSETTLED: Told = {"assigned_ms": None, "settled_ms": None}
+
+
+def _by_state(told: Told, heading: Heading, inspect: Inspect, at_ms: int) -> None:
+    told["state"] = heading.state
+    if heading.state in inspect.at_rest:
+        told["settled_ms"] = at_ms
+        told["assigned_ms"] = None if heading.state == EMPTY else at_ms
+
+
+EMPTY = "Empty"
 
 
 def _joined(told: Told | None, crowd: Crowd | None) -> Told:

@@ -15,17 +15,11 @@ from typing import Any, Protocol
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from sidecar.coordinator.statelog.catch_up import Ahead, Want, some
-from sidecar.core.classic.records import GroupRecord as Generation
-from sidecar.core.classic.records import Kind as ClassicKind
-from sidecar.core.consumer.records import Kind as ConsumerKind
-from sidecar.core.consumer.records import TargetMetadataRecord
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.runtime.records import Key, Record
+from sidecar.core.runtime.records import Key, Record, Role
+from sidecar.core.runtime.registry import Group
 from sidecar.core.share.records import Kind as ShareKind
 from sidecar.core.share.records import PlaceholderRecord
-from sidecar.core.share.records import TargetMetadataRecord as ShareTarget
-from sidecar.core.streams.records import Kind as StreamsKind
-from sidecar.core.streams.records import TargetMetadataRecord as StreamsTarget
 from sidecar.core.vocabulary.errors import InvariantError
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.link.ports import Figures, Logger
@@ -49,12 +43,8 @@ END: there is nothing more for now, and the last one is where that is."""
 END = -2
 NOTHING: Mapping[StateKey, bytes] = {}
 GROUP_KINDS = frozenset(name for name, row in REGISTRY.records.items() if row.record.root)
-ASSIGNMENT_KINDS = (
-    ClassicKind.GROUP,
-    ConsumerKind.TARGET_METADATA,
-    ShareKind.TARGET_METADATA,
-    StreamsKind.TARGET_METADATA,
-)
+ASSIGNED = frozenset((Role.GROUP, Role.TARGET_EPOCH))
+"""Records that say which assignment of a group is the last one."""
 
 
 class Watcher(Protocol):
@@ -118,7 +108,7 @@ class StateLog:
         """Unix time at which the record of the group itself was written last: with it, its last rebalance began or went
         on. None: there is no such record, or it cannot be read."""
         for key, value in self.partitions[partition].groups.get(group_id, NOTHING).items():
-            if key.kind in GROUP_KINDS:
+            if self.codec.registry.role(key.kind) is Role.GROUP:
                 try:
                     return int(self.codec.schemas.decode(value)["time_ms"].timestamp() * 1000)
                 except StateError:
@@ -128,17 +118,15 @@ class StateLog:
     def last_assignment(self, group_id: str) -> int:
         """Generation or epoch of the group's last assignment; -1 if there is none, or it cannot be read."""
         there = self.partitions[partition_for(group_id, len(self.partitions))]
+        registry = self.codec.registry
+        group: Group | None = None
         for key, value in there.groups.get(group_id, NOTHING).items():
-            if key.kind in ASSIGNMENT_KINDS:
+            if registry.role(key.kind) in ASSIGNED:
                 try:
-                    record, _ = self.codec.decode(key, value)
-                except StateError:
+                    group = registry.replayed(self.codec.decode(key, value)[0], group)
+                except (StateError, InvariantError):
                     continue
-                if isinstance(record, Generation):
-                    return record.assigned_generation
-                if isinstance(record, TargetMetadataRecord | ShareTarget | StreamsTarget):
-                    return record.assignment_epoch
-        return -1
+        return -1 if group is None else int(registry.kinds[group.kind].inspect.facts(group)["assignment_epoch"])
 
     def share_placeholders(self) -> list[tuple[int, str, str]]:
         """Partition, group, and the member that a sidecar has in the broker's share group of that name."""

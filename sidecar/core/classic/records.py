@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from sidecar.core.classic.events import Protocols
-from sidecar.core.runtime.records import RecordKind
+from sidecar.core.runtime.records import RecordKind, Role
 
 Body = Mapping[str, Any]
 
@@ -180,7 +180,7 @@ class AssignmentRecord(Struct, frozen=True, gc=False):
 
 
 RECORDS = (
-    RecordKind(Kind.MEMBER, MemberRecord, "classic_member-v1"),
-    RecordKind(Kind.ASSIGNMENT, AssignmentRecord, "classic_assignment-v1"),
-    RecordKind(Kind.GROUP, GroupRecord, "classic_group-v2", root=True),
+    RecordKind(Kind.MEMBER, MemberRecord, "classic_member-v1", Role.MEMBER),
+    RecordKind(Kind.ASSIGNMENT, AssignmentRecord, "classic_assignment-v1", Role.TARGET),
+    RecordKind(Kind.GROUP, GroupRecord, "classic_group-v2", Role.GROUP),
 )

@@ -16,6 +16,7 @@ from sidecar.core.classic.events import (
     SyncReply,
 )
 from sidecar.core.classic.group import ClassicGroup
+from sidecar.core.classic.inspect import INSPECT
 from sidecar.core.classic.join import join
 from sidecar.core.classic.leave import leave, session_over
 from sidecar.core.classic.offsets import check_commit, check_fetch
@@ -116,5 +117,6 @@ CLASSIC = GroupKind(
     member_loaded=_member_loaded,
     touched=_touched,
     topics_changed=lambda turn, group, changed: None,
+    inspect=INSPECT,
     released=_released,
 )

@@ -12,7 +12,7 @@ from typing import Any
 
 from sidecar.core.consumer.target_table import Table
 from sidecar.core.modern import target_record as modern
-from sidecar.core.runtime.records import Epochs, Partitions, RecordKind
+from sidecar.core.runtime.records import Epochs, Partitions, RecordKind, Role
 
 Body = Mapping[str, Any]
 
@@ -277,13 +277,13 @@ MEMBER_FIELDS = (
     "server_assignor",
 )
 RECORDS = (
-    RecordKind(Kind.GROUP, GroupRecord, "group-v1", root=True),
+    RecordKind(Kind.GROUP, GroupRecord, "group-v1", Role.GROUP),
     RecordKind(Kind.REGEX, RegexRecord, "regex-v1"),
-    RecordKind(Kind.MEMBER, MemberRecord, "member-v2"),
+    RecordKind(Kind.MEMBER, MemberRecord, "member-v2", Role.MEMBER),
     RecordKind(Kind.STATIC_MEMBER, StaticMemberRecord, "static_member-v1"),
-    RecordKind(Kind.TARGET_METADATA, TargetMetadataRecord, "target_metadata-v1"),
-    RecordKind(Kind.TARGET_MEMBER, TargetMemberRecord, "target_member-v1"),
-    RecordKind(Kind.CURRENT, CurrentRecord, "current-v1"),
+    RecordKind(Kind.TARGET_METADATA, TargetMetadataRecord, "target_metadata-v1", Role.TARGET_EPOCH),
+    RecordKind(Kind.TARGET_MEMBER, TargetMemberRecord, "target_member-v1", Role.TARGET),
+    RecordKind(Kind.CURRENT, CurrentRecord, "current-v1", Role.CURRENT),
 )
 """In the order in which a rebuild replays them."""
 

@@ -10,6 +10,7 @@ from sidecar.core.consumer.describe import describe
 from sidecar.core.consumer.events import ConsumerHeartbeat, DescribeConsumerGroup
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.heartbeat import heartbeat
+from sidecar.core.consumer.inspect import INSPECT
 from sidecar.core.consumer.members import arm_session, remove_members
 from sidecar.core.consumer.offsets import check_commit
 from sidecar.core.consumer.parked_joins import PARKED
@@ -75,6 +76,7 @@ CONSUMER = GroupKind(
     member_loaded=_member_loaded,
     touched=_touched,
     topics_changed=_topics_changed,
+    inspect=INSPECT,
     released=modern.released,
     run=run,
 )

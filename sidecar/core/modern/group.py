@@ -79,6 +79,10 @@ class ModernGroup(Protocol[M]):
     def assignment_timestamp_ms(self) -> int: ...
 
     @property
+    def assignor(self) -> str:
+        """The one that made the last target; "": none has."""
+
+    @property
     def owners(self) -> Mapping[Any, Any]:
         """Of what is assigned, or not given up yet. Empty: nobody owns anything."""
 

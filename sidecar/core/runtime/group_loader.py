@@ -41,7 +41,7 @@ class Build:
         for record in islice(self._records, count):
             taken += 1
             if record is not None:
-                self._group = self._shard.replay_apart(record, self._group)
+                self._group = self._shard.registry.replayed(record, self._group)
         if taken == count:
             return True
         if self._group is None:

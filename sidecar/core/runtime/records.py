@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Protocol, Self
 
 from sidecar.assign.spec import Partitions as Partitions
@@ -49,15 +50,36 @@ class Tombstone:
     why: str = ""
 
 
+class Role(StrEnum):
+    """What a record of any kind of group is about, for those who look at many records and replay none."""
+
+    GROUP = "group"
+    """The group itself: its epoch or generation, and the reason for it. A tombstone removes the whole group."""
+    MEMBER = "member"
+    """It is there as long as the member is."""
+    CURRENT = "current"
+    """What a member owns."""
+    TARGET = "target"
+    """What a member is to own."""
+    TARGET_EPOCH = "target epoch"
+    """Has a field `assignment_epoch`."""
+    OTHER = "other"
+
+
 @dataclass(frozen=True, slots=True)
 class RecordKind:
     """A row of the registry. `name` stands in the key of the record, for ever; `schema` is the newest file in
-    state/schemas, without its ending; a tombstone of a `root` removes the whole group."""
+    state/schemas, without its ending."""
 
     name: str
     cls: type[Value]
     schema: str
-    root: bool = False
+    role: Role = Role.OTHER
+
+    @property
+    def root(self) -> bool:
+        """A tombstone of it removes the whole group."""
+        return self.role is Role.GROUP
 
 
 def key_of(r: Record) -> Key:

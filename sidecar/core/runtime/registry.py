@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from sidecar.core.runtime.events import Event, StandingReply
-from sidecar.core.runtime.records import Record, RecordKind, Tombstone
+from sidecar.core.runtime.inspect import Inspect
+from sidecar.core.runtime.records import Record, RecordKind, Role, Tombstone
 from sidecar.core.runtime.turn import Soft, Turn
+from sidecar.core.vocabulary.errors import InvariantError
 
 
 class Group(Protocol):
@@ -73,6 +75,8 @@ class GroupKind:
     touched: Callable[[Turn, Any, str], None]
     """A member was heard whose answer the front knows: (turn, group, member id)."""
     topics_changed: Callable[[Turn, Any, frozenset[str]], None]
+    inspect: Inspect
+    """How people see its groups."""
     member_loaded: Callable[[Turn, Any, str], None] = field(default=lambda turn, group, member_id: None)
     """Arms the timers of one member of a group that was rebuilt: (turn, group, member id)."""
     removing: frozenset[str] = frozenset()
@@ -128,6 +132,23 @@ class Registry:
         """The place of these records in a rebuild; what nobody knows comes first, and fails."""
         row = self.records.get(kind)
         return -1 if row is None else row.order
+
+    def role(self, kind: str) -> Role:
+        row = self.records.get(kind)
+        return Role.OTHER if row is None else row.record.role
+
+    def replayed(self, record: Record, group: Group | None) -> Group:
+        """The group with this last value of a key; None: it is the first one. Nobody else may see that group yet.
+        Raises InvariantError."""
+        row = self.records.get(record.kind)
+        if row is None:
+            raise InvariantError(f"group {record.group_id}: no kind of record is called {record.kind}")
+        if group is None:
+            group = row.kind.make(record.group_id)
+        if group.kind != row.kind.name:
+            raise InvariantError(f"group {record.group_id} is a {group.kind} group and has a record {record.kind}")
+        group.replay(record)
+        return group
 
     def runner(self, kind: str) -> Callable[[Any, Any], Any]:
         """What runs the background work of groups of this kind."""

@@ -71,6 +71,7 @@ class Service:
         settings: ServiceSettings | None = None,
     ) -> None:
         self.node_id = node_id
+        self.registry = registry
         self.settings = settings or ServiceSettings()
         self.out: list[Command] = []
         self.tally = Tally()

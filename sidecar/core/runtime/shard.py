@@ -193,18 +193,6 @@ class Shard:
                 self._turn.fx.voided.append(group_id)
 
     # ---- loading, by group_loader.py -------------------------------------------------------------------------------
-    def replay_apart(self, record: Record, group: Group | None) -> Group:
-        """The last value of a key, on a group that nobody sees yet; None: this is its first record."""
-        row = self.registry.records.get(record.kind)
-        if row is None:
-            raise InvariantError(f"group {record.group_id}: no kind of record is called {record.kind}")
-        if group is None:
-            group = row.kind.make(record.group_id)
-        if group.kind != row.kind.name:
-            raise InvariantError(f"group {record.group_id} is a {group.kind} group and has a record {record.kind}")
-        group.replay(record)
-        return group
-
     def install(self, group: Group) -> None:
         self.groups[group.group_id] = group
         self.held_bytes += GROUP_BYTES + group.held_bytes

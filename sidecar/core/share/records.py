@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from sidecar.core.modern import target_record as modern
-from sidecar.core.runtime.records import Partitions, RecordKind
+from sidecar.core.runtime.records import Partitions, RecordKind, Role
 
 Body = Mapping[str, Any]
 Names = Mapping[bytes, str]
@@ -224,11 +224,11 @@ class PlaceholderRecord:
 
 
 RECORDS = (
-    RecordKind(Kind.GROUP, GroupRecord, "share_group-v1", root=True),
-    RecordKind(Kind.MEMBER, MemberRecord, "share_member-v1"),
-    RecordKind(Kind.TARGET_METADATA, TargetMetadataRecord, "share_target_metadata-v1"),
-    RecordKind(Kind.TARGET_MEMBER, TargetMemberRecord, "share_target_member-v1"),
-    RecordKind(Kind.CURRENT, CurrentRecord, "share_current-v1"),
+    RecordKind(Kind.GROUP, GroupRecord, "share_group-v1", Role.GROUP),
+    RecordKind(Kind.MEMBER, MemberRecord, "share_member-v1", Role.MEMBER),
+    RecordKind(Kind.TARGET_METADATA, TargetMetadataRecord, "share_target_metadata-v1", Role.TARGET_EPOCH),
+    RecordKind(Kind.TARGET_MEMBER, TargetMemberRecord, "share_target_member-v1", Role.TARGET),
+    RecordKind(Kind.CURRENT, CurrentRecord, "share_current-v1", Role.CURRENT),
     RecordKind(Kind.PLACEHOLDER, PlaceholderRecord, "share_placeholder-v1"),
 )
 """In the order in which a rebuild replays them."""

@@ -26,6 +26,7 @@ from sidecar.core.share.events import (
 from sidecar.core.share.group import ShareGroup
 from sidecar.core.share.heartbeat import heartbeat
 from sidecar.core.share.initialised import assignor_done, initialised, refused
+from sidecar.core.share.inspect import INSPECT
 from sidecar.core.share.members import remove_members
 from sidecar.core.share.offsets import check_commit, check_fetch
 from sidecar.core.share.parked_joins import PARKED
@@ -78,6 +79,7 @@ SHARE = GroupKind(
     member_loaded=modern.member_loaded,
     touched=modern.touched,
     topics_changed=_topics_changed,
+    inspect=INSPECT,
     released=_released,
     commits=False,
     run=run,

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from sidecar.core.modern import target_record as modern
-from sidecar.core.runtime.records import RecordKind
+from sidecar.core.runtime.records import RecordKind, Role
 from sidecar.core.streams.tasks import (
     NO_TASKS,
     AssignedTasks,
@@ -294,11 +294,11 @@ MEMBER_FIELDS = (
     "process_id",
 )
 RECORDS = (
-    RecordKind(Kind.GROUP, GroupRecord, "streams_group-v1", root=True),
+    RecordKind(Kind.GROUP, GroupRecord, "streams_group-v1", Role.GROUP),
     RecordKind(Kind.TOPOLOGY, TopologyRecord, "streams_topology-v1"),
-    RecordKind(Kind.MEMBER, MemberRecord, "streams_member-v1"),
-    RecordKind(Kind.TARGET_METADATA, TargetMetadataRecord, "streams_target_metadata-v1"),
-    RecordKind(Kind.TARGET_MEMBER, TargetMemberRecord, "streams_target_member-v1"),
-    RecordKind(Kind.CURRENT, CurrentRecord, "streams_current-v1"),
+    RecordKind(Kind.MEMBER, MemberRecord, "streams_member-v1", Role.MEMBER),
+    RecordKind(Kind.TARGET_METADATA, TargetMetadataRecord, "streams_target_metadata-v1", Role.TARGET_EPOCH),
+    RecordKind(Kind.TARGET_MEMBER, TargetMemberRecord, "streams_target_member-v1", Role.TARGET),
+    RecordKind(Kind.CURRENT, CurrentRecord, "streams_current-v1", Role.CURRENT),
 )
 """In the order in which a rebuild replays them."""

@@ -20,6 +20,7 @@ from sidecar.core.streams.describe import describe
 from sidecar.core.streams.events import DescribeStreamsGroup, StreamsHeartbeat, TopicsCreated
 from sidecar.core.streams.group import StreamsGroup
 from sidecar.core.streams.heartbeat import heartbeat
+from sidecar.core.streams.inspect import INSPECT
 from sidecar.core.streams.members import remove_members
 from sidecar.core.streams.offsets import check_commit
 from sidecar.core.streams.parked_joins import PARKED
@@ -89,6 +90,7 @@ STREAMS = GroupKind(
     member_loaded=_member_loaded,
     touched=modern.touched,
     topics_changed=_topics_changed,
+    inspect=INSPECT,
     released=released,
     run=run,
 )

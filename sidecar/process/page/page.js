@@ -1,6 +1,6 @@
 'use strict';
 // Shows what /api/v1 tells, and asks again every two seconds. Whatever comes from there is shown as text, never as markup.
-const EVERY_MS = 2000, LIMIT = 100, STATE_CLASS = { Stable: 'good', Empty: '', Dead: 'bad' };
+const EVERY_MS = 2000, LIMIT = 100, STATE_CLASS = { Stable: 'good', Empty: '', Dead: 'bad', NotReady: 'bad' };
 const COLUMNS = [
   ['group', 'Group', ''], ['kind', 'Kind', 'less'], ['state', 'State', ''], ['members', 'Members', 'number'],
   ['epoch', 'Epoch', 'number less'], ['lag', 'Lag', 'number less'], ['owner', 'Owner', 'number less'],
@@ -151,7 +151,7 @@ function showList(told, problem) {
   $('groups-none').hidden = groups.length > 0;
   set($('groups-none'), problem || (view.search || view.kind || view.state ? 'No group fits.' : 'There are no groups yet.'));
   rows($('groups'), groups.map(g => [
-    null, [g.kind, 'less'], [g.state, STATE_CLASS[g.state] ?? 'busy'], [g.members, 'number'], [g.epoch, 'number less'],
+    null, [g.kind, 'less'], [g.state, STATE_CLASS[g.state] ?? 'busy'], [g.members, 'number'], [known(g.epoch), 'number less'],
     [known(g.lag), 'number less'], [g.owner === null ? 'nobody' : g.owner, 'number less'], [ago(g.changed_ms), 'moment less'],
     [g.why, 'why less']]));
   groups.forEach((g, i) => {
@@ -245,32 +245,35 @@ function showGroup(g, problem) {
   if (!g) { set($('group-told'), problem); return; }
   const owner = g.owner === null ? 'Nobody owns it now' : g.here ? 'This sidecar owns it' : `Owned by node ${g.owner}`;
   set($('group-told'), `${owner}; partition ${g.partition} of the state topic`);
-  const epoch = g.kind === 'classic' ? 'Generation' : 'Epoch';
+  const epoch = titled(g.epoch_name || 'epoch');
   set($('epoch-name'), epoch);
   facts([
     ['Kind', g.kind], ['State', g.state], [epoch, known(g.epoch)],
-    [g.kind === 'classic' ? 'Assigned generation' : 'Assignment epoch', g.assignment_epoch],
-    ['Assignor', g.assignor], ['Leader', g.leader], ['Last change', g.because],
+    [`Assigned ${g.epoch_name}`, g.assignment_epoch],
+    [titled(g.assignor_name || 'assignor'), g.assignor], ['Topology epoch', g.topology_epoch], ['Subtopologies', lists(g.topology)],
+    ['Shutdown asked by', g.shutdown_asked_by], ['Subscribes to', g.subscribes && g.subscribes.join(', ')], ['Partitions with share state', g.initialised], ['Leader', g.leader], ['Last change', g.because],
     ['Lag', g.lag === null && !g.here && g.owner !== null ? `node ${g.owner} knows it` : known(g.lag)],
     ['Where', { sidecar: 'at the sidecars', broker: 'at the broker', comes: 'comes from the broker', leaves: 'goes back to the broker' }[g.where]],
     ['Managed', `${g.managed}${g.managed_why ? ` (${g.managed_why})` : ''}`], ['Rebalance asked for', g.rebalance_asked],
     ['Problems', (g.problems || []).join('; ')],
   ]);
   rows($('members'), g.members.rows.map(m => [
-    m.member + (m.instance ? ` (static, ${m.instance})` : ''), `${m.client || ''} ${m.host || ''}`.trim(), m.protocol, [(m.topics || []).join(', '), m.regex].filter(Boolean).join('; pattern '),
+    m.member + (m.instance ? ` (static, ${m.instance})` : ''), `${m.client || ''} ${m.host || ''}`.trim(), [m.protocol, m.process && `process ${m.process}`].filter(Boolean).join(', '), [(m.topics || []).join(', '), m.regex].filter(Boolean).join('; pattern '),
     [known(m.epoch), 'number'], [m.state || '', m.state === 'STABLE' ? 'good' : 'busy'], [parts(m.owns), 'why'],
     [parts(m.gives_up), 'busy'], [without(m.target, m.owns) + claims(m), 'busy']]));
   rows($('partitions'), g.partitions.rows.map(p => [
-    `${p.topic}-${p.partition}`, p.owner || (p.leaves ? [`${p.leaves} has yet to give it up`, 'busy'] : ['nobody', 'bad']),
+    p.name, p.owner || (p.leaves ? [`${p.leaves} has yet to give it up`, 'busy'] : ['nobody', 'bad']),
     p.target === null ? ['nobody', ''] : p.target === p.owner ? 'the same' : [p.target, 'busy'],
     [known(p.committed), 'number'], [known(p.end), 'number'], [known(p.lag), 'number']]));
   pages('members', g.members);
   pages('partitions', g.partitions);
   rows($('rebalances'), g.rebalances.map((r, i) => [
     moment(r.at_ms), [r.epoch, 'number'], [r.why, 'why'], crowd(r.joined), crowd(r.left), [known(r.moved), 'number'],
-    r.settled_ms === null ? (i === 0 && !['Stable', 'Empty'].includes(g.state) ? ['goes on', 'busy'] : '') : span(Math.max(0, r.settled_ms - r.at_ms))]));
+    r.settled_ms === null ? (i === 0 && !g.at_rest ? ['goes on', 'busy'] : '') : span(Math.max(0, r.settled_ms - r.at_ms))]));
 }
 
+const titled = text => text[0].toUpperCase() + text.slice(1);
+const lists = of => Object.entries(of || {}).map(([name, items]) => `${name}: ${items.join(', ')}`).join('; ');
 const claims = m => (m.stale_claims || []).map(c => ` Stale claim: ${c.topic} ${ranges(c.partitions)} of generation ${c.generation}`).join('');
 const crowd = c => c.count ? `${c.count}: ${c.names.join(', ')}${c.count > c.names.length ? ', …' : ''}` : '';
 

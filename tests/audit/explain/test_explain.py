@@ -15,10 +15,11 @@ import pytest
 
 from sidecar.assign import BUILT_IN
 from sidecar.audit.explain.ask import explain
-from sidecar.audit.explain.model import ExplainError, Live
+from sidecar.audit.explain.model import ExplainError
 from sidecar.audit.explain.whatif import Change, what_if
 from sidecar.audit.explain.words import if_words, words
 from sidecar.coordinator.inspect.live_state import live
+from sidecar.core.runtime.inspect import Live
 from tests.audit.explain.told import Told
 from tests.core.test_stories import GROUP
 from tests.process.test_admin_views import done

@@ -50,3 +50,20 @@ def test_a_takeover_does_not_hide_who_is_stuck() -> None:
             assert unsettled_s(house) is None, "without the record the new owner would know nothing"
 
     clock.run(whole())
+
+
+def test_states_of_all_kinds_are_there_before_there_is_a_group() -> None:
+    """An alert on a state needs its series before the state."""
+
+    async def whole() -> None:
+        async with House(partitions=1) as house:
+            await Census(house.service, house.metrics).take()
+            house.metrics.settle()
+            for name, kind in house.service.registry.kinds.items():
+                for state in kind.inspect.states:
+                    labels = {"kind": name, "state": state}
+                    assert house.metrics.registry.get_sample_value("sidecar_groups", labels) == 0, labels
+            for labels in ({"kind": "consumer", "protocol": "classic"}, {"kind": "streams", "protocol": "streams"}):
+                assert house.metrics.registry.get_sample_value("sidecar_members", labels) == 0, labels
+
+    clock.run(whole())

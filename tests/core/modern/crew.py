@@ -9,23 +9,25 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 from sidecar.assign.layout import Layout
+from sidecar.core.modern import inspect, target_record
 from sidecar.core.modern import registration as modern
-from sidecar.core.modern import target_record
 from sidecar.core.modern.adoption import Moves
 from sidecar.core.modern.assignment_resend import tell
 from sidecar.core.modern.assignor_run import RunInput, RunOutput
 from sidecar.core.modern.config import ModernConfig
 from sidecar.core.modern.epochs import after_removal, bump_epoch, note_if_settled, refresh_metadata_hash
 from sidecar.core.modern.events import MemberHeartbeat, MemberReply
+from sidecar.core.modern.explain import Explainer
 from sidecar.core.modern.group import INITIAL_EPOCH, LEAVE_EPOCH
 from sidecar.core.modern.parked_joins import ParkedAnswers, waits
-from sidecar.core.modern.sessions import REMOVING, arm_session, forget, removing_timers
+from sidecar.core.modern.sessions import REMOVING, SESSION, arm_session, forget, removing_timers
 from sidecar.core.modern.soft_state import ModernSoft, Waiting
 from sidecar.core.modern.target_assignment import AssignorDone, Targets
 from sidecar.core.modern.target_table import MemberTable, MemberTargets
 from sidecar.core.modern.validation import check_epoch, check_size, unknown_member
 from sidecar.core.runtime.events import Answer, StandingReply
-from sidecar.core.runtime.records import Partitions, Record, RecordKind, Tombstone
+from sidecar.core.runtime.inspect import Inspect, MemberView, Names, Note
+from sidecar.core.runtime.records import Partitions, Record, RecordKind, Role, Tombstone
 from sidecar.core.runtime.registry import GroupKind
 from sidecar.core.runtime.turn import Turn
 from sidecar.core.vocabulary.rebalance_reasons import Reason
@@ -110,7 +112,11 @@ class Target(target_record.TargetRecord):
     kind = TARGET_EPOCH
 
     def metadata(self) -> TargetEpoch:
-        fields = {"epoch": self.assignment_epoch, "ms": self.assignment_timestamp_ms, "assignor": self.assignor}
+        fields = {
+            "assignment_epoch": self.assignment_epoch,
+            "ms": self.assignment_timestamp_ms,
+            "assignor": self.assignor,
+        }
         return TargetEpoch(self.group_id, "", fields, self.why)
 
     def member(self, member_id: str) -> MemberTarget:
@@ -128,14 +134,14 @@ FILES = {
     **published(),
     "crew_group-v1": _schema("CrewGroup", epoch="int", hash="long"),
     "crew_member-v1": _schema("CrewMember", client_id="string", names=NAMES, epoch="int"),
-    "crew_target_epoch-v1": _schema("CrewTargetEpoch", epoch="int", ms="long", assignor="string"),
+    "crew_target_epoch-v1": _schema("CrewTargetEpoch", assignment_epoch="int", ms="long", assignor="string"),
     "crew_target-v1": published()["target_member-v1"],
 }
 RECORDS = (
-    RecordKind(GROUP, GroupEpoch, "crew_group-v1", root=True),
-    RecordKind(MEMBER, MemberState, "crew_member-v1"),
-    RecordKind(TARGET_EPOCH, TargetEpoch, "crew_target_epoch-v1"),
-    RecordKind(TARGET, MemberTarget, "crew_target-v1"),
+    RecordKind(GROUP, GroupEpoch, "crew_group-v1", Role.GROUP),
+    RecordKind(MEMBER, MemberState, "crew_member-v1", Role.MEMBER),
+    RecordKind(TARGET_EPOCH, TargetEpoch, "crew_target_epoch-v1", Role.TARGET_EPOCH),
+    RecordKind(TARGET, MemberTarget, "crew_target-v1", Role.TARGET),
 )
 
 
@@ -203,7 +209,7 @@ class Crew:
         return GroupEpoch(self.group_id, "", {"epoch": epoch, "hash": metadata_hash}, why)
 
     def target_epoch_record(self, epoch: int, timestamp_ms: int, why: str) -> TargetEpoch:
-        fields = {"epoch": epoch, "ms": timestamp_ms, "assignor": self.assignor}
+        fields = {"assignment_epoch": epoch, "ms": timestamp_ms, "assignor": self.assignor}
         return TargetEpoch(self.group_id, "", fields, why)
 
     def empty_target_record(self, member_id: str, why: str) -> MemberTarget:
@@ -221,7 +227,7 @@ class Crew:
             self.target.adopt(r.table)
             self.replay(r.metadata())
         elif isinstance(r, TargetEpoch):
-            self.assignment_epoch, self.assignor = r.fields["epoch"], r.fields["assignor"]
+            self.assignment_epoch, self.assignor = r.fields["assignment_epoch"], r.fields["assignor"]
             self.assignment_timestamp_ms = r.fields["ms"]
         elif isinstance(r, MemberTarget):
             self.target.put(r.sub_id, r.partitions)
@@ -353,6 +359,30 @@ def _second(turn: Turn, w: Waiting) -> Waiting:
 PARKED = ParkedAnswers(CREW, _second)
 
 
+# ---- people ---------------------------------------------------------------------------------------------------------
+def _view(group: Crew, m: CrewMember, names: Names) -> MemberView:
+    parts = inspect.by_name(group.target.of(m.member_id), names)
+    owns = parts if m.member_epoch == group.assignment_epoch else {}
+    return MemberView(m.member_id, m.client_id, protocol=CREW, epoch=m.member_epoch, owns=owns, target=parts)
+
+
+def _tell_member(sub_id: str, body: Any, last: Any) -> list[Note]:
+    return [Note("left" if body is None else "joined", sub_id)] if body is None or last is None else []
+
+
+INSPECT = Inspect(
+    states=inspect.STATES,
+    at_rest=inspect.AT_REST,
+    facts=inspect.facts,
+    member=lambda group, member_id, names: _view(group, group.members[member_id], names),
+    heading=inspect.heading,
+    begins=inspect.begins,
+    places=inspect.places,
+    tell={GROUP: inspect.tell_group, TARGET_EPOCH: inspect.tell_target, MEMBER: _tell_member},
+    explain=Explainer(GROUP, MEMBER, TARGET_EPOCH, _view, lambda group, m, gave_up: m),
+    session=SESSION,
+    live=inspect.live,
+)
 KIND = GroupKind(
     name=CREW,
     make=Crew,
@@ -366,6 +396,7 @@ KIND = GroupKind(
     member_loaded=modern.member_loaded,
     touched=modern.touched,
     topics_changed=modern.topics_changed,
+    inspect=INSPECT,
     released=modern.released,
     run=run,
 )

@@ -1,0 +1,85 @@
+"""What people see of groups with epochs, whatever the kind (runtime/inspect.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from sidecar.core.modern.group import ModernGroup
+from sidecar.core.modern.soft_state import ModernSoft
+from sidecar.core.runtime.inspect import Body, Heading, Names, Note, Teller, client_of
+
+STATES = {
+    "Empty": "it has no members",
+    "Assigning": "a new target assignment is due",
+    "Reconciling": "members are on their way to the target assignment",
+    "Stable": "everybody has what it is to have",
+}
+AT_REST = frozenset(("Empty", "Stable"))
+
+
+def facts(group: ModernGroup[Any]) -> dict[str, Any]:
+    """`epoch`, `assignment_epoch`, `assignor`, and `assigned_ms`: when the target was made, Unix milliseconds."""
+    told = {"epoch": group.epoch, "assignment_epoch": group.assignment_epoch, "assignor": group.assignor}
+    return {**told, "assigned_ms": group.assignment_timestamp_ms}
+
+
+def heading(body: Body) -> Heading:
+    return Heading(body["epoch"])
+
+
+def begins(before: Heading | None, now: Heading) -> bool:
+    return before is None or before.epoch != now.epoch
+
+
+def by_name(parts: Mapping[bytes, Iterable[int]], names: Names) -> dict[str, list[int]]:
+    """Topic -> sorted partitions; a topic whose name nobody knows by its id."""
+    return {names.get(t) or t.hex(): sorted(ps) for t, ps in parts.items()}
+
+
+def places(body: Body) -> set[tuple[Any, ...]]:
+    """(topic id, partition) of a member's target."""
+    return {(i["topic_id"], p) for i in body["partitions"] for p in i["partitions"]}
+
+
+def live(soft: ModernSoft) -> Mapping[str, Any]:
+    return {"assignor_runs": "" if soft.flight is None else soft.flight.assignor, "failures": soft.failures}
+
+
+# ---- history --------------------------------------------------------------------------------------------------------
+def tell_group(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
+    if body is None:
+        yield Note("the group is gone")
+    elif last is None or last["epoch"] != body["epoch"]:
+        yield Note("group epoch", "", str(body["epoch"]))
+
+
+def tell_target(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
+    if body is not None:
+        yield Note("target assignment", "", f"epoch {body['assignment_epoch']} by {body['assignor'] or 'no assignor'}")
+
+
+def tell_member(about: Callable[[Body], str]) -> Teller:
+    """`about(value)`: what a member says of itself, beside its client."""
+
+    def tell(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
+        if body is None:
+            if last is not None:
+                yield Note("left", sub_id, client_of(last))
+        elif body != last:
+            what = "joined" if last is None else "says something else of itself"
+            yield Note(what, sub_id, ", ".join(t for t in (client_of(body), about(body)) if t))
+
+    return tell
+
+
+def tell_owned(owned: Callable[[Body], Iterable[str]]) -> Teller:
+    """Of current assignments. `owned(value)`: each partition or task as people write it."""
+
+    def tell(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
+        had, has = (list(owned(b)) if b else [] for b in (last, body))
+        for what, names in (("owns", set(has) - set(had)), ("owns no more", set(had) - set(has))):
+            if names:
+                yield Note(what, sub_id, " ".join(n for n in (*has, *had) if n in names))
+
+    return tell

@@ -1,0 +1,212 @@
+"""How people see the groups of one kind. Whoever lists, describes, counts, explains or tells the history of groups asks
+the kind for these, and names none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+Body = Mapping[str, Any]
+"""A value of the state topic by the fields of its schema; ids of topics as bytes, or in hex."""
+Names = Mapping[bytes, str]
+"""Topic id -> name."""
+Owned = Mapping[str, Sequence[int]] | str
+"""Topic, or role and subtopology -> partitions. A str: in words, where only the group's clients can read it."""
+NOBODY_OWNS: Mapping[str, Sequence[int]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """One member. `epoch`: its own, or the generation of its assignment; `state`: of its reconciliation, "" in a kind
+    without one; `topics` None: nobody can tell; `gives_up`: what it has to give up and still has; `more`: what only
+    this kind has, by its name in JSON."""
+
+    member: str
+    client: str = ""
+    host: str = ""
+    instance: str | None = None
+    rack: str | None = None
+    protocol: str = ""
+    epoch: int | None = None
+    state: str = ""
+    topics: Sequence[str] | None = ()
+    regex: str | None = None
+    owns: Owned = field(default_factory=dict)
+    gives_up: Owned = field(default_factory=dict)
+    target: Owned = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    def json(self) -> dict[str, Any]:
+        """The fields by name, those of `more` beside them."""
+        fields = {name: getattr(self, name) for name in FIELDS}
+        return {**fields, **self.more}
+
+
+FIELDS = tuple(name for name in MemberView.__dataclass_fields__ if name != "more")
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """What a value of the group's own record says. `state`: only where the record has one."""
+
+    epoch: int
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """An event in a group's history. `who`: a member or an instance, "" for the group itself."""
+
+    what: str
+    who: str = ""
+    detail: str = ""
+
+
+Teller = Callable[[str, Body | None, Body | None], Iterable[Note]]
+"""(sub id, value, value before) -> what it tells. None: there is no such record, any more or so far."""
+
+
+# ---- explaining -----------------------------------------------------------------------------------------------------
+class Told(Protocol):
+    """The records of one group, as far as an explanation needs more than the state that they make."""
+
+    @property
+    def names(self) -> Names: ...
+
+    @property
+    def taken_over_ms(self) -> int:
+        """When the sidecar that coordinates the group took it over; 0: nobody knows."""
+
+    def since(self, kind: str, sub_id: str = "") -> int:
+        """Unix milliseconds of the last record with this key; 0: there is none."""
+
+    def offset(self, kind: str, sub_id: str = "") -> int:
+        """The same by its offset; -1: there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What only the owner of the group knows, as its admin address tells it. `joined`, `not_synced`: members of a
+    classic group in the rebalance under way; `to_come`: ids that were given out and have not come back;
+    `assignor_runs`: which one, if any does; `failures`: of the assignor, in a row; `silence_left_ms`: by member."""
+
+    joined: frozenset[str] = frozenset()
+    to_come: frozenset[str] = frozenset()
+    not_synced: frozenset[str] = frozenset()
+    assignor_runs: str = ""
+    failures: int = 0
+    silence_left_ms: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Live:
+        """`told`: as `json` gives it."""
+        sets = {name: frozenset(told.get(name, ())) for name in ("joined", "to_come", "not_synced")}
+        runs, failures = told.get("assignor_runs", ""), told.get("failures", 0)
+        return cls(**sets, assignor_runs=runs, failures=failures, silence_left_ms=told.get("silence_left_ms", {}))
+
+    def json(self) -> dict[str, Any]:
+        return {n: sorted(v) if isinstance(v, frozenset) else v for n, v in asdict(self).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """`member` is to get `partitions`, which `holder` has still; none: it waits for what the holder is `to_do`.
+    `since_ms`: of the last record of the holder's; `told`: it was told so; `until_ms`: then it is removed, None if
+    nobody knows."""
+
+    member: str
+    partitions: tuple[str, ...]
+    holder: str
+    since_ms: int
+    told: bool
+    until_ms: int | None
+    to_do: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a member is. `state`: a word, SETTLED where nothing is to come; `next`: what its next heartbeat brings,
+    in words."""
+
+    state: str
+    since_ms: int
+    next: str
+
+
+SETTLED = "settled"
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """`since_ms`: when the group came into its state; `members`: by id; `notes`: what else matters, in words."""
+
+    since_ms: int
+    members: Mapping[str, Progress]
+    waits: Sequence[Wait] = ()
+    notes: Sequence[str] = ()
+
+
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """`a-0, a-1 and 7 more`."""
+    if len(names) <= most:
+        return ", ".join(names) or "nothing"
+    return f"{', '.join(names[:most])} and {len(names) - most} more"
+
+
+def client_of(body: Body) -> str:
+    """`app at 10.0.0.1, instance i`, of a member's value."""
+    instance = f", instance {body['instance_id']}" if body.get("instance_id") else ""
+    return f"{body['client_id']} at {body['client_host'].lstrip('/')}{instance}"
+
+
+def member_name(member_id: str, client_id: str) -> str:
+    """As people know it, and no other member is called."""
+    return f"{member_id} ({client_id})" if client_id and client_id not in member_id else member_id
+
+
+def topic_place(topic: str, partition: int) -> str:
+    return f"{topic}-{partition}"
+
+
+def owned_places(owned: Owned, place: Callable[[str, int], str] = topic_place) -> tuple[str, ...]:
+    """What is owned as people write it, in order; nothing where only the clients can read it."""
+    parts = {} if isinstance(owned, str) else owned
+    return tuple(place(name, p) for name, p in sorted((name, p) for name, ps in parts.items() for p in ps))
+
+
+# ---- one kind -------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Inspect:
+    """A kind of group, as people see it. `group` is of the kind's own class everywhere."""
+
+    states: Mapping[str, str]
+    """Every state -> what it means, for people."""
+    at_rest: frozenset[str]
+    """The states in which nothing is under way."""
+    facts: Callable[[Any], dict[str, Any]]
+    """(group) -> `epoch`, `assignment_epoch`, `assignor`, and what only this kind has, by their names in JSON."""
+    member: Callable[[Any, str, Names], MemberView | None]
+    """(group, member id, names). None: it has left."""
+    heading: Callable[[Body], Heading]
+    """(value of the group's own record)."""
+    begins: Callable[[Heading | None, Heading], bool]
+    """(heading before, heading): whether a rebalance begins with the second one."""
+    places: Callable[[Body], set[tuple[Any, ...]]]
+    """(value of a member's target) -> what it is to own, each partition or task once."""
+    tell: Mapping[str, Teller]
+    """Kind of record -> what a value of it tells in a history."""
+    explain: Callable[[Told, Any, Any, Live | None], Explained]
+    """(records, group, TopicImage or None, live)."""
+    session: str = ""
+    """The timer that removes a silent member."""
+    live: Callable[[Any], Mapping[str, Any]] = field(default=lambda soft: {})
+    """(soft state) -> fields of `Live`."""
+    speaks: Callable[[Any], Mapping[str, int]] = field(default=lambda group: {group.kind: group.member_count()})
+    """(group) -> protocol -> how many members speak it; every protocol, also for an empty group."""
+    place: Callable[[str, int], str] = topic_place
+    """(key of `Owned`, partition) -> as people write it."""
+    phases: bool = False
+    """The group's own record tells each step of a rebalance, whose leader assigns; else there is one for each epoch."""
+    epoch_name: str = "epoch"
+    assignor_name: str = "assignor"

@@ -1,0 +1,86 @@
+"""How people see share groups (runtime/inspect.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from sidecar.core.modern import inspect as modern
+from sidecar.core.modern.explain import Explainer
+from sidecar.core.modern.sessions import SESSION
+from sidecar.core.runtime.inspect import Body, Inspect, MemberView, Names, listed, topic_place
+from sidecar.core.share.group import GroupState, Member, ShareGroup
+from sidecar.core.share.records import Kind
+from sidecar.core.vocabulary.topics import TopicImage
+
+STATES = {"Empty": "it has no members", "Stable": "it has members"}
+
+
+def _view(group: ShareGroup, m: Member, names: Names) -> MemberView:
+    return MemberView(
+        m.member_id,
+        m.client_id,
+        m.client_host,
+        rack=m.rack_id,
+        protocol=group.protocol_type,
+        epoch=m.member_epoch,
+        topics=m.topic_names,
+        owns=modern.by_name(m.assigned, names),
+        target=modern.by_name(group.target.of(m.member_id), names),
+    )
+
+
+def _member(group: ShareGroup, member_id: str, names: Names) -> MemberView | None:
+    m = group.members.get(member_id)
+    return None if m is None else _view(group, m, names)
+
+
+def _facts(group: ShareGroup) -> dict[str, Any]:
+    """Beside those of all kinds: `subscribes`, the topics, and `initialised`: how many partitions have share state."""
+    initialised = sum(map(len, group.initialised.values()))
+    return {**modern.facts(group), "subscribes": sorted(group.subscribed_topics()), "initialised": initialised}
+
+
+def _advance(group: ShareGroup, m: Member, gave_up: bool) -> Member:
+    return replace(m, member_epoch=group.assignment_epoch, assigned=group.target.of(m.member_id))
+
+
+def _notes(group: ShareGroup, image: TopicImage | None) -> Iterable[str]:
+    if image is None or not group.members:
+        return
+    lacks = []
+    for name in sorted(group.subscribed_topics() & image.by_name.keys()):
+        topic = image.by_name[name]
+        there = group.initialised.get(topic.id, ())
+        lacks += [topic_place(name, p) for p in range(topic.partitions) if p not in there]
+    if lacks:
+        yield f"{listed(lacks)} cannot be assigned yet: the broker has not initialised the share state."
+
+
+def _subscribes(body: Body) -> str:
+    return f"subscribes to {' '.join(body['topic_names']) or 'nothing'}"
+
+
+def _owned(body: Body) -> Iterable[str]:
+    return (topic_place(i["topic_name"] or str(i["topic_id"]), p) for i in body["assigned"] for p in i["partitions"])
+
+
+INSPECT = Inspect(
+    states={str(s): STATES[s] for s in GroupState},
+    at_rest=modern.AT_REST,
+    facts=_facts,
+    member=_member,
+    heading=modern.heading,
+    begins=modern.begins,
+    places=modern.places,
+    tell={
+        Kind.GROUP: modern.tell_group,
+        Kind.TARGET_METADATA: modern.tell_target,
+        Kind.MEMBER: modern.tell_member(_subscribes),
+        Kind.CURRENT: modern.tell_owned(_owned),
+    },
+    explain=Explainer(Kind.GROUP, Kind.CURRENT, Kind.TARGET_METADATA, _view, _advance, notes=_notes),
+    session=SESSION,
+    live=modern.live,
+)

@@ -1,0 +1,173 @@
+"""How people see streams groups: tasks by role and subtopology (runtime/inspect.py).
+
+A task is written as Kafka Streams writes it, `0_1` for partition 1 of subtopology 0; the role stands before it where it
+is not the active one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sidecar.core.modern import inspect as modern
+from sidecar.core.modern.explain import Explainer, Held
+from sidecar.core.modern.sessions import SESSION
+from sidecar.core.runtime.inspect import Body, Inspect, MemberView, Names, Note
+from sidecar.core.streams.configure import configured_with
+from sidecar.core.streams.group import GroupState, Member, StreamsGroup
+from sidecar.core.streams.reconcile import reconcile
+from sidecar.core.streams.records import ROLES, Kind
+from sidecar.core.streams.soft_state import StreamsSoft
+from sidecar.core.streams.tasks import AssignedTasks, Tasks
+from sidecar.core.streams.topology import Topology
+from sidecar.core.vocabulary.errors import CoordinatorError
+from sidecar.core.vocabulary.topics import TopicImage
+
+WORDS = {"active": "", "standby": "standby ", "warmup": "warm-up "}
+STATES = {**modern.STATES, "NotReady": "topics that its topology needs are missing, or do not fit"}
+
+
+def task(subtopology: str, partition: int) -> str:
+    return f"{subtopology}_{partition}"
+
+
+def _by_role(tasks: Tasks | AssignedTasks) -> dict[str, list[int]]:
+    """Subtopology, with the role before it -> sorted partitions."""
+    parts = ((word, getattr(tasks, role)) for role, word in WORDS.items())
+    return {f"{word}{s}": sorted(ps) for word, by_subtopology in parts for s, ps in by_subtopology.items()}
+
+
+def _view(group: StreamsGroup, m: Member, names: Names) -> MemberView:
+    endpoint = "" if m.endpoint is None else f"{m.endpoint[0]}:{m.endpoint[1]}"
+    more = {"process": m.process_id, "topology_epoch": m.topology_epoch, "endpoint": endpoint}
+    return MemberView(
+        m.member_id,
+        m.client_id,
+        m.client_host,
+        m.instance_id,
+        m.rack_id,
+        group.protocol_type,
+        m.member_epoch,
+        str(m.state),
+        owns=_by_role(m.assigned),
+        gives_up=_by_role(m.pending),
+        target=_by_role(group.target_of(m.member_id)),
+        more={**more, "tags": dict(m.client_tags)},
+    )
+
+
+def _member(group: StreamsGroup, member_id: str, names: Names) -> MemberView | None:
+    m = group.members.get(member_id)
+    return None if m is None else _view(group, m, names)
+
+
+def _facts(group: StreamsGroup) -> dict[str, Any]:
+    """Beside those of all kinds: `topology_epoch` (None: there is no topology), `topology`: subtopology -> the topics
+    it reads, and what else the group's record has."""
+    topology = group.topology or Topology(-1)
+    told = {
+        "topology_epoch": None if group.topology is None else topology.epoch,
+        "topology": {s.subtopology_id: sorted(s.task_topics()) for s in topology.subtopologies},
+        "shutdown_asked_by": group.shutdown_member,
+    }
+    return {**modern.facts(group), **told}
+
+
+# ---- explaining -----------------------------------------------------------------------------------------------------
+def _held(group: StreamsGroup, m: Member, names: Names) -> Iterable[Held]:
+    """An active task has one holder in the group; no process runs a task twice."""
+    target = group.target_of(m.member_id)
+    for role in ROLES:
+        had = getattr(m.assigned, role)
+        for s, partitions in getattr(target, role).items():
+            for p in partitions:
+                for holder in () if p in had.get(s, ()) else _holders(group, m, role, s, p):
+                    pending = group.members[holder].pending
+                    asked = any(p in getattr(pending, r).get(s, ()) for r in ROLES)
+                    yield Held(holder, s, p, asked)
+
+
+def _holders(group: StreamsGroup, m: Member, role: str, subtopology: str, partition: int) -> Iterable[str]:
+    """Members whose task keeps this one from the member."""
+    active = group.holders.active.get(subtopology, {}).get(partition)
+    if active is not None and active[0] != m.member_id and (role == "active" or active[1] == m.process_id):
+        yield active[0]
+    for holding in (group.holders.standby, group.holders.warmup):
+        for holder, process in holding.get(subtopology, {}).get(partition, {}).items():
+            if process == m.process_id and holder != m.member_id:
+                yield holder
+
+
+def _advance(group: StreamsGroup, m: Member, gave_up: bool) -> Member:
+    owned = m.assigned.without_epochs() if gave_up else None
+    return reconcile(m, group.assignment_epoch, group.target_of(m.member_id), owned, group.holders)
+
+
+def _notes(group: StreamsGroup, image: TopicImage | None) -> Iterable[str]:
+    if group.topology is None and group.members:
+        yield "No member has sent its topology yet."
+    elif group.topology is not None and image is not None:
+        try:
+            status = configured_with(group, group.topology, image, StreamsSoft()).status
+            detail = "" if status is None else status.detail
+        except CoordinatorError as exc:
+            detail = str(exc)
+        if detail:
+            yield f"The topology is not ready: {detail}"
+    if group.topology is not None:
+        epoch = group.topology.epoch
+        if old := sum(m.topology_epoch < epoch for m in group.members.values()):
+            yield f"{old} of {len(group.members)} members have an older topology than that of epoch {epoch}."
+    if group.shutdown_member is not None:
+        yield f"{group.shutdown_member} has asked for the end of the application, and all members are told so."
+
+
+# ---- history --------------------------------------------------------------------------------------------------------
+def _tell_group(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
+    yield from modern.tell_group(sub_id, body, last)
+    asked = None if body is None else body["shutdown_member"]
+    if asked is not None and asked != (last or {}).get("shutdown_member"):
+        yield Note("the end of the application is asked for", asked)
+
+
+def _tell_topology(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
+    if body is not None:
+        yield Note("topology", "", f"epoch {body['epoch']}, {len(body['subtopologies'])} subtopologies")
+
+
+def _of_process(body: Body) -> str:
+    return f"process {body['process_id']}, topology epoch {body['topology_epoch']}"
+
+
+def _owned(body: Body) -> Iterable[str]:
+    for role, word in WORDS.items():
+        yield from (f"{word}{task(i['subtopology_id'], p)}" for i in body[role] for p in i["partitions"])
+
+
+def _places(body: Body) -> set[tuple[Any, ...]]:
+    return {(role, i["subtopology_id"], p) for role in ROLES for i in body[role] for p in i["partitions"]}
+
+
+TELL: Mapping[str, Any] = {
+    Kind.GROUP: _tell_group,
+    Kind.TOPOLOGY: _tell_topology,
+    Kind.TARGET_METADATA: modern.tell_target,
+    Kind.MEMBER: modern.tell_member(_of_process),
+    Kind.CURRENT: modern.tell_owned(_owned),
+}
+INSPECT = Inspect(
+    states={str(s): STATES[s] for s in GroupState},
+    at_rest=modern.AT_REST,
+    facts=_facts,
+    member=_member,
+    heading=modern.heading,
+    begins=modern.begins,
+    places=_places,
+    tell=TELL,
+    explain=Explainer(
+        Kind.GROUP, Kind.CURRENT, Kind.TARGET_METADATA, _view, _advance, held=_held, notes=_notes, place=task
+    ),
+    session=SESSION,
+    live=modern.live,
+    place=task,
+)

@@ -1,0 +1,111 @@
+"""One group built from the last values of its keys, for people: a little at a time, and what cannot be read is told in
+words and hides nothing else. (Its owner serves a group as a whole or not at all: core/runtime/group_loader.py.)"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sidecar.core.runtime.inspect import Inspect
+from sidecar.core.runtime.records import Role
+from sidecar.core.runtime.registry import Group
+from sidecar.core.vocabulary.errors import InvariantError
+from sidecar.state.codec import StateCodec
+from sidecar.state.keys import StateKey
+from sidecar.state.schema import StateError
+
+LOOKED_AT = 16
+"""Records between two turns of others."""
+NO_TARGETS = frozenset((Role.TARGET,))
+"""For whoever wants no more than the kind, the state, the epoch and the number of members."""
+
+
+@dataclass(slots=True)
+class Rebuilt:
+    """`group` None: no value of it can be read. `names`: topic id -> name, as the records have them; `changed_ms`,
+    `why`: of the group's own record, or of the first one where there is none yet; `problems`: a text for each value
+    that cannot be used."""
+
+    kind: str = ""
+    group: Group | None = None
+    inspect: Inspect | None = None
+    names: dict[bytes, str] = field(default_factory=dict)
+    changed_ms: int = 0
+    why: str = ""
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def state(self) -> str:
+        return "" if self.group is None else self.group.state_name()
+
+    @property
+    def members(self) -> int:
+        return 0 if self.group is None else self.group.member_count()
+
+    def facts(self) -> dict[str, Any]:
+        """What the kind tells of the group, `epoch` among it: or generation, None if nobody knows it."""
+        return {"epoch": None} if self.group is None or self.inspect is None else self.inspect.facts(self.group)
+
+
+def rebuilt(
+    codec: StateCodec, values: Sequence[tuple[StateKey, bytes]], but: Collection[Role] = ()
+) -> Generator[None, None, Rebuilt]:
+    """`values`: all of one group's; `but`: roles of records that are left out, where nobody needs what they say."""
+    found, registry = Rebuilt(), codec.registry
+    ordered: dict[int, list[tuple[StateKey, bytes]]] = {}
+    for i, item in enumerate(values):
+        if i % 256 == 255:
+            yield
+        key, row = item[0], registry.records.get(item[0].kind)
+        if row is None:
+            found.problems.append(f"{key.kind} {key.sub_id}: a newer version may have written it")
+            continue
+        if row.record.root or not found.kind:
+            found.kind, found.inspect = row.kind.name, row.kind.inspect
+        if row.record.root:
+            _head(codec, item[1], found)
+        if row.record.role not in but:
+            ordered.setdefault(row.order, []).append(item)
+    looked = 0
+    for order in sorted(ordered):
+        for key, value in ordered[order]:
+            if looked % LOOKED_AT == LOOKED_AT - 1:
+                yield
+            looked += 1
+            if not found.changed_ms:
+                _head(codec, value, found)
+            _replay(codec, key, value, found)
+    return found
+
+
+def _head(codec: StateCodec, value: bytes, found: Rebuilt) -> None:
+    try:
+        body = codec.schemas.decode(value)
+        found.changed_ms, found.why = round(body["time_ms"].timestamp() * 1000), str(body["why"])
+    except (StateError, KeyError, AttributeError):
+        return  # it is among the problems
+
+
+def _replay(codec: StateCodec, key: StateKey, value: bytes, found: Rebuilt) -> None:
+    if codec.registry.records[key.kind].kind.name != found.kind:
+        found.problems.append(f"{key.kind} {key.sub_id}: left over from when it was a group of another kind")
+        return
+    try:
+        record, _ = codec.decode(key, value)
+        found.group = codec.registry.replayed(record, found.group)
+    except (StateError, InvariantError) as exc:
+        found.problems.append(f"{key.kind} {key.sub_id}: {exc}")
+        return
+    if (names := getattr(record, "names", None)) is not None:
+        found.names.update(names)
+
+
+def at_once(work: Generator[None, None, Rebuilt]) -> Rebuilt:
+    """For whoever has no loop to serve."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            found: Rebuilt = end.value
+            return found
