@@ -5,7 +5,8 @@ A test belongs to the tier of its folder (FOLDERS), and to `quick` where the tab
 needs Kafka's jars starts a JVM, so it is never in `quick`. Each command runs its own tier and the tiers before it.
 `pytest FILE` without `--tier` runs everything in the file. Random tests play more seeds, and other ones, in each tier.
 
-Tests that share a world (worlds.py) run in one process, one after the other: the world is their xdist group.
+Tests that share a world (worlds.py) run in one process, one after the other: the world is their xdist group. It ends
+with the last of them, because brokers and Spark cost processor time also while nobody uses them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import gc
 import os
 import random
 import shutil
+from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -113,7 +115,7 @@ def _group(item: pytest.Item) -> str:
     for fixture, group in WORLDS.items():
         if fixture in names:
             return group
-    if "see" in item.path.relative_to(TESTS).parts:  # its world lives as long as the folder's tests
+    if TESTS / "see" in item.path.parents:  # its world lives as long as the folder's tests
         return "see"
     if tier_of(item) != "quick":
         return item.nodeid.partition("::")[0]
@@ -152,8 +154,41 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for mark in item.iter_markers("needs"):
             if missing := [name for name in mark.args if shutil.which(name) is None]:
                 item.add_marker(pytest.mark.skip(reason=f"not installed: {', '.join(missing)}"))
-    # What takes longest begins first, so that all processes end together.
-    items[:] = sorted(kept, key=lambda item: (_group(item) not in WORLDS.values(), -TIERS.index(tier_of(item))))
+    # What takes longest begins first, so that all processes end together. Tests of one world are neighbours.
+    worlds = Counter(group for item in kept if (group := _group(item)) in WORLDS.values())
+    order = [group for group, _ in worlds.most_common()]
+
+    def place(item: pytest.Item) -> tuple[int, int]:
+        group = _group(item)
+        return order.index(group) if group in worlds else len(order), -TIERS.index(tier_of(item))
+
+    items[:] = sorted(kept, key=place)
+
+
+_started: dict[str, pytest.FixtureDef[Any]] = {}
+"""Fixtures of worlds that are running."""
+
+
+@pytest.hookimpl
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> None:
+    if fixturedef.argname in WORLDS:
+        _started[fixturedef.argname] = fixturedef
+
+
+def over(group: str, following: str) -> list[str]:
+    """Returns the fixtures that end when a test of `following` comes behind one of `group`."""
+    return [] if group == following else [fixture for fixture, world in WORLDS.items() if world == group]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Any:
+    """The last test of a world ends it; behind the last test of all pytest does."""
+    try:
+        return (yield)
+    finally:
+        for name in over(_group(item), _group(nextitem)) if nextitem is not None else ():
+            if (world := _started.pop(name, None)) is not None:
+                world.finish(item._request)  # type: ignore[attr-defined]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -45,6 +45,7 @@ class Bug:
         return self.plant.__name__
 
 
+ARRIVES_LATE = "write_of_the_former_owner_arrives_late"
 ALONE_WITH_MEMBERS = "owner_is_alone_with_its_members"
 ALONE = ("host_is_alone", "broker_stands_still", "sidecar_stands_still")
 CUT = ("owner_is_cut_off", "client_comes", "client_crashes")
@@ -53,8 +54,8 @@ LATE = ("tail_lags", "sidecar_crashes", *CUT)
 STALE = "goes back|was acknowledged"
 PLANTED = [
     Bug(bugs.answers_before_the_commit, "before its records"),
-    Bug(bugs.takes_over_without_a_fence, "behind the claim|went back|differs|two owners", CUT),
-    Bug(bugs.goes_on_after_it_was_fenced, "behind the claim", CUT),
+    Bug(bugs.takes_over_without_a_fence, "behind the claim", scene=ARRIVES_LATE),
+    Bug(bugs.goes_on_after_it_was_fenced, "behind the claim", scene=ARRIVES_LATE),
     Bug(bugs.tries_again_under_a_new_sequence, "in the log twice", ("broker_crashes", "broker_stands_still")),
     Bug(bugs.takes_a_lost_connection_for_written, "before its records|in the log|differs|live", ALONE),
     Bug(bugs.asks_the_old_leader_for_ever, "not within|waits for its answer", scene="leader_of_the_state_dies"),

@@ -14,13 +14,14 @@ from tests.whole.violation import Violation
 
 SEEDS = 10
 MUST = {
-    "fences_go_down": "fences went down",
-    "large_writes": "large writes",
-    "owners_coordinator_dies": "groups that go on",
-    "strangers_come": "strangers refused",
-    "asked_while_it_starts": "early answers",
+    "fences_go_down": ("fences went down", 0),
+    "large_writes": ("large writes", 0),
+    "owners_coordinator_dies": ("groups that go on", 10),
+    "strangers_come": ("strangers refused", 0),
+    "asked_while_it_starts": ("early answers", 0),
 }
-"""What a scene is about, and chance decides whether it comes to that: in some of the seeds it must."""
+"""What a scene is about, and chance decides whether it comes to that: in some of the seeds it must. The second is the
+first seed that is played, because seeds before it were not about it."""
 
 
 def attempt(which: tuple[str, int]) -> tuple[str, Counter[str]]:
@@ -41,6 +42,7 @@ def test_a_scene(name: str, seeds: Seeds) -> None:
 @pytest.mark.tier("test")
 @pytest.mark.parametrize("name", MUST)
 def test_a_scene_is_about_something(name: str) -> None:
-    """In one of the first seeds, which are always the same. No more are played than it takes."""
-    results = spread(attempt, [(name, seed) for seed in range(4 * SEEDS)], 1, each=1)
-    assert any(figures[MUST[name]] for _, figures in results)
+    """In one of a few seeds, which are always the same. No more are played than it takes."""
+    figure, first = MUST[name]
+    results = spread(attempt, [(name, seed) for seed in range(first, first + 4 * SEEDS)], 1, each=1)
+    assert any(figures[figure] for _, figures in results)

@@ -62,6 +62,7 @@ SCENES: Mapping[str, Scene] = {
         fences.fences_take_long,
         fences.no_transactions,
         fences.large_writes,
+        fences.write_of_the_former_owner_arrives_late,
     )
 }
 BROKERS: Mapping[Scene, Mapping[str, str]] = {

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from sidecar.core.runtime.phases import Phase
+from sidecar.kafka.lanes import Lane
+from sidecar.process.coordination import Coordination
 from tests.whole.client import Habits
 from tests.whole.faults import GROUPS
 from tests.whole.judge import STATE_TOPIC
 from tests.whole.run import BOUND_MS, until
-from tests.whole.scenes.parts import GONE_MS, an_owner, come, giver, goes_on, owned_by, run_ms, start, watch
+from tests.whole.scenes.parts import GONE_MS, an_owner, come, end_of, giver, goes_on, owned_by, run_ms, start, watch
 from tests.whole.timeline import FAULT
 from tests.whole.violation import Violation
 from tests.whole.world import NODES, PARTITIONS, World
 
 RENEWED_MS = 30_000
+LAG_MS = 1_000
 TOPIC = 2
 """The resource type."""
 TRANSACTION_REPLICAS = "transaction.state.log.replication.factor"
@@ -133,6 +136,44 @@ def large_writes(world: World) -> None:
                 world.sidecars[n].proc.crash()
         until(world, BOUND_MS, world.settled)
     world.judge.at_the_end()
+
+
+def write_of_the_former_owner_arrives_late(world: World) -> None:
+    """An owner stands still with a write on its way, and another sidecar takes the partition over. The write arrives
+    then, and is refused for its fence. By nothing else the former owner knows of the other one yet: its tail lags, and
+    its connections to the owners' group are silent."""
+    start(world)
+    come(world)
+    group_id = world.rng.choice(sorted(GROUPS))
+    p = world.judge.fold.partition_of(group_id)
+    part, leader = world.judge.fold.parts[p], world.kafka.leader(STATE_TOPIC, p)
+    former = world.sidecars[part.owner]
+    assert former.app is not None and isinstance(former.app.half, Coordination) and former.tail is not None
+    half = former.app.half
+    tenure = half.coordinator.takeovers.tenures[p]
+    writes = [end_of(c) for c in half.coordinator.appender._leaders[leader or 0].idle]
+    world.net.loses = lambda end: end in writes
+    world.add_client(GROUPS[group_id], Habits(group_id, ("t1", "t2")))
+    if not watch(world, 10_000, lambda: tenure.writer.busy):
+        raise Violation(f"nothing was written for a member that came to {group_id}")
+    world.say(FAULT, f"sidecar {former.node_id} stands still, with a write to {p} on its way")
+    former.tail.lag_ms = LAG_MS
+    former.proc.stand_still()
+    lanes = [c for (_, lane, _), c in half.cluster._nodes.items() if lane is not Lane.OWNERS and not c.closed]
+    work = writes + [end_of(c) for c in (*lanes, half.cluster._any) if c is not None]
+    silent = [end for end in world.net._ends[former.proc] if end not in work]
+    silent += [end.other for end in silent]
+    world.net.loses = lambda end: end in writes or end in silent
+    if not watch(world, BOUND_MS, lambda: part.owner != former.node_id):
+        raise Violation(f"{p} has not been taken from sidecar {former.node_id}")
+    world.say(FAULT, f"... the write arrives, and sidecar {former.node_id} goes on")
+    world.net.loses = lambda end: end in silent
+    world.net.mended()
+    former.proc.go_on()
+    run_ms(world, LAG_MS)
+    former.tail.lag_ms, world.net.loses = 0.0, None
+    world.net.mended()
+    until(world, BOUND_MS, world.settled)
 
 
 def _open(world: World) -> list[int]:

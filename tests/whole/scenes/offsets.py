@@ -13,9 +13,9 @@ from sidecar.kafka.net import BrokerConnection
 from sidecar.process.coordination import Coordination
 from tests.whole.client import Client, Habits, Place
 from tests.whole.faults import GROUPS
-from tests.whole.net import End, SimTransport
+from tests.whole.net import End
 from tests.whole.run import BOUND_MS, until
-from tests.whole.scenes.parts import come, run_ms, start, wait, watch
+from tests.whole.scenes.parts import come, end_of, run_ms, start, wait, watch
 from tests.whole.stored import OFFSETS
 from tests.whole.timeline import FAULT
 from tests.whole.violation import Violation
@@ -52,11 +52,6 @@ class Lost:
     conn: BrokerConnection
 
 
-def _end(conn: BrokerConnection) -> End:
-    assert isinstance(conn._transport, SimTransport)
-    return conn._transport._end
-
-
 def _lost_commit(world: World) -> Lost:
     """The sidecar beside the keeper of the offsets is down, so commits go from host to host."""
     start(world)
@@ -86,7 +81,7 @@ def _lost_commit(world: World) -> Lost:
         raise Violation(f"no commit of {group_id} went to broker {keeper} within 30 s")
     lost = found[0]
     world.say(FAULT, f"a commit of {lost.client.name} is on its way and does not arrive")
-    way = _end(lost.conn)
+    way = end_of(lost.conn)
     world.net.loses = lambda end: end is way
     return lost
 
@@ -137,7 +132,7 @@ def commit_of_the_former_owner_is_on_its_way(world: World) -> None:
     """
     lost = _lost_commit(world)
     lost.client.proc.crash()
-    former = _end(lost.conn)
+    former = end_of(lost.conn)
     (heir,) = (n for n in NODES if n not in (lost.keeper, lost.owner))
     app = world.sidecars[heir].app
     assert app is not None
@@ -146,7 +141,7 @@ def commit_of_the_former_owner_is_on_its_way(world: World) -> None:
         half = app.half
         assert isinstance(half, Coordination)
         lanes = [c for (n, lane, _), c in half.cluster._nodes.items() if (n, lane) == (lost.keeper, Lane.PLACEHOLDERS)]
-        return any(end is _end(c) for c in lanes if c._transport is not None)
+        return any(end is end_of(c) for c in lanes if c._transport is not None)
 
     world.net.loses = lambda end: end is former or of_seats(end)
     world.say(FAULT, f"sidecar {lost.owner} is killed, and sidecar {heir} takes no seat at broker {lost.keeper}")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from sidecar.kafka.net import BrokerConnection
 from tests.whole.broker.groups import partition_for
 from tests.whole.client import Client, Habits
 from tests.whole.faults import GROUPS, TRANSACTIONS
 from tests.whole.judge import STATE_TOPIC
 from tests.whole.kafka import host_of
+from tests.whole.net import End, SimTransport
 from tests.whole.run import BOUND_MS, START_MS, until
 from tests.whole.stored import OFFSETS
 from tests.whole.violation import Violation
@@ -87,6 +89,11 @@ def owners_coordinator(world: World) -> int:
     found = world.kafka.leader(OFFSETS, partition_for(group_id, PARTITIONS))
     assert found is not None
     return found
+
+
+def end_of(conn: BrokerConnection) -> End:
+    assert isinstance(conn._transport, SimTransport)
+    return conn._transport._end
 
 
 def cut_off(world: World, n: int) -> None:
