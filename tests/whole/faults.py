@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from tests.whole.broker.groups import partition_for
-from tests.whole.client import Habits
+from tests.whole.client import Client, Habits
 from tests.whole.damage import damage
 from tests.whole.kafka import host_of
 from tests.whole.members import ClassicMember, ConsumerMember
@@ -13,6 +14,7 @@ from tests.whole.moving import BROKER, SIDECARS
 from tests.whole.rowdy import Rowdy
 from tests.whole.sidecar import SimTail
 from tests.whole.stored import OFFSETS
+from tests.whole.streams import APPLICATIONS, StreamsHabits, StreamsMember
 from tests.whole.timeline import FAULT
 from tests.whole.universe import Life
 from tests.whole.world import NODES, STATE_TOPIC, TXN_PARTITIONS, World
@@ -26,13 +28,16 @@ LOOKS_MS = 4_000
 """How long it is looked whether something is under way."""
 MOVES = "m1"
 """A classic group that no pattern of this run names: it moves between the brokers and the sidecars."""
-GROUPS: dict[str, type[ConsumerMember] | type[ClassicMember]] = {"g1": ConsumerMember, "g2": ClassicMember}
-MORE_GROUPS: dict[str, tuple[type[ConsumerMember] | type[ClassicMember], ...]] = {
+STREAMS = "g-streams"
+OF_KINDS = {"streams": STREAMS}
+GROUPS: dict[str, type[Client]] = {"g1": ConsumerMember, "g2": ClassicMember}
+MORE_GROUPS: dict[str, tuple[type[Client], ...]] = {
     **{group_id: (kind,) for group_id, kind in GROUPS.items()},
     "g3": (ConsumerMember, ClassicMember),
     "g4": (ConsumerMember,),
     "g5": (ClassicMember,),
     MOVES: (ClassicMember,),
+    STREAMS: (StreamsMember,),
 }
 """Which kinds of members come to a group; g3 goes from one protocol to the other while it lives."""
 MOVING = 0.25
@@ -57,6 +62,9 @@ class Faults:
         if self.moves:
             self.groups[self.groups.index("g2")] = MOVES
             world.judge.moving.homes[MOVES] = BROKER
+        self.groups += [OF_KINDS[kind] for kind in world.kinds]
+        self.application = self.rng.choice(APPLICATIONS) if STREAMS in self.groups else APPLICATIONS[0]
+        """Of the streams group."""
         self.exactly_once = self.rng.random() < 0.25 or world.exactly_once
         """Two of three clients commit in transactions."""
         self.patterns_stored = self.rng.random() < 0.2
@@ -107,7 +115,10 @@ class Faults:
         """One for each group: it may not read it, or not even see it."""
         for group_id in self.groups:
             kind, hidden = self.rng.choice(MORE_GROUPS[group_id]), self.rng.random() < 0.3
-            made = self.world.add_stranger(kind, Habits(group_id, ("t1", "t2")), hidden)
+            habits = Habits(group_id, ("t1", "t2"))
+            if kind is StreamsMember:
+                habits = StreamsHabits(group_id, habits.topics, application=self.application)
+            made = self.world.add_stranger(kind, habits, hidden)
             self.world.say(FAULT, f"{made.name} comes to {group_id}, which it may not {'see' if hidden else 'read'}")
 
     def _next(self) -> None:
@@ -196,6 +207,8 @@ class Faults:
         """Sidecars are restarted one after the other, with other sessions for members and other patterns of groups."""
         w = self.world
         w.more["consumer.session_timeout_ms"] = session_ms = self.rng.choice(SESSIONS_MS)
+        if "streams" in w.kinds:
+            w.more["streams.session_timeout_ms"] = session_ms
         w.say(FAULT, f"settings are rolled out: sessions of {session_ms:,} ms")
         for i, n in enumerate(self.rng.sample(NODES, len(NODES))):
             if self.patterns_stored:
@@ -491,10 +504,34 @@ class Faults:
             c = self.rng.choice(alive)
             self.world.say(FAULT, f"{c.name} leaves")
             c.leaving = True
+            if isinstance(c, StreamsMember) and c.habits.instance_id is not None:  # for a while
+                self._after(100, 4_000, lambda: self._comes_back(c), f"... {c.name} comes back")
+
+    def _comes_back(self, c: Client) -> None:
+        if not c.proc.alive:
+            self.world.add_client(type(c), c.habits)
 
     def client_comes(self) -> None:
         if sum(c.proc.alive for c in self.world.clients) < 4 * len(self.groups):
             self.come(self.rng.choice(self.groups))
+
+    def _of_an_application(self, h: Habits) -> StreamsHabits:
+        """One in three is another thread of a process that is there; one in five is slow to give tasks up."""
+        there = [c.process for c in self.world.clients if isinstance(c, StreamsMember) and c.proc.alive]
+        process = self.rng.choice(there) if there and self.rng.random() < 0.3 else ""
+        slow_ms = self.rng.choice((2_000.0, 12_000.0)) if self.rng.random() < 0.2 else h.revoke_ms
+        topics = [(t, internal) for task in self.application.by_task.values() for t, _, internal in task]
+        made = StreamsHabits(
+            h.group_id,
+            (),
+            h.instance_id,
+            revoke_ms=slow_ms,
+            exactly_once=h.exactly_once,
+            application=self.application,
+            process_id=process,
+            endpoint=self.rng.random() < 0.5,
+        )
+        return replace(made, topics=tuple(dict.fromkeys(made.topic(t, internal) for t, internal in topics)))
 
     def come(self, group_id: str) -> None:
         taken = {c.habits.instance_id for c in self.world.clients if c.habits.group_id == group_id}
@@ -502,5 +539,7 @@ class Faults:
         instance = number if self.rng.random() < 0.3 and number not in taken else None
         how = self.rng.choice(("", "old", "new")) if self.exactly_once else ""
         habits = Habits(group_id, self.rng.choice(TOPICS), instance, exactly_once=how)
+        if group_id == STREAMS:
+            habits = self._of_an_application(habits)
         made = self.world.add_client(self.rng.choice(MORE_GROUPS[group_id]), habits)
         self.world.say(FAULT, f"{made.name} comes to {group_id}, instance {instance}{how and ', exactly once'}")

@@ -8,26 +8,29 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from sidecar.core.classic.group import ClassicGroup
-from sidecar.core.consumer.group import ConsumerGroup
+from sidecar.core.share.group import ShareGroup
+from sidecar.core.streams.missing import StatusCode
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.core.vocabulary.placement import partition_for
 from tests.harness.endings import ENDS, ends
 from tests.whole import arrivals
 from tests.whole.broker.txn import TRANSACTIONS
 from tests.whole.client import Client, Place
-from tests.whole.fold import Fold, Part
+from tests.whole.fold import Fold, Group, Part
 from tests.whole.inside import Inside
 from tests.whole.kafka import Kafka, host_of
-from tests.whole.members import ConsumerMember
 from tests.whole.moving import Moving
 from tests.whole.stored import OFFSETS, StoredOffsets
+from tests.whole.streams import StreamsMember
 from tests.whole.universe import Universe
 from tests.whole.violation import Violation
 
 STATE_TOPIC = "__group_state"
+ROLES = ("active", "standby", "warm-up")
 OF_INSTANCES = (Code.FENCED_INSTANCE_ID, Code.UNRELEASED_INSTANCE_ID)
-AS_A_MEMBER = ("Heartbeat", "ConsumerGroupHeartbeat", "OffsetCommit", "TxnOffsetCommit")
-UNDER_A_LEASE = ("Heartbeat", "ConsumerGroupHeartbeat", "JoinGroup", "SyncGroup", "LeaveGroup")
+BEATS = ("Heartbeat", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat")
+AS_A_MEMBER = (*BEATS, "OffsetCommit", "TxnOffsetCommit")
+UNDER_A_LEASE = (*BEATS, "JoinGroup", "SyncGroup", "LeaveGroup")
 GIVEN_BACK_MS = 2_500.0
 """A pause of less than a second is not given back (GAP_MS); and there may be a second one."""
 WAITS_MS = 30_000
@@ -136,7 +139,7 @@ class Judge:
         if group is None:
             self._epochs.pop(group_id, None)
             return
-        epoch = group.epoch if isinstance(group, ConsumerGroup) else group.generation
+        epoch = group.generation if isinstance(group, ClassicGroup) else group.epoch
         kind, members = self._kinds.get(group_id, (group.kind, set()))
         if kind != group.kind and members.isdisjoint(group.members):
             self._epochs.pop(group_id, None)  # nobody was left, and a member of the other protocol begins it anew
@@ -169,6 +172,8 @@ class Judge:
         group = self.fold.group(group_id)
         if group_id in self.fold.foreign or (group is None and group_id not in self.moving.homes):
             return
+        if isinstance(group, ShareGroup):
+            return  # its members share partitions
         seen: dict[Place, str] = {}
         for c in self.clients:
             if c.habits.group_id != group_id or not c.proc.alive:
@@ -179,6 +184,23 @@ class Judge:
                 if place in seen:
                     raise Violation(f"{place} of {group_id} has two owners: {seen[place]} and {c.member_id}")
                 seen[place] = c.member_id
+
+    def no_task_twice(self, client: StreamsMember) -> None:
+        """No process has a task in two roles, or twice in one."""
+        group = self.fold.group(client.habits.group_id)
+        if group is None or client.habits.group_id in self.fold.foreign:
+            return
+        seen: dict[tuple[str, int], str] = {}
+        for c in self.clients:
+            mine = isinstance(c, StreamsMember) and c.habits.group_id == client.habits.group_id
+            if not mine or c.process != client.process or not c.proc.alive or not _valid(c, group):
+                continue
+            for role, tasks in zip(ROLES, c.tasks, strict=True):
+                for task in tasks:
+                    told = f"{role} at {c.member_id}"
+                    if task in seen:
+                        raise Violation(f"{task} is twice in process {c.process}: {seen[task]}, {told}")
+                    seen[task] = told
 
     # ---- clients --------------------------------------------------------------------------------------------
     def answered(self, client: Client, host: str, what: str, code: int, asked_ms: float) -> None:
@@ -196,8 +218,7 @@ class Judge:
 
     def _does_not_end(self, client: Client, what: str, code: int, asked_ms: float) -> None:
         """These clients do nothing wrong: only one in whose place another has come hears what ends it."""
-        kind = "consumer" if isinstance(client, ConsumerMember) else "classic"
-        api = f"{what} of the {kind} protocol" if what == "OffsetCommit" else what
+        api = f"{what} of the {client.commits_as} protocol" if what == "OffsetCommit" else what
         h = client.habits
         if h.group_id in self.moving.homes and self.moving.answers(h.group_id, client.member_id, asked_ms):
             return  # a broker's word, or may be: it knows no first answer that was lost
@@ -250,6 +271,8 @@ class Judge:
             places = " ".join(f"{t}-{p}" for t, p in sorted(client.owned)) or "nothing"
             self.say(client.name, f"owns {places}, epoch {client.epoch}")
         self.no_two_owners(client.habits.group_id)
+        if isinstance(client, StreamsMember):
+            self.no_task_twice(client)
 
     def _wrong(self, text: str) -> None:
         self.broke(Violation(text))
@@ -273,6 +296,9 @@ class Judge:
         if old and asked_ms > since_ms + _believed_ms(host, changer):
             told = f"{client.name} of generation {client.epoch} asked at {asked_ms:.0f}"
             self._wrong(f"{told}, and all is well, but there is another one since {since_ms:.0f}")
+
+    def status(self, client: Client, code: StatusCode) -> None:
+        self.figures[f"status: {code.name}"] += 1
 
     def commits(self, client: Client, host: str, place: Place, offset: int) -> None:
         self.offsets.sending((client.member_id, host), (client.habits.group_id, place), offset)
@@ -331,8 +357,8 @@ def _believed_ms(host: str, changer: int) -> float:
     return AT_ONCE_MS if changer >= 0 and host == host_of(changer) else BELIEVED_MS
 
 
-def _valid(c: Client, group: ConsumerGroup | ClassicGroup) -> bool:
-    """Whether the group would let this client commit."""
+def _valid(c: Client, group: Group) -> bool:
+    """Whether the group would let this client commit, whatever the partition."""
     if isinstance(group, ClassicGroup):
         return group.in_generation(c.epoch) and c.member_id in group.members
     member = group.members.get(c.member_id)

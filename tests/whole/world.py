@@ -10,7 +10,6 @@ from typing import Any
 from sidecar.cli.groups import PASSING
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import State
-from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.net import BrokerConnection
@@ -54,6 +53,15 @@ BROKER = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
     "group.initial.rebalance.delay.ms": "100",
     "group.min.session.timeout.ms": "1000",
+}
+
+STREAMS = {
+    "session_timeout_ms": 6_000,
+    "min_session_timeout_ms": 6_000,
+    "heartbeat_interval_ms": 1_000,
+    "min_heartbeat_interval_ms": 1_000,
+    "assignment_interval_ms": 200,
+    "initial_rebalance_delay_ms": 500,
 }
 
 
@@ -125,6 +133,8 @@ class World:
         """Clients commit in transactions in any case, and not only where chance wants it."""
         self.ordering: set[str] = set()
         """Groups of which somebody says where they are to be, and no sidecar has answered that this is recorded."""
+        self.kinds: tuple[str, ...] = ()
+        """Kinds of groups that there are beside classic and consumer groups."""
         self.more: dict[str, Any] = {}
         """Settings of all sidecars, by `section.name`, over those that they have in every run."""
         self._desks: list[SimLoop] = []
@@ -137,6 +147,14 @@ class World:
     def _rare_settings(self) -> dict[str, str]:
         """Of brokers, for some seeds: what takes days elsewhere takes seconds."""
         return {ID_EXPIRATION: "30000"} if self.rng.random() < 0.3 else {}
+
+    def serve_kinds(self) -> None:
+        """Before the first sidecar: all of them serve what there is in this run."""
+        if self.kinds:
+            self.more["groups.kinds"] = ("classic", "consumer", *self.kinds)
+        if "streams" in self.kinds:
+            self.more |= {f"streams.{name}": value for name, value in STREAMS.items()}
+            self.more["streams.num_standby_replicas"] = self.rng.randrange(2)
 
     def say(self, who: str, text: str) -> None:
         if self.tell is not None:
@@ -302,7 +320,7 @@ class World:
     def unsettled(self, group_id: str) -> str:
         """What this group lacks; empty if it is stable."""
         live = [c for c in self.clients if c.habits.group_id == group_id and c.proc.alive]
-        wanted = {(t, p) for c in live for t in c.habits.topics for p in range(PARTITIONS_OF[t])}
+        wanted = {place for c in live for place in c.wanted()}
         owned = [place for c in live for place in c.owned]
         if any(c.leaving for c in live):
             return f"{group_id}: somebody is leaving"
@@ -320,7 +338,7 @@ class World:
             return f"{group_id}: its members are {sorted(known)}"
         if isinstance(group, ClassicGroup) and live and group.state is not State.STABLE:
             return f"{group_id}: it is {group.state}"
-        if isinstance(group, ConsumerGroup) and live and group.assignment_epoch < group.epoch:
+        if group is not None and not isinstance(group, ClassicGroup) and live and group.assignment_epoch < group.epoch:
             return f"{group_id}: epoch {group.epoch} is not assigned yet"
         late_ms = self.universe.now_ms - 2_500
         if any(c.steady < 2 or c.well_ms < late_ms for c in live):
