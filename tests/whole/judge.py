@@ -20,6 +20,8 @@ from tests.whole.fold import Fold, Group, Part
 from tests.whole.inside import Inside
 from tests.whole.kafka import Kafka, host_of
 from tests.whole.moving import Moving
+from tests.whole.share import ShareMember
+from tests.whole.sharing import Sharing
 from tests.whole.stored import OFFSETS, StoredOffsets
 from tests.whole.streams import StreamsMember
 from tests.whole.universe import Universe
@@ -54,6 +56,7 @@ class Judge:
     def __init__(self, universe: Universe, kafka: Kafka, partitions: int) -> None:
         self.universe, self.kafka = universe, kafka
         self.moving = Moving(kafka, partitions)
+        self.sharing = Sharing(kafka, partitions)
         told = (self._changed, self._removed, self.moving.said, self._emptied)
         self.fold = Fold(kafka, STATE_TOPIC, partitions, *told)
         self.clients: list[Client] = []
@@ -113,12 +116,14 @@ class Judge:
         """The state topic is another one: every group begins anew. Offsets stay what they were."""
         self.fold.forget()
         self.inside.forget()
+        self.sharing.forget()
         for known in (self._epochs, self._kinds, self._since):
             known.clear()
 
     def _emptied(self, group_id: str) -> None:
         """What nobody could read of this group is gone, with everything else of it: it begins anew."""
         self.repaired.add(group_id)
+        self.sharing.forget(group_id)
         for known in (self._epochs, self._kinds, self._since):
             known.pop(group_id, None)
 
@@ -137,6 +142,7 @@ class Judge:
         self.figures["changes"] += 1
         group = self.fold.group(group_id)
         if group is None:
+            self.sharing.forget(group_id)
             self._epochs.pop(group_id, None)
             return
         epoch = group.generation if isinstance(group, ClassicGroup) else group.epoch
@@ -150,6 +156,8 @@ class Judge:
         if epoch != self._epochs.get(group_id):
             self._since[group_id] = self.universe.now_ms, self.owner_of(group_id)
         self._epochs[group_id] = epoch
+        if isinstance(group, ShareGroup):
+            self.sharing.changed(group)
         self.no_two_owners(group_id)
 
     def owner_of(self, group_id: str) -> int:
@@ -190,10 +198,11 @@ class Judge:
         group = self.fold.group(client.habits.group_id)
         if group is None or client.habits.group_id in self.fold.foreign:
             return
-        seen: dict[tuple[str, int], str] = {}
+        process, seen = (client.habits.group_id, client.process), dict[tuple[str, int], str]()
         for c in self.clients:
-            mine = isinstance(c, StreamsMember) and c.habits.group_id == client.habits.group_id
-            if not mine or c.process != client.process or not c.proc.alive or not _valid(c, group):
+            if not isinstance(c, StreamsMember) or (c.habits.group_id, c.process) != process:
+                continue
+            if not c.proc.alive or not _valid(c, group):
                 continue
             for role, tasks in zip(ROLES, c.tasks, strict=True):
                 for task in tasks:
@@ -271,6 +280,8 @@ class Judge:
             places = " ".join(f"{t}-{p}" for t, p in sorted(client.owned)) or "nothing"
             self.say(client.name, f"owns {places}, epoch {client.epoch}")
         self.no_two_owners(client.habits.group_id)
+        if isinstance(client, ShareMember):
+            self.sharing.holds(client)
         if isinstance(client, StreamsMember):
             self.no_task_twice(client)
 

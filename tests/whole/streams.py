@@ -10,7 +10,7 @@ counts, and source topics that are missing for two heartbeat intervals.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -208,6 +208,8 @@ class StreamsMember(Client):
             self._wanted = (_tasks(told[0]), _tasks(told[1]), _tasks(told[2]))
             if odd := {task for role in self._wanted for task in role} - self.habits.application.by_task.keys():
                 raise Violation(f"{self.name} is assigned {sorted(odd)}, which its topology does not have")
+            if odd_topics := self._internal_topics(self._wanted[0]) - self.topic_ids().keys():
+                raise Violation(f"{self.name} is assigned tasks whose topics do not exist: {sorted(odd_topics)}")
         statuses = {s.status_code: s.status_detail for s in res.status or ()}
         for code in statuses:
             self.judge.status(self, StatusCode(code))
@@ -225,6 +227,10 @@ class StreamsMember(Client):
         if now_ms - since_ms >= PATIENT_INTERVALS * self.habits.heartbeat_ms:
             told = statuses[StatusCode.MISSING_SOURCE_TOPICS]
             raise Violation(f"{self.name} has heard for {now_ms - since_ms:.0f} ms what ends Kafka Streams: {told}")
+
+    def _internal_topics(self, tasks: Iterable[Task]) -> set[str]:
+        subs = [self.habits.application.subs[s] for s in {s for s, _ in tasks}]
+        return {self.habits.topic(t.name, True) for sub in subs for t in (*sub.reads, *sub.changelogs)}
 
     # ---- tasks --------------------------------------------------------------------------------------------------
     def _rest_ms(self) -> float:
@@ -275,6 +281,20 @@ class StreamsMember(Client):
         req = st.StreamsGroupHeartbeatRequest(self.habits.group_id, self.member_id, epoch, -1, self.habits.instance_id)
         self.lose_all()
         await self.ask(st, "StreamsGroupHeartbeat", req, high=VERSION)
+
+
+def lacks_standbys(live: Sequence[Client], wanted: int) -> str:
+    """Each task with a state store has so many standbys, if there are processes enough."""
+    members = [c for c in live if isinstance(c, StreamsMember)]
+    if not members:
+        return ""
+    h, processes = members[0].habits, {c.process for c in members}
+    wanted = min(wanted, len(processes) - 1)
+    for task in h.application.by_task:
+        has = sum(task in c.tasks[1] for c in members)
+        if h.application.subs[task[0]].changelogs and has != wanted:
+            return f"{h.group_id}: {task} has {has} standbys of {wanted}"
+    return ""
 
 
 def _ids(tasks: frozenset[Task]) -> list[st.TaskIds]:

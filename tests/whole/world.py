@@ -17,17 +17,19 @@ from sidecar.process.settings import Settings
 from sidecar.wire.generated import incremental_alter_configs as ia
 from tests.whole.broker.image import Image
 from tests.whole.broker.rights import GROUP, READ
-from tests.whole.client import Client, Habits
+from tests.whole.client import PARTITIONS_OF, Client, Habits
 from tests.whole.doorkeeper import Doorkeeper
 from tests.whole.exactly_once import TROUBLE
 from tests.whole.judge import STATE_TOPIC, Judge
 from tests.whole.kafka import PORTS, SIDECAR_PORT, Kafka, host_of
 from tests.whole.loop import SimLoop
-from tests.whole.members import PARTITIONS_OF, ClassicMember, ConsumerMember
+from tests.whole.members import ClassicMember, ConsumerMember
 from tests.whole.moving import BROKER as AT_BROKER
 from tests.whole.net import Net
 from tests.whole.rowdy import Rowdy
+from tests.whole.share import ShareMember, quicken
 from tests.whole.sidecar import Sidecar
+from tests.whole.streams import lacks_standbys
 from tests.whole.timeline import line
 from tests.whole.universe import Life, Proc, Universe
 from tests.whole.violation import Violation
@@ -53,8 +55,10 @@ BROKER = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
     "group.initial.rebalance.delay.ms": "100",
     "group.min.session.timeout.ms": "1000",
+    "group.share.session.timeout.ms": "20000",
 }
 
+STANDBYS = "streams.num_standby_replicas"
 STREAMS = {
     "session_timeout_ms": 6_000,
     "min_session_timeout_ms": 6_000,
@@ -135,6 +139,8 @@ class World:
         """Groups of which somebody says where they are to be, and no sidecar has answered that this is recorded."""
         self.kinds: tuple[str, ...] = ()
         """Kinds of groups that there are beside classic and consumer groups."""
+        self._undo: list[Callable[[], None]] = []
+        """What this run has changed for all of its process."""
         self.more: dict[str, Any] = {}
         """Settings of all sidecars, by `section.name`, over those that they have in every run."""
         self._desks: list[SimLoop] = []
@@ -152,9 +158,11 @@ class World:
         """Before the first sidecar: all of them serve what there is in this run."""
         if self.kinds:
             self.more["groups.kinds"] = ("classic", "consumer", *self.kinds)
+        if "share" in self.kinds:
+            self._undo.append(quicken())
         if "streams" in self.kinds:
-            self.more |= {f"streams.{name}": value for name, value in STREAMS.items()}
-            self.more["streams.num_standby_replicas"] = self.rng.randrange(2)
+            given = {**STREAMS, "num_standby_replicas": self.rng.randrange(2)}
+            self.more = {**{f"streams.{name}": value for name, value in given.items()}, **self.more}
 
     def say(self, who: str, text: str) -> None:
         if self.tell is not None:
@@ -324,11 +332,16 @@ class World:
         owned = [place for c in live for place in c.owned]
         if any(c.leaving for c in live):
             return f"{group_id}: somebody is leaving"
-        if len(owned) != len(set(owned)) or set(owned) != wanted:
+        shared = any(isinstance(c, ShareMember) for c in live)
+        if (len(owned) != len(set(owned)) and not shared) or set(owned) != wanted:
             return f"{group_id}: {len(owned)} partitions are owned of {len(wanted)}"
+        if problem := lacks_standbys(live, self.more.get(STANDBYS, 0)):
+            return problem
         group = self.judge.fold.group(group_id)
         known = set() if group is None else set(group.members)
         members = {c.member_id for c in live}
+        if group_id in self.judge.sharing.groups and (problem := self.judge.sharing.unsettled(group_id, bool(live))):
+            return problem
         if group_id in self.judge.moving.homes:
             if group_id in self.ordering:
                 return f"{group_id}: where it is to be has not been recorded"
@@ -349,6 +362,8 @@ class World:
         self.tell = None  # the collector throws coroutines away when it likes, and they have last words
         for loop in self.loops():
             loop.bury()
+        while self._undo:
+            self._undo.pop()()
 
     def loops(self) -> list[SimLoop]:
         """Of all sidecars and clients that ever were."""
