@@ -8,7 +8,6 @@ from typing import Any
 
 import sidecar.core.share.group as share_group
 import sidecar.core.share.initialised as share_initialised
-import sidecar.core.share.members as share_members
 import sidecar.core.share.placeholder as share_placeholder
 import sidecar.core.share.step as share_step
 import sidecar.core.streams.members as streams_members
@@ -183,9 +182,9 @@ def assigns_nothing_that_comes_later(patch: Patch, world: World) -> None:
         patch.setattr(module, "reassign_initialised", lambda turn, group: False)
 
 
-def leaves_partitions_to_the_dead(patch: Patch, world: World) -> None:
-    """A member of a share group is removed, and the target stays."""
-    patch.setattr(share_members, "after_removal", lambda turn, group, gone: None)
+def keeps_the_last_report_only(patch: Patch, world: World) -> None:
+    """What the broker has told before counts no more when it tells of other partitions."""
+    patch.setattr(share_initialised, "_together", lambda known, more: more)
 
 
 def shows_the_first_topics_for_ever(patch: Patch, world: World) -> None:

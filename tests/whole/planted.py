@@ -137,7 +137,7 @@ PLANTED = [
     Bug(kinds.takes_over_without_what_is_initialised, "placeholder: live", ("sidecar_crashes",), kind="share"),
     Bug(kinds.takes_over_without_a_placeholder, "placeholder members are", ("sidecar_crashes",), kind="share"),
     Bug(kinds.assigns_nothing_that_comes_later, "not within.*g-share", kind="share"),
-    Bug(kinds.leaves_partitions_to_the_dead, "not within.*g-share", LEAVE, kind="share"),
+    Bug(kinds.keeps_the_last_report_only, "has forgotten", ("sidecar_crashes", *COME), kind="share"),
     Bug(kinds.shows_the_first_topics_for_ever, "not within.*g-share", COME, kind="share"),
 ]
 

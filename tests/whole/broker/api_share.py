@@ -31,7 +31,7 @@ def share_group_heartbeat(ctx: Context, req: sh.ShareGroupHeartbeatRequest, repl
     interval_ms = ctx.node.settings.number("group.share.heartbeat.interval.ms")
     res = sh.ShareGroupHeartbeatResponse(0, 0, None, req.member_id, epoch, 0 if epoch == LEAVES else interval_ms)
     if told:
-        mine = shares.assigned(req.group_id, req.member_id)
+        mine = shares.groups[req.group_id].members[req.member_id].assigned
         res.assignment = sh.Assignment([sh.TopicPartitions(t, ps) for t, ps in mine.items()])
     ctx.node.groups.shard(req.group_id).settle(
         lambda late: reply(sh.ShareGroupHeartbeatResponse(0, late) if late else res)
@@ -58,7 +58,7 @@ def _described(ctx: Context, group_id: str) -> sd.DescribedGroup:
     members = []
     for member_id, member in group.members.items():
         has = []
-        for topic_id, partitions in shares.assigned(group_id, member_id).items():
+        for topic_id, partitions in member.assigned.items():
             t = ctx.node.image.by_id(topic_id)
             if t is not None:
                 has.append(sd.TopicPartitions(topic_id, t.name, partitions))

@@ -25,9 +25,12 @@ AWAY_AGAIN_MS = 1_000.0
 
 @dataclass(frozen=True, slots=True)
 class ShareMember:
+    """`assigned`: partitions by topic id, as of its epoch: it has another assignment from its next heartbeat on."""
+
     topics: tuple[str, ...]
     epoch: int
     previous: int = -1
+    assigned: dict[bytes, list[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,9 @@ class ShareGroups:
         behind = member is None or member.epoch != group.epoch
         if behind:
             now = ShareMember(wanted, group.epoch, -1 if member is None else member.epoch)
-            self._write(group_id, replace(group, members={**group.members, member_id: now}))
+            members = {**group.members, member_id: now}
+            members[member_id] = replace(now, assigned=self._by_turns(replace(group, members=members), member_id))
+            self._write(group_id, replace(group, members=members))
         self._initialise(group_id)
         return group.epoch, behind or epoch == 0 or topics is not None
 
@@ -98,9 +103,9 @@ class ShareGroups:
         self._shard.cancel(("share", group_id, member_id))
         self._write(group_id, replace(group, epoch=group.epoch + 1, members=members))
 
-    def assigned(self, group_id: str, member_id: str) -> dict[bytes, list[int]]:
-        """By turns, what is initialised of the topics of this member. In the epoch of the group."""
-        group, image = self.groups[group_id], self._node.image
+    def _by_turns(self, group: StoredShare, member_id: str) -> dict[bytes, list[int]]:
+        """What is initialised of the topics of this member, shared with the others."""
+        image = self._node.image
         found: dict[bytes, list[int]] = {}
         for topic_id, partitions in sorted(group.initialised.items()):
             t = image.by_id(topic_id)
