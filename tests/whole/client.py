@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
+from sidecar.core.streams.missing import StatusCode
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import find_coordinator as fc
@@ -27,10 +28,21 @@ REQUEST_S, LAST_S = 5.0, 2.0
 COMMIT_V, FETCH_V = 9, 9
 Place = tuple[str, int]
 """Topic and partition."""
-HEARD = ("ConsumerGroupHeartbeat", "Heartbeat", "JoinGroup", "SyncGroup")
+HEARD = (
+    "ConsumerGroupHeartbeat",
+    "StreamsGroupHeartbeat",
+    "ShareGroupHeartbeat",
+    "Heartbeat",
+    "JoinGroup",
+    "SyncGroup",
+)
 """By these a coordinator hears of a member."""
 MOVED = (Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE)
 WAIT = (Code.COORDINATOR_LOAD_IN_PROGRESS, Code.REQUEST_TIMED_OUT)
+
+
+PARTITIONS_OF: dict[str, int] = {"t1": 4, "t2": 3}
+"""Of the topics of the simulation."""
 
 
 class Judge(Protocol):
@@ -71,6 +83,9 @@ class Judge(Protocol):
 
     def fetched(self, client: Client, place: Place, offset: int, asked_ms: float) -> None: ...
 
+    def status(self, client: Client, code: StatusCode) -> None:
+        """Of its streams group."""
+
 
 @dataclass(frozen=True)
 class Habits:
@@ -93,6 +108,9 @@ class Habits:
 
 @dataclass(eq=False)
 class Client:
+    commits_as: ClassVar[str] = "classic"
+    """The protocol whose errors its commits may get."""
+
     proc: Proc
     net: Net
     brokers: Sequence[tuple[str, int]]
@@ -152,6 +170,10 @@ class Client:
     async def run(self) -> None:
         """The life of a member, until it leaves."""
         raise NotImplementedError
+
+    def wanted(self) -> set[Place]:
+        """What it and the others of its group share."""
+        return {(t, p) for t in self.habits.topics for p in range(PARTITIONS_OF[t])}
 
     async def pause(self, s: float) -> None:
         await asyncio.sleep(s * self.proc.universe.rng.uniform(0.8, 1.2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from sidecar.core.streams.missing import StatusCode
 from sidecar.core.vocabulary.errors import Code, name_of
 from tests.whole.client import Client, Place
 from tests.whole.judge import Judge
@@ -59,6 +60,9 @@ class Doorkeeper:
 
     def fetched(self, client: Client, place: Place, offset: int, asked_ms: float) -> None:
         self._wrong(client, f"reads {place} from {offset}")
+
+    def status(self, client: Client, code: StatusCode) -> None:
+        """What goes with an answer that all is well, which is not for it."""
 
     def aborts(self, client: Client, offsets: Mapping[Place, int]) -> None:
         """It has nothing to commit."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from tests.whole.broker.groups import partition_for
-from tests.whole.client import Habits
+from tests.whole.client import Client, Habits
 from tests.whole.damage import damage
 from tests.whole.kafka import host_of
 from tests.whole.members import ClassicMember, ConsumerMember
 from tests.whole.moving import BROKER, SIDECARS
 from tests.whole.rowdy import Rowdy
+from tests.whole.share import ShareMember
 from tests.whole.sidecar import SimTail
 from tests.whole.stored import OFFSETS
+from tests.whole.streams import APPLICATIONS, StreamsHabits, StreamsMember
 from tests.whole.timeline import FAULT
 from tests.whole.universe import Life
 from tests.whole.world import NODES, STATE_TOPIC, TXN_PARTITIONS, World
@@ -26,13 +29,18 @@ LOOKS_MS = 4_000
 """How long it is looked whether something is under way."""
 MOVES = "m1"
 """A classic group that no pattern of this run names: it moves between the brokers and the sidecars."""
-GROUPS: dict[str, type[ConsumerMember] | type[ClassicMember]] = {"g1": ConsumerMember, "g2": ClassicMember}
-MORE_GROUPS: dict[str, tuple[type[ConsumerMember] | type[ClassicMember], ...]] = {
+STREAMS = "g-streams"
+SHARE = "g-share"
+OF_KINDS = {"streams": STREAMS, "share": SHARE}
+GROUPS: dict[str, type[Client]] = {"g1": ConsumerMember, "g2": ClassicMember}
+MORE_GROUPS: dict[str, tuple[type[Client], ...]] = {
     **{group_id: (kind,) for group_id, kind in GROUPS.items()},
     "g3": (ConsumerMember, ClassicMember),
     "g4": (ConsumerMember,),
     "g5": (ClassicMember,),
     MOVES: (ClassicMember,),
+    STREAMS: (StreamsMember,),
+    SHARE: (ShareMember,),
 }
 """Which kinds of members come to a group; g3 goes from one protocol to the other while it lives."""
 MOVING = 0.25
@@ -57,6 +65,9 @@ class Faults:
         if self.moves:
             self.groups[self.groups.index("g2")] = MOVES
             world.judge.moving.homes[MOVES] = BROKER
+        self.groups += [OF_KINDS[kind] for kind in world.kinds]
+        self.application = self.rng.choice(APPLICATIONS) if STREAMS in self.groups else APPLICATIONS[0]
+        """Of the streams group."""
         self.exactly_once = self.rng.random() < 0.25 or world.exactly_once
         """Two of three clients commit in transactions."""
         self.patterns_stored = self.rng.random() < 0.2
@@ -93,6 +104,8 @@ class Faults:
             (2, self.client_leaves),
             (3, self.client_comes),
         ]
+        if SHARE in self.groups:
+            self.kinds.append((4, self.share_coordinator_is_away))
 
     def begin(self) -> None:
         self.on = True
@@ -107,7 +120,10 @@ class Faults:
         """One for each group: it may not read it, or not even see it."""
         for group_id in self.groups:
             kind, hidden = self.rng.choice(MORE_GROUPS[group_id]), self.rng.random() < 0.3
-            made = self.world.add_stranger(kind, Habits(group_id, ("t1", "t2")), hidden)
+            habits = Habits(group_id, ("t1", "t2"))
+            if kind is StreamsMember:
+                habits = StreamsHabits(group_id, habits.topics, application=self.application)
+            made = self.world.add_stranger(kind, habits, hidden)
             self.world.say(FAULT, f"{made.name} comes to {group_id}, which it may not {'see' if hidden else 'read'}")
 
     def _next(self) -> None:
@@ -129,6 +145,7 @@ class Faults:
         w = self.world
         w.net.slow_ms = 0.0
         w.kafka.cluster.slow_disk_ms.clear()
+        w.kafka.cluster.share_coordinator_away = False
         for tail in self.lagging:
             tail.lag_ms = 0.0
         for n in NODES:
@@ -196,6 +213,8 @@ class Faults:
         """Sidecars are restarted one after the other, with other sessions for members and other patterns of groups."""
         w = self.world
         w.more["consumer.session_timeout_ms"] = session_ms = self.rng.choice(SESSIONS_MS)
+        if "streams" in w.kinds:
+            w.more["streams.session_timeout_ms"] = session_ms
         w.say(FAULT, f"settings are rolled out: sessions of {session_ms:,} ms")
         for i, n in enumerate(self.rng.sample(NODES, len(NODES))):
             if self.patterns_stored:
@@ -310,6 +329,17 @@ class Faults:
         w.sidecars[n].proc.crash()
         self._after(5_000, 15_000, lambda: slow.pop(giver, None), f"... the disk of broker {giver} is well again")
         self._restart(n)
+
+    def share_coordinator_is_away(self) -> None:
+        """Nothing is initialised meanwhile. Whoever has partitions keeps them."""
+        cluster = self.world.kafka.cluster
+        self.world.say(FAULT, "the share coordinator is away")
+        cluster.share_coordinator_away = True
+
+        def back() -> None:
+            cluster.share_coordinator_away = False
+
+        self._after(1_000, 20_000, back, "... the share coordinator is back")
 
     def _owners_coordinator(self) -> int | None:
         group_id = self.world.settings(NODES[0]).ownership.group
@@ -471,16 +501,16 @@ class Faults:
     def client_crashes(self) -> None:
         alive = [c for c in self.world.clients if c.proc.alive]
         if alive:
-            c = self.rng.choice(alive)
+            c = self._one_of(alive)
             self.world.say(FAULT, f"{c.name} is killed")
             c.proc.crash()
             if c.habits.instance_id is not None or len(alive) < 3:
-                self._after(100, 9_000, lambda: self.world.add_client(type(c), c.habits))
+                self._after(100, 9_000, lambda: self._comes_back(c))
 
     def client_stands_still(self) -> None:
         alive = [c for c in self.world.clients if c.proc.life is Life.RUNS]
         if alive:
-            c = self.rng.choice(alive)
+            c = self._one_of(alive)
             self.world.say(FAULT, f"{c.name} stands still")
             c.proc.stand_still()
             self._after(500, 15_000, c.proc.go_on, f"... {c.name} goes on")
@@ -488,19 +518,52 @@ class Faults:
     def client_leaves(self) -> None:
         alive = [c for c in self.world.clients if c.proc.alive and not c.leaving]
         if len(alive) > 3:
-            c = self.rng.choice(alive)
+            c = self._one_of(alive)
             self.world.say(FAULT, f"{c.name} leaves")
             c.leaving = True
+            if isinstance(c, StreamsMember) and c.habits.instance_id is not None:  # for a while
+                self._after(100, 4_000, lambda: self._comes_back(c))
+
+    def _comes_back(self, c: Client) -> None:
+        """Its process has another life. An application keeps the id of its process beside its state."""
+        if not c.proc.alive:
+            same = replace(c.habits, process_id=c.process) if isinstance(c, StreamsMember) else c.habits
+            self.world.add_client(type(c), same)
+
+    def _one_of(self, clients: list[Client]) -> Client:
+        """Every other time one of the kinds that are not in every run, if there are any."""
+        of_kinds = [c for c in clients if c.habits.group_id in OF_KINDS.values()]
+        return self.rng.choice(of_kinds if of_kinds and self.rng.random() < 0.5 else clients)
 
     def client_comes(self) -> None:
         if sum(c.proc.alive for c in self.world.clients) < 4 * len(self.groups):
-            self.come(self.rng.choice(self.groups))
+            self.come(self.rng.choice([*self.groups, *(OF_KINDS[kind] for kind in self.world.kinds)]))
+
+    def _of_an_application(self, h: Habits) -> StreamsHabits:
+        """One in three is another thread of a process that is there; two in five are slow to give tasks up."""
+        there = [c.process for c in self.world.clients if isinstance(c, StreamsMember) and c.proc.alive]
+        process = self.rng.choice(there) if there and self.rng.random() < 0.3 else ""
+        slow_ms = self.rng.choice((2_000.0, 12_000.0)) if self.rng.random() < 0.4 else h.revoke_ms
+        topics = [(t, internal) for task in self.application.by_task.values() for t, _, internal in task]
+        made = StreamsHabits(
+            h.group_id,
+            (),
+            h.instance_id,
+            revoke_ms=slow_ms,
+            exactly_once=h.exactly_once,
+            application=self.application,
+            process_id=process,
+            endpoint=self.rng.random() < 0.5,
+        )
+        return replace(made, topics=tuple(dict.fromkeys(made.topic(t, internal) for t, internal in topics)))
 
     def come(self, group_id: str) -> None:
         taken = {c.habits.instance_id for c in self.world.clients if c.habits.group_id == group_id}
         number = f"i{len(taken)}"
-        instance = number if self.rng.random() < 0.3 and number not in taken else None
-        how = self.rng.choice(("", "old", "new")) if self.exactly_once else ""
+        instance = number if self.rng.random() < 0.3 and number not in taken and group_id != SHARE else None
+        how = self.rng.choice(("", "old", "new")) if self.exactly_once and group_id != SHARE else ""
         habits = Habits(group_id, self.rng.choice(TOPICS), instance, exactly_once=how)
+        if group_id == STREAMS:
+            habits = self._of_an_application(habits)
         made = self.world.add_client(self.rng.choice(MORE_GROUPS[group_id]), habits)
         self.world.say(FAULT, f"{made.name} comes to {group_id}, instance {instance}{how and ', exactly once'}")

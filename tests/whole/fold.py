@@ -8,16 +8,18 @@ from typing import Any
 
 from sidecar.assign import BUILT_IN
 from sidecar.coordinator.migration.managed_groups import order_of
-from sidecar.core.classic.config import ClassicConfig
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import Kind as ClassicKind
-from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.records import Kind as ConsumerKind
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.owner import RENEWED
 from sidecar.core.runtime.shard import Shard
 from sidecar.core.runtime.turn import Computed, Ports
+from sidecar.core.share.group import ShareGroup
+from sidecar.core.share.records import Kind as ShareKind
+from sidecar.core.streams.group import StreamsGroup
+from sidecar.core.streams.records import Kind as StreamsKind
 from sidecar.core.vocabulary.errors import InvariantError
 from sidecar.core.vocabulary.group_config import MANAGED, VERDICT
 from sidecar.core.vocabulary.placement import partition_for
@@ -26,11 +28,12 @@ from sidecar.state.keys import StateKey, decode_key
 from tests.whole.kafka import Kafka
 from tests.whole.violation import Violation
 
-MEMBERS = (ConsumerKind.MEMBER, ClassicKind.MEMBER)
+MEMBERS = (ConsumerKind.MEMBER, ClassicKind.MEMBER, ShareKind.MEMBER, StreamsKind.MEMBER)
+Group = ConsumerGroup | ClassicGroup | ShareGroup | StreamsGroup
 
 
 def _settings(group_id: str, name: str) -> Any:
-    return ConsumerConfig() if name == "consumer" else ClassicConfig()
+    return REGISTRY.kinds[name].config()
 
 
 @dataclass
@@ -85,9 +88,9 @@ class Fold:
     def partition_of(self, group_id: str) -> int:
         return partition_for(group_id, len(self.parts))
 
-    def group(self, group_id: str) -> ConsumerGroup | ClassicGroup | None:
+    def group(self, group_id: str) -> Group | None:
         found = self.parts[partition_for(group_id, len(self.parts))].shard.groups.get(group_id)
-        assert found is None or isinstance(found, ConsumerGroup | ClassicGroup)
+        assert found is None or isinstance(found, Group)
         return found
 
     def has_records(self, group_id: str) -> bool:

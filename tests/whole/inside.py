@@ -22,10 +22,10 @@ from sidecar.core.runtime.turn import Now
 from sidecar.link.clock import CLOCK
 from sidecar.process.coordination import Coordination
 from sidecar.wire.apis import Api
-from tests.sim.checks import same_group
 from tests.sim.world import Violation as Differs
 from tests.whole.fold import Fold
 from tests.whole.kafka import Kafka
+from tests.whole.same import same_group
 from tests.whole.sidecar import Sidecar, SimTail
 from tests.whole.stored import OFFSETS
 from tests.whole.universe import Life, Proc, Universe

@@ -8,26 +8,31 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from sidecar.core.classic.group import ClassicGroup
-from sidecar.core.consumer.group import ConsumerGroup
+from sidecar.core.share.group import ShareGroup
+from sidecar.core.streams.missing import StatusCode
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.core.vocabulary.placement import partition_for
 from tests.harness.endings import ENDS, ends
 from tests.whole import arrivals
 from tests.whole.broker.txn import TRANSACTIONS
 from tests.whole.client import Client, Place
-from tests.whole.fold import Fold, Part
+from tests.whole.fold import Fold, Group, Part
 from tests.whole.inside import Inside
 from tests.whole.kafka import Kafka, host_of
-from tests.whole.members import ConsumerMember
 from tests.whole.moving import Moving
+from tests.whole.share import ShareMember
+from tests.whole.sharing import Sharing
 from tests.whole.stored import OFFSETS, StoredOffsets
+from tests.whole.streams import StreamsMember
 from tests.whole.universe import Universe
 from tests.whole.violation import Violation
 
 STATE_TOPIC = "__group_state"
+ROLES = ("active", "standby", "warm-up")
 OF_INSTANCES = (Code.FENCED_INSTANCE_ID, Code.UNRELEASED_INSTANCE_ID)
-AS_A_MEMBER = ("Heartbeat", "ConsumerGroupHeartbeat", "OffsetCommit", "TxnOffsetCommit")
-UNDER_A_LEASE = ("Heartbeat", "ConsumerGroupHeartbeat", "JoinGroup", "SyncGroup", "LeaveGroup")
+BEATS = ("Heartbeat", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat")
+AS_A_MEMBER = (*BEATS, "OffsetCommit", "TxnOffsetCommit")
+UNDER_A_LEASE = (*BEATS, "JoinGroup", "SyncGroup", "LeaveGroup")
 GIVEN_BACK_MS = 2_500.0
 """A pause of less than a second is not given back (GAP_MS); and there may be a second one."""
 WAITS_MS = 30_000
@@ -51,6 +56,7 @@ class Judge:
     def __init__(self, universe: Universe, kafka: Kafka, partitions: int) -> None:
         self.universe, self.kafka = universe, kafka
         self.moving = Moving(kafka, partitions)
+        self.sharing = Sharing(kafka, partitions)
         told = (self._changed, self._removed, self.moving.said, self._emptied)
         self.fold = Fold(kafka, STATE_TOPIC, partitions, *told)
         self.clients: list[Client] = []
@@ -110,12 +116,14 @@ class Judge:
         """The state topic is another one: every group begins anew. Offsets stay what they were."""
         self.fold.forget()
         self.inside.forget()
+        self.sharing.forget()
         for known in (self._epochs, self._kinds, self._since):
             known.clear()
 
     def _emptied(self, group_id: str) -> None:
         """What nobody could read of this group is gone, with everything else of it: it begins anew."""
         self.repaired.add(group_id)
+        self.sharing.forget(group_id)
         for known in (self._epochs, self._kinds, self._since):
             known.pop(group_id, None)
 
@@ -134,9 +142,10 @@ class Judge:
         self.figures["changes"] += 1
         group = self.fold.group(group_id)
         if group is None:
+            self.sharing.forget(group_id)
             self._epochs.pop(group_id, None)
             return
-        epoch = group.epoch if isinstance(group, ConsumerGroup) else group.generation
+        epoch = group.generation if isinstance(group, ClassicGroup) else group.epoch
         kind, members = self._kinds.get(group_id, (group.kind, set()))
         if kind != group.kind and members.isdisjoint(group.members):
             self._epochs.pop(group_id, None)  # nobody was left, and a member of the other protocol begins it anew
@@ -147,6 +156,8 @@ class Judge:
         if epoch != self._epochs.get(group_id):
             self._since[group_id] = self.universe.now_ms, self.owner_of(group_id)
         self._epochs[group_id] = epoch
+        if isinstance(group, ShareGroup):
+            self.sharing.changed(group)
         self.no_two_owners(group_id)
 
     def owner_of(self, group_id: str) -> int:
@@ -169,6 +180,8 @@ class Judge:
         group = self.fold.group(group_id)
         if group_id in self.fold.foreign or (group is None and group_id not in self.moving.homes):
             return
+        if isinstance(group, ShareGroup):
+            return  # its members share partitions
         seen: dict[Place, str] = {}
         for c in self.clients:
             if c.habits.group_id != group_id or not c.proc.alive:
@@ -179,6 +192,24 @@ class Judge:
                 if place in seen:
                     raise Violation(f"{place} of {group_id} has two owners: {seen[place]} and {c.member_id}")
                 seen[place] = c.member_id
+
+    def no_task_twice(self, client: StreamsMember) -> None:
+        """No process has a task in two roles, or twice in one."""
+        group = self.fold.group(client.habits.group_id)
+        if group is None or client.habits.group_id in self.fold.foreign:
+            return
+        process, seen = (client.habits.group_id, client.process), dict[tuple[str, int], str]()
+        for c in self.clients:
+            if not isinstance(c, StreamsMember) or (c.habits.group_id, c.process) != process:
+                continue
+            if not c.proc.alive or not _valid(c, group):
+                continue
+            for role, tasks in zip(ROLES, c.tasks, strict=True):
+                for task in tasks:
+                    told = f"{role} at {c.member_id}"
+                    if task in seen:
+                        raise Violation(f"{task} is twice in process {c.process}: {seen[task]}, {told}")
+                    seen[task] = told
 
     # ---- clients --------------------------------------------------------------------------------------------
     def answered(self, client: Client, host: str, what: str, code: int, asked_ms: float) -> None:
@@ -196,8 +227,7 @@ class Judge:
 
     def _does_not_end(self, client: Client, what: str, code: int, asked_ms: float) -> None:
         """These clients do nothing wrong: only one in whose place another has come hears what ends it."""
-        kind = "consumer" if isinstance(client, ConsumerMember) else "classic"
-        api = f"{what} of the {kind} protocol" if what == "OffsetCommit" else what
+        api = f"{what} of the {client.commits_as} protocol" if what == "OffsetCommit" else what
         h = client.habits
         if h.group_id in self.moving.homes and self.moving.answers(h.group_id, client.member_id, asked_ms):
             return  # a broker's word, or may be: it knows no first answer that was lost
@@ -250,6 +280,10 @@ class Judge:
             places = " ".join(f"{t}-{p}" for t, p in sorted(client.owned)) or "nothing"
             self.say(client.name, f"owns {places}, epoch {client.epoch}")
         self.no_two_owners(client.habits.group_id)
+        if isinstance(client, ShareMember):
+            self.sharing.holds(client)
+        if isinstance(client, StreamsMember):
+            self.no_task_twice(client)
 
     def _wrong(self, text: str) -> None:
         self.broke(Violation(text))
@@ -273,6 +307,9 @@ class Judge:
         if old and asked_ms > since_ms + _believed_ms(host, changer):
             told = f"{client.name} of generation {client.epoch} asked at {asked_ms:.0f}"
             self._wrong(f"{told}, and all is well, but there is another one since {since_ms:.0f}")
+
+    def status(self, client: Client, code: StatusCode) -> None:
+        self.figures[f"status: {code.name}"] += 1
 
     def commits(self, client: Client, host: str, place: Place, offset: int) -> None:
         self.offsets.sending((client.member_id, host), (client.habits.group_id, place), offset)
@@ -331,8 +368,8 @@ def _believed_ms(host: str, changer: int) -> float:
     return AT_ONCE_MS if changer >= 0 and host == host_of(changer) else BELIEVED_MS
 
 
-def _valid(c: Client, group: ConsumerGroup | ClassicGroup) -> bool:
-    """Whether the group would let this client commit."""
+def _valid(c: Client, group: Group) -> bool:
+    """Whether the group would let this client commit, whatever the partition."""
     if isinstance(group, ClassicGroup):
         return group.in_generation(c.epoch) and c.member_id in group.members
     member = group.members.get(c.member_id)

@@ -14,7 +14,7 @@ from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import leave_group as lg
 from sidecar.wire.generated import sync_group as sg
 from tests.core import classic_client
-from tests.whole.client import BACK_OFF_S, MOVED, REQUEST_S, WAIT, Client, Place
+from tests.whole.client import BACK_OFF_S, MOVED, PARTITIONS_OF, REQUEST_S, WAIT, Client, Place
 
 NOT_A_MEMBER = (Code.UNKNOWN_MEMBER_ID, Code.FENCED_MEMBER_EPOCH, Code.FENCED_INSTANCE_ID, Code.GROUP_ID_NOT_FOUND)
 LEAVES, LEAVES_FOR_A_WHILE = -1, -2
@@ -22,6 +22,8 @@ LEAVES, LEAVES_FOR_A_WHILE = -1, -2
 
 class ConsumerMember(Client):
     """It makes its member id itself, as clients of version 1 do."""
+
+    commits_as = "consumer"
 
     async def run(self) -> None:
         self.member_id = f"{self.name}-{self.proc.universe.rng.getrandbits(32):08x}"
@@ -182,7 +184,3 @@ class ClassicMember(Client):
         req = lg.LeaveGroupRequest(self.habits.group_id, self.member_id, [lg.MemberIdentity(self.member_id, None)])
         self.lose_all()
         await self.ask(lg, "LeaveGroup", req)
-
-
-PARTITIONS_OF: dict[str, int] = {"t1": 4, "t2": 3}
-"""Of the topics of the simulation."""

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.whole import bugs, findings
+from tests.whole import bugs_of_kinds as kinds
 from tests.whole.bugs import Patch
 from tests.whole.many import spread
 from tests.whole.run import play
@@ -39,6 +40,8 @@ class Bug:
     often: Sequence[str] = ()
     scene: str = ""
     """The one in which it shows (scenes/); else it shows under random faults."""
+    kind: str = ""
+    """Of the groups that it is about, which all seeds have then; others have none of these kinds."""
 
     @property
     def name(self) -> str:
@@ -51,6 +54,7 @@ ALONE = ("host_is_alone", "broker_stands_still", "sidecar_stands_still")
 CUT = ("owner_is_cut_off", "client_comes", "client_crashes")
 HELD_UP = ("commit_is_held_up",)
 LATE = ("tail_lags", "sidecar_crashes", *CUT)
+COME, LEAVE = ("client_comes", "client_leaves"), ("client_leaves", "client_crashes")
 STALE = "goes back|was acknowledged"
 PLANTED = [
     Bug(bugs.answers_before_the_commit, "before its records"),
@@ -114,6 +118,26 @@ PLANTED = [
     Bug(findings.expects_to_know_the_owners, "gives no answer|unknown server error", scene="asked_while_it_starts"),
     Bug(findings.writes_no_more_than_a_batch, "not within|waits for its answer", scene="large_writes"),
     Bug(findings.renews_fences_by_takeovers, "taken over anew|not renewed", scene="fences_are_renewed"),
+    Bug(kinds.grants_tasks_before_they_are_released, "has two owners", COME, kind="streams"),
+    Bug(kinds.takes_silence_for_a_release, "has two owners", COME, kind="streams"),
+    Bug(kinds.tells_standbys_as_active, "has two owners", COME, kind="streams"),
+    Bug(kinds.sees_no_standbys_of_its_process, "is twice in process", COME, kind="streams"),
+    Bug(kinds.counts_missing_topics_as_ready, "whose topics do not exist", kind="streams"),
+    Bug(kinds.copartitions_nothing, "which its topology does not have|ends Kafka Streams", kind="streams"),
+    Bug(kinds.creates_no_topics, "not within.*g-streams", kind="streams"),
+    Bug(kinds.writes_no_current_tasks, "not within.*g-streams|two owners", kind="streams"),
+    Bug(kinds.loses_the_target_of_a_replaced_member, "not within.*g-streams", LEAVE, kind="streams"),
+    Bug(kinds.takes_commits_of_fenced_members, f"{STALE}|all is well", ("client_stands_still",), kind="streams"),
+    Bug(kinds.takes_over_without_the_topology, "topology: live|not within", ("sidecar_crashes",), kind="streams"),
+    Bug(kinds.tells_tasks_once, "not within.*g-streams", ("sidecar_crashes", "way_is_cut", *COME), kind="streams"),
+    Bug(kinds.assigns_what_is_not_initialised, "no share state", kind="share"),
+    Bug(kinds.believes_that_a_part_is_all, "has forgotten", ("sidecar_crashes", *COME), kind="share"),
+    Bug(kinds.placeholder_never_leaves, "not within.*placeholder members are", LEAVE, kind="share"),
+    Bug(kinds.takes_over_without_what_is_initialised, "placeholder: live", ("sidecar_crashes",), kind="share"),
+    Bug(kinds.takes_over_without_a_placeholder, "placeholder members are", ("sidecar_crashes",), kind="share"),
+    Bug(kinds.assigns_nothing_that_comes_later, "not within.*g-share", kind="share"),
+    Bug(kinds.keeps_the_last_report_only, "has forgotten", ("sidecar_crashes", *COME), kind="share"),
+    Bug(kinds.shows_the_first_topics_for_ever, "not within.*g-share", COME, kind="share"),
 ]
 
 
@@ -138,6 +162,7 @@ def search(name: str, enough: int = ENOUGH) -> Finding:
 
                 def plant(world: World, patch: Patch = patch) -> None:
                     world.often = tuple(bug.often)
+                    world.kinds = (bug.kind,) if bug.kind else ()
                     bug.plant(patch, world)
 
                 if bug.scene:

@@ -15,10 +15,14 @@ from sidecar.wire.frames import SIZE, request_frame
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import offset_commit as oc
+from sidecar.wire.generated import share_group_heartbeat as sh
+from sidecar.wire.generated import streams_group_heartbeat as st
 from tests.whole.client import Client
 from tests.whole.exactly_once import TROUBLE
 from tests.whole.judge import LOADING_MS
 from tests.whole.loop import SimLoop
+from tests.whole.share import ShareMember
+from tests.whole.streams import StreamsMember
 from tests.whole.universe import Proc
 from tests.whole.violation import Violation
 
@@ -123,6 +127,15 @@ class Rowdy:
         req = ch.ConsumerGroupHeartbeatRequest(group_id, c.member_id, epoch, instance)
         res = await self._ask(ch, "ConsumerGroupHeartbeat", req, 1)
         self._refused(res.error_code, f"a heartbeat of {c.name} in epoch {epoch}")
+        if isinstance(c, StreamsMember):
+            of_streams = st.StreamsGroupHeartbeatRequest(group_id, c.member_id, epoch, -1, instance)
+            res = await self._ask(st, "StreamsGroupHeartbeat", of_streams, 1)
+            self._refused(res.error_code, f"a heartbeat of {c.name} in epoch {epoch} of its streams group")
+        elif isinstance(c, ShareMember):
+            res = await self._ask(
+                sh, "ShareGroupHeartbeat", sh.ShareGroupHeartbeatRequest(group_id, c.member_id, epoch), 1
+            )
+            self._refused(res.error_code, f"a heartbeat of {c.name} in epoch {epoch} of its share group")
 
     async def commits_for_others(self) -> None:
         c = self._somebody()

@@ -8,6 +8,7 @@ python -m tests.whole.run --seed 4711              # one seed, with its timeline
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import os
 import sys
@@ -43,7 +44,17 @@ PATIENCE = ("ownership.follow_leader_ms", "ownership.rebalance_wait_ms", "limits
 PATIENCE_MS = ((0, 0, 0), (1_000, 2_000, 2_000), (10_000, 30_000, 2_000))
 """The last ones are the defaults. With them few partitions move back before the faults are over, and an owner that is
 cut off knows it soon."""
+MORE_KINDS: dict[int, tuple[str, ...]] = {3: ("streams",), 7: ("share",)}
+EACH_KIND = 8
+"""Which seeds have kinds of groups that are not always served: the rest of a division by that. Others go the same way
+as if there were none."""
 Plant = Callable[[World], None]
+
+
+def seeds_with(kind: str, count: int, first: int = 0) -> list[int]:
+    """The next seeds that have groups of this kind."""
+    every = (seed for seed in itertools.count(first) if kind in MORE_KINDS.get(seed % EACH_KIND, ()))
+    return list(itertools.islice(every, count))
 
 
 def on_stage(world: World, act: Callable[[World], None]) -> None:
@@ -64,8 +75,10 @@ def play(seed: int, plant: Plant | None = None, tell: Callable[[str], None] | No
     """What has happened how often. Raises Violation."""
     world = World(seed, tell, authorizer=None)
     world.more.update(zip(PATIENCE, PATIENCE_MS[seed % len(PATIENCE_MS)], strict=True))
+    world.kinds = MORE_KINDS.get(seed % EACH_KIND, ())
     if plant is not None:
         plant(world)
+    world.serve_kinds()
     on_stage(world, _run)
     figures = world.judge.figures
     figures["events"] = world.universe.events
@@ -216,13 +229,15 @@ def main() -> int:
     ap.add_argument("--seeds", type=int, default=100)
     ap.add_argument("--first", type=int, default=0)
     ap.add_argument("--seed", type=int)
+    ap.add_argument("--kind", help="play only seeds that have groups of this kind: streams, share")
     ap.add_argument("--jobs", type=int, default=os.cpu_count())
     a = ap.parse_args()
     quiet()
     if a.seed is not None:
         return _replay(a.seed)
     start, figures, bad = time.monotonic(), Counter[str](), 0
-    for found in spread(attempt, range(a.first, a.first + a.seeds), a.jobs):
+    seeds = list(range(a.first, a.first + a.seeds)) if a.kind is None else seeds_with(a.kind, a.seeds, a.first)
+    for found in spread(attempt, seeds, a.jobs):
         figures += found.figures
         if found.problem:
             bad += 1

@@ -30,6 +30,8 @@ LEAST = {
     "members removed for silence": 0.35,
     "Heartbeat: REBALANCE_IN_PROGRESS": 0.8,
     "ConsumerGroupHeartbeat: NOT_COORDINATOR": 2,
+    "StreamsGroupHeartbeat: NONE": 5,
+    "ShareGroupHeartbeat: NONE": 5,
     "TxnOffsetCommit: NONE": 15,
     "transactions aborted": 2,
 }

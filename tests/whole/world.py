@@ -10,7 +10,6 @@ from typing import Any
 from sidecar.cli.groups import PASSING
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import State
-from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.net import BrokerConnection
@@ -18,17 +17,19 @@ from sidecar.process.settings import Settings
 from sidecar.wire.generated import incremental_alter_configs as ia
 from tests.whole.broker.image import Image
 from tests.whole.broker.rights import GROUP, READ
-from tests.whole.client import Client, Habits
+from tests.whole.client import PARTITIONS_OF, Client, Habits
 from tests.whole.doorkeeper import Doorkeeper
 from tests.whole.exactly_once import TROUBLE
 from tests.whole.judge import STATE_TOPIC, Judge
 from tests.whole.kafka import PORTS, SIDECAR_PORT, Kafka, host_of
 from tests.whole.loop import SimLoop
-from tests.whole.members import PARTITIONS_OF, ClassicMember, ConsumerMember
+from tests.whole.members import ClassicMember, ConsumerMember
 from tests.whole.moving import BROKER as AT_BROKER
 from tests.whole.net import Net
 from tests.whole.rowdy import Rowdy
+from tests.whole.share import ShareMember, quicken
 from tests.whole.sidecar import Sidecar
+from tests.whole.streams import lacks_standbys
 from tests.whole.timeline import line
 from tests.whole.universe import Life, Proc, Universe
 from tests.whole.violation import Violation
@@ -54,6 +55,17 @@ BROKER = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
     "group.initial.rebalance.delay.ms": "100",
     "group.min.session.timeout.ms": "1000",
+    "group.share.session.timeout.ms": "20000",
+}
+
+STANDBYS = "streams.num_standby_replicas"
+STREAMS = {
+    "session_timeout_ms": 6_000,
+    "min_session_timeout_ms": 6_000,
+    "heartbeat_interval_ms": 1_000,
+    "min_heartbeat_interval_ms": 1_000,
+    "assignment_interval_ms": 200,
+    "initial_rebalance_delay_ms": 500,
 }
 
 
@@ -125,6 +137,10 @@ class World:
         """Clients commit in transactions in any case, and not only where chance wants it."""
         self.ordering: set[str] = set()
         """Groups of which somebody says where they are to be, and no sidecar has answered that this is recorded."""
+        self.kinds: tuple[str, ...] = ()
+        """Kinds of groups that there are beside classic and consumer groups."""
+        self._undo: list[Callable[[], None]] = []
+        """What this run has changed for all of its process."""
         self.more: dict[str, Any] = {}
         """Settings of all sidecars, by `section.name`, over those that they have in every run."""
         self._desks: list[SimLoop] = []
@@ -137,6 +153,16 @@ class World:
     def _rare_settings(self) -> dict[str, str]:
         """Of brokers, for some seeds: what takes days elsewhere takes seconds."""
         return {ID_EXPIRATION: "30000"} if self.rng.random() < 0.3 else {}
+
+    def serve_kinds(self) -> None:
+        """Before the first sidecar: all of them serve what there is in this run."""
+        if self.kinds:
+            self.more["groups.kinds"] = ("classic", "consumer", *self.kinds)
+        if "share" in self.kinds:
+            self._undo.append(quicken())
+        if "streams" in self.kinds:
+            given = {**STREAMS, "num_standby_replicas": self.rng.randrange(2)}
+            self.more = {**{f"streams.{name}": value for name, value in given.items()}, **self.more}
 
     def say(self, who: str, text: str) -> None:
         if self.tell is not None:
@@ -302,15 +328,20 @@ class World:
     def unsettled(self, group_id: str) -> str:
         """What this group lacks; empty if it is stable."""
         live = [c for c in self.clients if c.habits.group_id == group_id and c.proc.alive]
-        wanted = {(t, p) for c in live for t in c.habits.topics for p in range(PARTITIONS_OF[t])}
+        wanted = {place for c in live for place in c.wanted()}
         owned = [place for c in live for place in c.owned]
         if any(c.leaving for c in live):
             return f"{group_id}: somebody is leaving"
-        if len(owned) != len(set(owned)) or set(owned) != wanted:
+        shared = any(isinstance(c, ShareMember) for c in live)
+        if (len(owned) != len(set(owned)) and not shared) or set(owned) != wanted:
             return f"{group_id}: {len(owned)} partitions are owned of {len(wanted)}"
+        if problem := lacks_standbys(live, self.more.get(STANDBYS, 0)):
+            return problem
         group = self.judge.fold.group(group_id)
         known = set() if group is None else set(group.members)
         members = {c.member_id for c in live}
+        if group_id in self.judge.sharing.groups and (problem := self.judge.sharing.unsettled(group_id, bool(live))):
+            return problem
         if group_id in self.judge.moving.homes:
             if group_id in self.ordering:
                 return f"{group_id}: where it is to be has not been recorded"
@@ -320,7 +351,7 @@ class World:
             return f"{group_id}: its members are {sorted(known)}"
         if isinstance(group, ClassicGroup) and live and group.state is not State.STABLE:
             return f"{group_id}: it is {group.state}"
-        if isinstance(group, ConsumerGroup) and live and group.assignment_epoch < group.epoch:
+        if group is not None and not isinstance(group, ClassicGroup) and live and group.assignment_epoch < group.epoch:
             return f"{group_id}: epoch {group.epoch} is not assigned yet"
         late_ms = self.universe.now_ms - 2_500
         if any(c.steady < 2 or c.well_ms < late_ms for c in live):
@@ -331,6 +362,8 @@ class World:
         self.tell = None  # the collector throws coroutines away when it likes, and they have last words
         for loop in self.loops():
             loop.bury()
+        while self._undo:
+            self._undo.pop()()
 
     def loops(self) -> list[SimLoop]:
         """Of all sidecars and clients that ever were."""

@@ -50,13 +50,15 @@ def join_group(ctx: Context, req: jg.JoinGroupRequest, reply: Reply) -> None:
         if not least <= req.session_timeout_ms <= most:
             raise Refused(Err.INVALID_SESSION_TIMEOUT)
         shard = ctx.node.groups.shard(req.group_id)
+        if req.group_id in shard.shares.groups:
+            raise Refused(Err.INCONSISTENT_GROUP_PROTOCOL)
         asked = JoinAsked(
             req.member_id, req.group_instance_id, req.protocol_type, protocols, (req.session_timeout_ms, rebalance_ms),
             (ctx.client_id, _host(ctx)), ctx.version,
         )  # fmt: skip
         shard.join(req.group_id, asked, told)
     except Refused as exc:
-        before = (Err.INVALID_GROUP_ID, Err.INVALID_SESSION_TIMEOUT)
+        before = (Err.INVALID_GROUP_ID, Err.INVALID_SESSION_TIMEOUT, Err.INCONSISTENT_GROUP_PROTOCOL)
         told(Joined(exc.code, req.member_id if exc.code in before else ""))
 
 
@@ -151,7 +153,8 @@ def _described(ctx: Context, group_id: str) -> dg.DescribedGroup:
         return dg.DescribedGroup(exc.code, None, group_id)
     if group is None:
         if ctx.version >= 6:
-            text = f"Group {group_id} not found."
+            shares = ctx.node.groups.shard(group_id).shares.groups
+            text = f"Group {group_id} is not a classic group." if group_id in shares else f"Group {group_id} not found."
             return dg.DescribedGroup(Err.GROUP_ID_NOT_FOUND, text, group_id, DEAD)
         return dg.DescribedGroup(Err.NONE, None, group_id, DEAD)
     stable = group.state is State.STABLE

@@ -41,6 +41,9 @@ class SimCluster:
         self.controller_host = controller
         self.controller = Controller(controller, self, self.static, hosts)
         self.nodes = {n: Node(self, n, host) for n, host in sorted(hosts.items())}
+        self.share_state: set[tuple[str, bytes, int]] = set()
+        """Group, topic id and partition: what the share coordinator has initialised."""
+        self.share_coordinator_away = False
         self.slow_disk_ms: dict[int, float] = {}
         """Added to each append of a broker."""
         self.on_committed: Callable[[str, int], None] = lambda topic, partition: None

@@ -13,6 +13,7 @@ from tests.whole.broker.codes import Err, Refused
 from tests.whole.broker.group import Group, State, StoredGroup, restored
 from tests.whole.broker.replica import Replica
 from tests.whole.broker.shard import Done
+from tests.whole.broker.share import ShareGroups, StoredShare
 
 if TYPE_CHECKING:
     from tests.whole.broker.node import Node
@@ -84,6 +85,7 @@ class GroupShard(ClassicShard):
         self.latest = OffsetStore()
         self.stable = OffsetStore()
         self._uncommitted: list[Batch] = []
+        self.shares = ShareGroups(self)
 
     # ---- the log --------------------------------------------------------------------------------------------
     def replay(self, batch: Batch) -> None:
@@ -96,6 +98,9 @@ class GroupShard(ClassicShard):
                 case ("group", str(group_id)) if not self.active:
                     assert isinstance(r.value, StoredGroup)
                     self.groups[group_id] = restored(group_id, r.value)
+                case ("share", str(group_id)) if not self.active:
+                    assert isinstance(r.value, StoredShare)
+                    self.shares.groups[group_id] = r.value
                 case ("offset", str(group_id), _, _) if r.value is not None:
                     self.group_or_new(group_id)
 
@@ -111,6 +116,7 @@ class GroupShard(ClassicShard):
                 self.member_lives(group, member_id)
             if len(group.members) > self.node.settings.number("group.max.size"):
                 self._prepare(group)
+        self.shares.begin()
         self._look_for_expired()
 
     def _look_for_expired(self) -> None:

@@ -18,6 +18,7 @@ from sidecar.wire.generated import delete_groups as dl
 from sidecar.wire.generated import delete_topics as dt
 from sidecar.wire.generated import describe_configs as dc
 from sidecar.wire.generated import describe_groups as dg
+from sidecar.wire.generated import describe_share_group_offsets as do
 from sidecar.wire.generated import end_txn as et
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import heartbeat as hb
@@ -33,6 +34,8 @@ from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import offset_delete as od
 from sidecar.wire.generated import offset_fetch as of
 from sidecar.wire.generated import produce as pr
+from sidecar.wire.generated import share_group_describe as sd
+from sidecar.wire.generated import share_group_heartbeat as sh
 from sidecar.wire.generated import sync_group as sg
 from sidecar.wire.generated import txn_offset_commit as tc
 from tests.whole.broker import api_cluster as cluster
@@ -40,6 +43,7 @@ from tests.whole.broker import api_configs as configs
 from tests.whole.broker import api_data as data
 from tests.whole.broker import api_groups as groups
 from tests.whole.broker import api_offsets as offsets
+from tests.whole.broker import api_share as share
 from tests.whole.broker.codes import Err
 from tests.whole.broker.context import Context, Reply
 from tests.whole.broker.node import Node
@@ -134,6 +138,9 @@ _ROWS: list[tuple[int, int, int, Any, str, Handler]] = [
     (68, 0, 1, ch, "ConsumerGroupHeartbeat", groups.consumer_group_heartbeat),
     (69, 0, 1, cd, "ConsumerGroupDescribe", groups.consumer_group_describe),
     (74, 0, 1, lr, "ListConfigResources", configs.list_config_resources),
+    (76, 1, 1, sh, "ShareGroupHeartbeat", share.share_group_heartbeat),
+    (77, 1, 1, sd, "ShareGroupDescribe", share.share_group_describe),
+    (90, 0, 1, do, "DescribeShareGroupOffsets", share.describe_share_group_offsets),
 ]
 # fmt: on
 

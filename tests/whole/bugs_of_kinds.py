@@ -1,0 +1,200 @@
+"""Bugs to plant in what share and streams groups have of their own: `planted.py` plays with them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import sidecar.core.share.group as share_group
+import sidecar.core.share.initialised as share_initialised
+import sidecar.core.share.placeholder as share_placeholder
+import sidecar.core.share.step as share_step
+import sidecar.core.streams.members as streams_members
+import sidecar.core.streams.offsets as streams_offsets
+import sidecar.core.streams.partitions as streams_partitions
+import sidecar.core.streams.reconcile as streams_reconcile
+import sidecar.core.streams.step as streams_step
+from sidecar.coordinator.placeholder.share_membership import ShareMembership
+from sidecar.coordinator.placeholder.share_placeholders import SharePlaceholders
+from sidecar.coordinator.statelog.tail import StateLog
+from sidecar.core.modern.offsets import OK
+from sidecar.core.share.placeholder import HoldPlaceholder
+from sidecar.core.share.records import Kind as ShareKind
+from sidecar.core.streams.records import Kind as StreamsKind
+from sidecar.core.streams.records import TargetMemberRecord
+from sidecar.core.streams.tasks import NO_TASKS, AssignedTasks, Holders, Tasks, overlap, table_of
+from tests.whole.bugs import Patch
+from tests.whole.world import World
+
+
+def _reads_without(patch: Patch, kind: str) -> None:
+    """A takeover leaves the records of this kind out."""
+    real = StateLog.records
+
+    def planted(self: Any, partition: int, group_id: str) -> Generator[Any, None, None]:
+        yield from (r for r in real(self, partition, group_id) if r is None or r.kind != kind)
+
+    patch.setattr(StateLog, "records", planted)
+
+
+# ---- streams groups -------------------------------------------------------------------------------------------
+def grants_tasks_before_they_are_released(patch: Patch, world: World) -> None:
+    """An active task goes to its next member while another one still has it."""
+    real = Holders.add
+
+    def add(self: Holders, member_id: str, process_id: str, *tasks: AssignedTasks) -> None:
+        for part in tasks:
+            for subtopology, epochs in part.active.items():
+                for p in epochs:
+                    self.active.get(subtopology, {}).pop(p, None)
+        real(self, member_id, process_id, *tasks)
+
+    patch.setattr(Holders, "add", add)
+    patch.setattr(Holders, "active_process", lambda self, subtopology, partition: None)
+
+
+def takes_silence_for_a_release(patch: Patch, world: World) -> None:
+    """A member that reports no tasks is thought to have given up what it must."""
+    patch.setattr(streams_reconcile, "_still_has", lambda owned, pending: owned is not None and overlap(owned, pending))
+
+
+def tells_standbys_as_active(patch: Patch, world: World) -> None:
+    """A standby task is told as an active one."""
+    world.more["streams.num_standby_replicas"] = 1
+
+    def planted(self: AssignedTasks) -> Tasks:
+        both: dict[str, set[int]] = {}
+        for part in (self.active, self.standby):
+            for subtopology, ps in part.items():
+                both.setdefault(subtopology, set()).update(ps)
+        return Tasks(table_of(both), {}, self.warmup)
+
+    patch.setattr(AssignedTasks, "without_epochs", planted)
+
+
+def sees_no_standbys_of_its_process(patch: Patch, world: World) -> None:
+    """A thread is granted a task that another thread of its process has as a standby."""
+    world.more["streams.num_standby_replicas"] = 1
+    patch.setattr(Holders, "standby_processes", lambda self, subtopology, partition: ())
+
+
+def counts_missing_topics_as_ready(patch: Patch, world: World) -> None:
+    """A topology is ready before its internal topics are there."""
+    patch.setattr(streams_partitions, "_to_create", lambda topology, configured, partitions_of: {})
+
+
+def copartitions_nothing(patch: Patch, world: World) -> None:
+    """A repartition topic gets the partitions of its source, whatever it is joined with."""
+    patch.setattr(streams_partitions, "copartition", lambda topics, fixed, flexible, known: {})
+
+
+def creates_no_topics(patch: Patch, world: World) -> None:
+    """Internal topics are missed, and nobody is asked to create them."""
+    patch.setattr(streams_step, "create", lambda turn, group: ())
+
+
+def writes_no_current_tasks(patch: Patch, world: World) -> None:
+    """A member is told its new epoch and tasks, and they are in no record."""
+
+    def planted(turn: Any, group: Any, member: Any, owned: Any) -> Any:
+        return streams_reconcile.reconcile(
+            member, group.assignment_epoch, group.target_of(member.member_id), owned, group.holders
+        )
+
+    patch.setattr(streams_step, "_reconcile", planted)
+
+
+def loses_the_target_of_a_replaced_member(patch: Patch, world: World) -> None:
+    """A static member that comes back finds nobody's target."""
+
+    def planted(group_id: str, member_id: str, tasks: Tasks, why: str) -> TargetMemberRecord:
+        return TargetMemberRecord(group_id, member_id, NO_TASKS, why)
+
+    patch.setattr(streams_members, "TargetMemberRecord", planted)
+
+
+def takes_commits_of_fenced_members(patch: Patch, world: World) -> None:
+    """Whoever commits for a streams group may."""
+    patch.setattr(streams_offsets, "_commit", lambda turn, group, c: OK)
+
+
+def takes_over_without_the_topology(patch: Patch, world: World) -> None:
+    """A new owner has read everything of a streams group but its topology."""
+    _reads_without(patch, StreamsKind.TOPOLOGY)
+
+
+def tells_tasks_once(patch: Patch, world: World) -> None:
+    """A member whose answer was lost is not told its tasks again."""
+
+    def tell(soft: Any, member: Any, acknowledged: bool, due: bool, now_ms: int, interval_ms: int) -> bool:
+        return due
+
+    patch.setattr(streams_step, "tell", tell)
+    patch.setattr(streams_step, "_missed", lambda soft, hb, before, acknowledged: False)
+
+
+# ---- share groups ---------------------------------------------------------------------------------------------
+def assigns_what_is_not_initialised(patch: Patch, world: World) -> None:
+    """Whatever exists of a subscribed topic is assigned."""
+
+    def planted(initialised: Any, topics: Any, image: Any) -> Mapping[bytes, tuple[int, ...]]:
+        found = [image.by_name[name] for name in topics if name in image.by_name]
+        return {t.id: tuple(range(t.partitions)) for t in sorted(found, key=lambda t: t.id)}
+
+    patch.setattr(share_group, "assignable", planted)
+
+
+def believes_that_a_part_is_all(patch: Patch, world: World) -> None:
+    """What the broker has assigned so far counts as all that is initialised."""
+    real = ShareMembership.assigned
+
+    async def planted(self: Any, node_id: int, group_id: str) -> Any:
+        found = await real(self, node_id, group_id)
+        found.whole = True
+        return found
+
+    patch.setattr(ShareMembership, "assigned", planted)
+
+
+def placeholder_never_leaves(patch: Patch, world: World) -> None:
+    """The placeholder of an empty share group stays at the broker, and its name is taken there."""
+
+    async def planted(self: Any, p: Any, wanted: Any, node_id: int) -> None:
+        p.epoch = (await self._membership.heartbeat(node_id, p.group_id, p.member_id, p.epoch, None)).member_epoch
+
+    patch.setattr(SharePlaceholders, "_leave", planted)
+
+
+def takes_over_without_what_is_initialised(patch: Patch, world: World) -> None:
+    """A new owner has read everything of a share group but the record of its placeholder."""
+    _reads_without(patch, ShareKind.PLACEHOLDER)
+
+
+def takes_over_without_a_placeholder(patch: Patch, world: World) -> None:
+    """A new owner asks for no placeholder member until somebody joins."""
+    patch.setattr(share_placeholder, "keep_placeholder", lambda turn, group: None)
+
+
+def assigns_nothing_that_comes_later(patch: Patch, world: World) -> None:
+    """What is initialised when the target has been computed waits for another member."""
+    for module in (share_step, share_initialised):
+        patch.setattr(module, "reassign_initialised", lambda turn, group: False)
+
+
+def keeps_the_last_report_only(patch: Patch, world: World) -> None:
+    """What the broker has told before counts no more when it tells of other partitions."""
+    patch.setattr(share_initialised, "_together", lambda known, more: more)
+
+
+def shows_the_first_topics_for_ever(patch: Patch, world: World) -> None:
+    """The placeholder does not follow when members subscribe to more."""
+    real = SharePlaceholders.want
+
+    def planted(self: Any, partition: int, attempt: int, wanted: Any) -> None:
+        p = self._groups.get(wanted.group_id)
+        if p is not None and isinstance(p.wanted, HoldPlaceholder) and isinstance(wanted, HoldPlaceholder):
+            wanted = replace(wanted, topic_names=p.wanted.topic_names)
+        real(self, partition, attempt, wanted)
+
+    patch.setattr(SharePlaceholders, "want", planted)

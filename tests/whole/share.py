@@ -1,0 +1,65 @@
+"""Members of share groups (KIP-932), as far as a coordinator sees them: they join, are given partitions that others may
+have, too, and leave. What they acknowledge is between them and the leaders of the partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from sidecar.core.kinds import REGISTRY
+from sidecar.core.share.config import SHARE
+from sidecar.core.vocabulary.errors import Code
+from sidecar.wire.generated import share_group_heartbeat as sh
+from tests.whole.client import MOVED, WAIT, Client
+from tests.whole.members import LEAVES, NOT_A_MEMBER
+
+SETTINGS = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 1_000, "assignment_interval_ms": 200}
+
+
+def quicken() -> Callable[[], None]:
+    """Sidecars have no section for share groups yet, whose shortest session is 45 s: the defaults are others for this
+    run. Returns how to undo it."""
+    row = REGISTRY.kinds[SHARE]
+    REGISTRY.kinds[SHARE] = replace(row, config=partial(row.config, **SETTINGS))
+    return lambda: REGISTRY.kinds.__setitem__(SHARE, row)
+
+
+class ShareMember(Client):
+    """It makes its member id itself."""
+
+    async def run(self) -> None:
+        self.member_id = f"{self.name}-{self.proc.universe.rng.getrandbits(32):08x}"
+        tells = True
+        while not self.leaving:
+            names = list(self.habits.topics) if tells or self.epoch == 0 else None
+            req = sh.ShareGroupHeartbeatRequest(self.habits.group_id, self.member_id, self.epoch, None, names)
+            res = await self.ask(sh, "ShareGroupHeartbeat", req)
+            tells = res is None or res.error_code != Code.NONE
+            if res is None or res.error_code in (*MOVED, *WAIT):
+                continue
+            if res.error_code in NOT_A_MEMBER:
+                self.lose_all()
+                self.epoch = 0
+                await self.pause(0.05)
+                continue
+            if res.error_code != Code.NONE:
+                await self.pause(0.5)
+                continue
+            self.epoch = res.member_epoch
+            if res.assignment is not None:
+                self._take_over(res.assignment)
+            await self.pause(self.habits.heartbeat_ms / 1000)
+        self.lose_all()
+        await self.ask(
+            sh, "ShareGroupHeartbeat", sh.ShareGroupHeartbeatRequest(self.habits.group_id, self.member_id, LEAVES)
+        )
+
+    def _take_over(self, given: sh.Assignment) -> None:
+        """At once: nobody waits for what it gives up."""
+        names = {i: n for n, i in self.topic_ids().items()}
+        self.owned = {(names[t.topic_id], p): 0 for t in given.topic_partitions for p in t.partitions}
+        self.judge.owns(self)
+
+    async def commit(self) -> None:
+        """There is nothing to commit."""
