@@ -31,7 +31,7 @@ from sidecar.wire.generated import metadata as md
 from tests.differential.classic import AT_MOST_S, ClassicSide, Parted, Pool, make_classic, settle
 from tests.differential.mixed import MixedSide, make_mixed
 from tests.differential.older import ANCHOR, goes_on, is_older, parts
-from tests.differential.script import TOPICS, Side, Step, make, make_topics
+from tests.differential.script import MORE_TOPICS, TOPICS, Side, Step, make, make_topics
 
 AT_ONCE = 24
 CLASSIC_AT_ONCE = 24
@@ -46,24 +46,41 @@ ENV = {
     # Nobody stops this broker, but on a busy machine it may be silent for seconds.
     "SIDECAR_OWNERSHIP__BROKER_GONE_MS": "60000",
     "SIDECAR_GROUPS__INCLUDE": '["managed.*"]',
+    "SIDECAR_GROUPS__KINDS": '["classic", "consumer", "share", "streams"]',
     "SIDECAR_LOG__LEVEL": "warning",
     # Kafka assigns in the heartbeat itself: offload is KIP-1263's, and its own tests look at it.
     "SIDECAR_CONSUMER__ASSIGNOR_OFFLOAD_ENABLE": "false",
     "SIDECAR_CONSUMER__JOIN_WAIT_MS": "0",
     "SIDECAR_CONSUMER__REGEX_MATCHES": "1",
     "SIDECAR_CONSUMER__REFUSE_COMMITS_OF_OTHERS": "false",
+    "SIDECAR_STREAMS__ASSIGNOR_OFFLOAD_ENABLE": "false",
+    "SIDECAR_STREAMS__JOIN_WAIT_MS": "0",
+    "SIDECAR_STREAMS__REFUSE_COMMITS_OF_OTHERS": "false",
     "SIDECAR_METADATA_REFRESH_MS": "200",
 }
-PROPERTIES = {"group.consumer.assignment.interval.ms": "0", "group.initial.rebalance.delay.ms": "0"}
+PROPERTIES = {
+    "group.consumer.assignment.interval.ms": "0",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.streams.assignment.interval.ms": "0",
+    "group.streams.max.assignment.interval.ms": "3600000",
+    "group.streams.initial.rebalance.delay.ms": "0",
+    # Nothing is told again because so much time is over, and nobody is removed.
+    "group.streams.max.session.timeout.ms": "3600000",
+    "group.streams.session.timeout.ms": "3600000",
+    "group.streams.max.heartbeat.interval.ms": "1800000",
+    "group.streams.heartbeat.interval.ms": "1800000",
+    "group.streams.max.size": "4",
+}
 
 
 @contextmanager
 def cluster(folder: Path, version: str = ANCHOR) -> Iterator[LocalKafka]:
     kafka = LocalKafka(folder, brokers=1, version=version, sidecar_env=ENV, properties=PROPERTIES)
+    kafka.sidecar_main = "tests.differential.java_sidecar"
     with kafka:
         kafka.wait_ready()
         admin = AdminClient({"bootstrap.servers": kafka.internal, "log_level": 3})
-        for future in admin.create_topics([NewTopic(n, p, 1) for n, p in TOPICS.items()]).values():
+        for future in admin.create_topics([NewTopic(n, p, 1) for n, p in (TOPICS | MORE_TOPICS).items()]).values():
             future.result(timeout=30)
         time.sleep(1)
         yield kafka
@@ -276,11 +293,11 @@ async def play_classics(
         theirs.close()
 
     await asyncio.gather(*(worker(-1 - i) for i in range(min(CLASSIC_AT_ONCE, len(seeds)))))
-    _tell(ended)
+    tell_ends(ended)
     return total, found
 
 
-def _tell(ended: Counter[str]) -> None:
+def tell_ends(ended: Counter[str]) -> None:
     print("scripts by where they ended:", ", ".join(f"{why} {n:,}" for why, n in ended.most_common()))
 
 
@@ -309,7 +326,7 @@ async def play_all(kafka: LocalKafka, seeds: range, tell: bool = False, topics: 
         theirs.close()
 
     await asyncio.gather(*(worker() for _ in range(min(AT_ONCE, len(seeds)))))
-    _tell(ended)
+    tell_ends(ended)
     return total, found
 
 
@@ -321,6 +338,7 @@ def main() -> int:
     ap.add_argument("--seed", type=int)
     ap.add_argument("--classic", action="store_true", help="scripts of the classic protocol")
     ap.add_argument("--mixed", action="store_true", help="scripts of groups of both protocols")
+    ap.add_argument("--streams", action="store_true", help="scripts of streams groups")
     ap.add_argument("--topics", action="store_true", help="scripts in which topics grow, go and come again")
     a = ap.parse_args()
     seeds = range(a.first, a.first + a.scripts) if a.seed is None else range(a.seed, a.seed + 1)
@@ -329,7 +347,11 @@ def main() -> int:
         cluster(Path(tmp) / "run", a.kafka) as kafka,
     ):
         start = time.monotonic()
-        if a.classic or a.mixed:
+        if a.streams:
+            from tests.differential.modern import STREAMS, play_moderns
+
+            steps, found = asyncio.run(play_moderns(kafka, seeds, a.seed is not None, STREAMS))
+        elif a.classic or a.mixed:
             what = MIXED if a.mixed else CLASSIC
             steps, found = asyncio.run(play_classics(kafka, seeds, a.seed is not None, what))
         else:
