@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
@@ -12,13 +12,14 @@ from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
 from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.local import LocalKafka
 from sidecar.kafka.net import BrokerConnection
+from sidecar.wire.generated import metadata as md
 from tests.differential.classic import AT_MOST_S, Parted
-from tests.differential.older import is_older
 from tests.differential.run import AGAIN, AT_ONCE, Difference, change_topic, known, tell_ends, topic_ids
 from tests.differential.script import TOPICS, Step
-from tests.differential.streams import StreamsSide, make_streams
+from tests.differential.share import ShareSide, make_share
+from tests.differential.streams import StreamsSide
+from tests.differential.streams_script import make_streams
 from tests.differential.topology import same_hash
-
 
 TOO_MANY = 3
 """Replicas for one broker."""
@@ -31,10 +32,11 @@ class Modern:
     name: str
     option: str
     make: Callable[[int], list[Step]]
-    side: type[StreamsSide]
+    side: type[StreamsSide] | type[ShareSide]
 
 
 STREAMS = Modern("s", "streams", make_streams, StreamsSide)
+SHARE = Modern("h", "share", make_share, ShareSide)
 
 
 class Script:
@@ -97,8 +99,6 @@ class Script:
             side.details = ""
 
     async def _partitions(self, names: list[str]) -> dict[str, int]:
-        from sidecar.wire.generated import metadata as md
-
         req = md.MetadataRequest(
             topics=[md.MetadataRequestTopic(name=n) for n in names], allow_auto_topic_creation=False
         )
@@ -112,7 +112,7 @@ async def play_moderns(
     """Steps in all, and the differences."""
     left = iter(seeds)
     admin = AdminClient({"bootstrap.servers": kafka.internal, "log_level": 3})
-    node, older = kafka.nodes[0], is_older(kafka.version)
+    node = kafka.nodes[0]
     found: list[str] = []
     ended: Counter[str] = Counter()
     total = 0

@@ -70,6 +70,12 @@ PROPERTIES = {
     "group.streams.max.heartbeat.interval.ms": "1800000",
     "group.streams.heartbeat.interval.ms": "1800000",
     "group.streams.max.size": "4",
+    "group.share.assignment.interval.ms": "0",
+    "group.share.max.session.timeout.ms": "3600000",
+    "group.share.session.timeout.ms": "3600000",
+    "group.share.max.heartbeat.interval.ms": "1800000",
+    "group.share.heartbeat.interval.ms": "1800000",
+    "group.share.max.size": "4",
 }
 
 
@@ -338,6 +344,7 @@ def main() -> int:
     ap.add_argument("--seed", type=int)
     ap.add_argument("--classic", action="store_true", help="scripts of the classic protocol")
     ap.add_argument("--mixed", action="store_true", help="scripts of groups of both protocols")
+    ap.add_argument("--share", action="store_true", help="scripts of share groups")
     ap.add_argument("--streams", action="store_true", help="scripts of streams groups")
     ap.add_argument("--topics", action="store_true", help="scripts in which topics grow, go and come again")
     a = ap.parse_args()
@@ -347,10 +354,10 @@ def main() -> int:
         cluster(Path(tmp) / "run", a.kafka) as kafka,
     ):
         start = time.monotonic()
-        if a.streams:
-            from tests.differential.modern import STREAMS, play_moderns
+        if a.streams or a.share:
+            from tests.differential.modern import SHARE, STREAMS, play_moderns
 
-            steps, found = asyncio.run(play_moderns(kafka, seeds, a.seed is not None, STREAMS))
+            steps, found = asyncio.run(play_moderns(kafka, seeds, a.seed is not None, SHARE if a.share else STREAMS))
         elif a.classic or a.mixed:
             what = MIXED if a.mixed else CLASSIC
             steps, found = asyncio.run(play_classics(kafka, seeds, a.seed is not None, what))
