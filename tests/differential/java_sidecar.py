@@ -80,7 +80,7 @@ class JavaSimple(ShareArrayAssignor):
         answer = {
             "members": members,
             "owned": {m: [[t, *had[m][t]] for t in in_order(had[m])] for m in members},
-            "subscribed": {m: subscribed for m in members},
+            "subscribed": dict.fromkeys(members, subscribed),
         }
         return kernel(*kernel_arguments(case, answer))
 

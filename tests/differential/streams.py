@@ -23,7 +23,9 @@ from tests.differential.streams_script import LEAVE, LEAVE_FOR_A_WHILE, TIMEOUT_
 from tests.differential.topology import Sub, Topo
 
 JOIN = 0
-MISSING_INTERNAL_TOPICS = 3
+MISSING_INTERNAL_TOPICS, ASSIGNMENT_DELAYED = 3, 5
+NOT_READY = (1, 2)
+"""Statuses: source topics are missing, or topics have unlike numbers of partitions."""
 HEARTBEAT_FIELDS, STATUSES, TASKS = 10, 5, 6
 TARGET, TOPOLOGY = 9, 7
 """Of a member in a description, and of the description."""
@@ -45,6 +47,8 @@ class StreamsSide(Side):
         self.process: dict[str, str] = {}
         self.own_topics = False
         """Topics of the script's own come and go."""
+        self.served = False
+        """A member has said where it can be asked."""
         self.taken = False
         """A request was refused because another member has the instance id. Kafka takes that one's refined assignment
         for the refused member's all the same, and then its tasks (docs/differences.md)."""
@@ -105,6 +109,7 @@ class StreamsSide(Side):
                 if req.member_epoch == JOIN:
                     self.has.pop(member, None)
                 self.given[member] = tasks
+        self.served |= req.user_endpoint is not None
         if res.error_code in (Code.FENCED_INSTANCE_ID, Code.UNRELEASED_INSTANCE_ID):
             self.taken = True
         if res.error_code == Code.NONE and req.member_epoch == JOIN:
@@ -360,8 +365,11 @@ class StreamsSide(Side):
 
     def parts(self, ours: object, theirs: object) -> str:
         """Why the script ends here though both are right, if so."""
-        if isinstance(theirs, tuple) and theirs[0] == UNKNOWN_SERVER_ERROR:
-            return "Kafka breaks"
+        if isinstance(theirs, tuple) and theirs[0] == UNKNOWN_SERVER_ERROR and self.served:
+            unready = isinstance(ours, tuple) and any(code in NOT_READY for code, _ in ours[STATUSES])
+            return "endpoints of a topology that is not ready" if unready else ""
+        if _comes_back(ours, theirs):
+            return "a member comes back before the next target"
         return "a refused member takes the tasks" if self.taken else ""
 
     # ---- looking --------------------------------------------------------------------------------------------
@@ -398,6 +406,16 @@ class StreamsSide(Side):
 
     async def do_list(self, member: str, states: list[str]) -> object:
         return await self.listed(states, ["streams"])
+
+
+def _comes_back(ours: object, theirs: object) -> bool:
+    """docs/differences.md: under the same member id, and Kafka gives it the tasks that it had."""
+    if not isinstance(ours, tuple) or not isinstance(theirs, tuple) or not len(ours) == len(theirs) == HEARTBEAT_FIELDS:
+        return False
+    waits = ours[STATUSES] == theirs[STATUSES] and any(code == ASSIGNMENT_DELAYED for code, _ in ours[STATUSES])
+    return bool(
+        waits and ours[TASKS] and theirs[TASKS] and not any(ours[TASKS].values()) and any(theirs[TASKS].values())
+    )
 
 
 def only_offsets(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> bool:

@@ -94,7 +94,8 @@ def _step(rng: random.Random, member: str, traits: Traits) -> Step:
     if what < 0.61:
         return Step("withhold", member)
     if what < 0.64:
-        return Step("details", member, rng.choice(DETAILS))
+        details = rng.choice(DETAILS)
+        return Step("details", member, DETAILS[0] if "port" in details and not traits.topo.good else details)
     if what < 0.67:
         return Step("offsets", member, {"seed": rng.randrange(1000), "twice": rng.random() < 0.1})
     if what < 0.72:

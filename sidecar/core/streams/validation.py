@@ -133,12 +133,10 @@ def check_offsets(hb: StreamsHeartbeat) -> None:
     """A task has one offset."""
     for offsets in (hb.task_offsets, hb.task_end_offsets):
         seen = set()
-        for subtopology_id, partition, _ in offsets or ():
-            if (subtopology_id, partition) in seen:
-                raise _invalid_request(
-                    f"Task offsets contain a duplicate entry for subtopology {subtopology_id} and partition {partition}."
-                )
-            seen.add((subtopology_id, partition))
+        for s, p, _ in offsets or ():
+            if (s, p) in seen:
+                raise _invalid_request(f"Task offsets contain a duplicate entry for subtopology {s} and partition {p}.")
+            seen.add((s, p))
 
 
 def _check_task_ids(topology: ConfiguredTopology, tasks: Iterable[TaskIds]) -> None:
