@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 
 from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.local import LocalKafka
@@ -63,7 +63,7 @@ class Script:
             if tell:
                 print(f"{n:3} {s}\n      sidecar {a}" + (f"\n      Kafka   {b}" if a != b else ""), flush=True)
             if a != b and not self.sides[1].agrees(s, a, b):
-                if why := self.sides[1].parts(a, b):
+                if why := self.sides[1].ends(a, b):
                     return n, why
                 trail = "\n".join(f"   {i:3} {t}" for i, t in enumerate(self.steps[: n + 1]))
                 raise Difference(

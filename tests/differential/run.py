@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,7 +134,7 @@ async def _until(check: Callable[[], Awaitable[bool]], limit_s: float) -> None:
             await asyncio.sleep(0.05)
 
 
-async def known(sides: list[Side], conn: BrokerConnection, counts: dict[str, int], names: list[str]) -> None:
+async def known(sides: Sequence[Side], conn: BrokerConnection, counts: dict[str, int], names: list[str]) -> None:
     """Waits until both coordinators assign the topics as they are now."""
 
     async def there() -> bool:

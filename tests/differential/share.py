@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sidecar.core.vocabulary.errors import Code
@@ -88,8 +87,8 @@ def _step(rng: random.Random, member: str) -> Step:
         topics = [*rng.sample(list(TOPICS), rng.randint(0, 2)), *([NOT_THERE] if rng.random() < 0.3 else [])]
         return Step("delete offsets", options={"topics": topics})
     if what < 0.89:
-        topics = rng.choice((None, None, [], ["diff-a"], ["diff-b", NOT_THERE]))
-        return Step("describe offsets", options={"topics": topics})
+        asked: tuple[list[str] | None, ...] = (None, None, [], ["diff-a"], ["diff-b", NOT_THERE])
+        return Step("describe offsets", options={"topics": rng.choice(asked)})
     if what < 0.94:
         return Step("describe")
     if what < 0.955:
@@ -119,6 +118,8 @@ class ShareSide(Side):
     """One coordinator under the script."""
 
     details = ""
+    own_topics = False
+    """Only scripts of streams groups have topics of their own, and internal ones."""
 
     def __init__(self, conn: BrokerConnection, group: str, ids: dict[str, bytes]) -> None:
         super().__init__(conn, group, ids)
@@ -127,8 +128,8 @@ class ShareSide(Side):
         self.present: dict[str, list[str]] = {}
         """Members that are in the group, and what they subscribe to."""
 
-    async def knows(self, counts: Mapping[str, int], names: Iterable[str]) -> bool:
-        raise NotImplementedError
+    async def internal_topics(self) -> dict[str, int]:
+        return {}
 
     # ---- heartbeats -----------------------------------------------------------------------------------------
     async def beat(self, req: sh.ShareGroupHeartbeatRequest) -> object:
@@ -305,5 +306,5 @@ class ShareSide(Side):
     def agrees(self, s: Step, ours: object, theirs: object) -> bool:
         return NO_OTHER_EPOCH in (ours, theirs)
 
-    def parts(self, ours: object, theirs: object) -> str:
+    def ends(self, ours: object, theirs: object) -> str:
         return ""

@@ -134,7 +134,7 @@ class StreamsSide(Side):
             res.topology_description_required,
         )
 
-    def _endpoints(self, told: list[st.EndpointToPartitions]) -> list[object]:
+    def _endpoints(self, told: list[st.EndpointToPartitions]) -> list[Any]:
         """In the order of a hash table, except that oneself comes last."""
         return sorted(
             (
@@ -230,7 +230,7 @@ class StreamsSide(Side):
             req.task_offsets.append(req.task_offsets[0])
         return await self.beat(member, req)
 
-    async def do_epoch(self, member: str, by: int, owns: bool = True) -> object:  # type: ignore[override]
+    async def do_epoch(self, member: str, by: int, owns: bool = True) -> object:
         req = self.owning(member) if owns else self.steady(member)
         req.member_epoch = max(1, req.member_epoch + by)
         return await self.beat(member, req)
@@ -363,7 +363,7 @@ class StreamsSide(Side):
         known = self.own_topics or all(b in (a, 0) for a, b in counts)
         return known and _uncounted(ours) == _uncounted(theirs)
 
-    def parts(self, ours: object, theirs: object) -> str:
+    def ends(self, ours: object, theirs: object) -> str:
         """Why the script ends here though both are right, if so."""
         if isinstance(theirs, tuple) and theirs[0] == UNKNOWN_SERVER_ERROR and self.served:
             unready = isinstance(ours, tuple) and any(code in NOT_READY for code, _ in ours[STATUSES])

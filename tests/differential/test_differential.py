@@ -64,8 +64,10 @@ def test_no_difference_with_share_groups(both: LocalKafka, seeds: Seeds) -> None
     _play(both, SHARE, seeds.of(_share(both, SHARE_SCRIPTS)))
 
 
+@pytest.mark.parametrize("both", [ANCHOR], indirect=True)
 def test_no_difference_with_streams_groups(both: LocalKafka, seeds: Seeds) -> None:
-    _play(both, STREAMS, seeds.of(_share(both, STREAMS_SCRIPTS)))
+    """4.3.1 has neither static members nor offsets of tasks, and another assignor: each script would end soon."""
+    _play(both, STREAMS, seeds.of(STREAMS_SCRIPTS))
 
 
 def _play(both: LocalKafka, what: Modern, played: range) -> None:
