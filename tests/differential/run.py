@@ -127,7 +127,7 @@ class Difference(AssertionError):
     pass
 
 
-async def _until(check: Callable[[], Awaitable[bool]], limit_s: float) -> None:
+async def until(check: Callable[[], Awaitable[bool]], limit_s: float) -> None:
     """Raises TimeoutError."""
     async with asyncio.timeout(limit_s):
         while not await check():
@@ -143,7 +143,7 @@ async def known(sides: Sequence[Side], conn: BrokerConnection, counts: dict[str,
             side.ids = ids
         return all(await asyncio.gather(*(side.knows(counts, names) for side in sides)))
 
-    await _until(there, KNOWN_S)
+    await until(there, KNOWN_S)
 
 
 async def matched(sides: list[Side]) -> None:
@@ -154,7 +154,7 @@ async def matched(sides: list[Side]) -> None:
         return len(set(await asyncio.gather(*(side.group_epoch() for side in sides)))) == 1
 
     with suppress(TimeoutError):
-        await _until(same, MATCHED_S)
+        await until(same, MATCHED_S)
 
 
 def change_topic(admin: AdminClient, name: str, how: str, counts: dict[str, int]) -> None:

@@ -8,7 +8,6 @@ come to rest.
 
 from __future__ import annotations
 
-import asyncio
 import random
 import re
 from typing import Any
@@ -21,12 +20,12 @@ from sidecar.wire.generated import describe_share_group_offsets as ds
 from sidecar.wire.generated import share_group_describe as sd
 from sidecar.wire.generated import share_group_heartbeat as sh
 from tests.differential.classic import AT_MOST_S
+from tests.differential.run import until
 from tests.differential.script import TOPICS, Side, Step
 
 MEMBERS = ("m1", "m2", "m3", "m4", "m5")
 NOT_THERE = "diff-none-1"
 JOIN, LEAVE = 0, -1
-TRIED_AGAIN_S = 0.01
 NO_OTHER_EPOCH = "it has had no other epoch"
 
 
@@ -219,9 +218,7 @@ class ShareSide(Side):
 
     async def do_rest(self, member: str) -> object:
         """Members send heartbeats until all of them have what they should, and no partition is without one."""
-        async with asyncio.timeout(AT_MOST_S):
-            while not await self._at_rest():
-                await asyncio.sleep(TRIED_AGAIN_S)
+        await until(self._at_rest, AT_MOST_S)
         return await self.do_describe(member)
 
     async def _at_rest(self) -> bool:

@@ -3,7 +3,6 @@ topics that are missing, members that give up their tasks, or do not, and operat
 
 from __future__ import annotations
 
-import asyncio
 import random
 import re
 from collections.abc import Iterable, Mapping
@@ -18,6 +17,7 @@ from sidecar.wire.generated import offset_fetch as of
 from sidecar.wire.generated import streams_group_describe as sd
 from sidecar.wire.generated import streams_group_heartbeat as st
 from tests.differential.classic import AT_MOST_S, UNKNOWN_SERVER_ERROR
+from tests.differential.run import until
 from tests.differential.script import PARTITIONS, Side, Step, commit_code
 from tests.differential.streams_script import LEAVE, LEAVE_FOR_A_WHILE, TIMEOUT_MS
 from tests.differential.topology import Sub, Topo
@@ -320,9 +320,11 @@ class StreamsSide(Side):
             probe, interval = self.new_probe(), 6_000 + self.probes
             config = {"streams.heartbeat.interval.ms": str(interval)}
             assert (await self.altered(probe, config))[0] == Code.NONE
-            async with asyncio.timeout(AT_MOST_S):
-                while (await self.probe(probe, ["diff-a"])).heartbeat_interval_ms != interval:
-                    await asyncio.sleep(0.01)
+
+            async def known() -> bool:
+                return (await self.probe(probe, ["diff-a"])).heartbeat_interval_ms == interval
+
+            await until(known, AT_MOST_S)
         return answer
 
     # ---- differences on purpose (docs/differences.md) --------------------------------------------------------
