@@ -51,7 +51,7 @@ def share_group_heartbeat(call: Call) -> Handler:
     try:
         check_member_id(event.member_id)
     except CoordinatorError as exc:
-        return _error(exc.code, exc.message)
+        return _error(exc.code, text=False)
     if names and call.view.authorizer and (yield from access.hidden_topics(call, names)):
         return _error(Code.TOPIC_AUTHORIZATION_FAILED, text=False)
     if event.member_epoch == 0:

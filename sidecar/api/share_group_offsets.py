@@ -105,13 +105,13 @@ def _administer(
         return _refused(call, response, code, text)
     unreadable, req.topics = yield from _readable(call, req.group_id, req.topics)
     res = response()
-    if req.topics:
+    if req.topics or not unreadable:  # without topics it is asked whether it might, too
         code, message = yield from administrable(call, req.group_id, operation)
         if code != Code.NONE:
             return _refused(call, response, code, message)
         body = yield from _sent(call, req.group_id, (yield from slices.encoded(req, call.version)))
         res = yield from slices.response(response, call.version, body)
-        if res.error_code == Code.NONE:
+        if res.error_code == Code.NONE and req.topics:
             yield from _done(call, req.group_id, operation)
     res.responses += [not_done(t) for t in unreadable]
     return (yield from slices.encoded(res, call.version))

@@ -114,6 +114,8 @@ def _member(m: DescribedStreamsMember) -> sd.Member:
         client_tags=[sd.KeyValue(k, v) for k, v in m.client_tags],
         assignment=_assignment(m.assignment),
         target_assignment=_assignment(m.target),
+        task_offsets=[sd.TaskOffset(*o) for o in m.offsets],
+        task_end_offsets=[sd.TaskOffset(*o) for o in m.end_offsets],
     )
 
 

@@ -66,7 +66,7 @@ def test_rights_to_the_group_come_first_then_the_member_id_then_topics() -> None
     nameless = sh.ShareGroupHeartbeatRequest("g", "", 0, None, ["secret"])
     play = share(Api.SHARE_GROUP_HEARTBEAT, nameless).may_not_read("g")
     play.answers(sh.ShareGroupHeartbeatResponse(error_code=Code.GROUP_AUTHORIZATION_FAILED))
-    invalid = sh.ShareGroupHeartbeatResponse(0, Code.INVALID_REQUEST, "Invalid member id in the request.")
+    invalid = sh.ShareGroupHeartbeatResponse(0, Code.INVALID_REQUEST)
     share(Api.SHARE_GROUP_HEARTBEAT, nameless).may_read("g").answers(invalid)
     long = sh.ShareGroupHeartbeatRequest("g", "m" * 37, 0, None, ["secret"])
     share(Api.SHARE_GROUP_HEARTBEAT, long).may_read("g").answers(invalid)
@@ -226,6 +226,17 @@ def test_an_alteration_waits_until_the_placeholder_has_left() -> None:
     play.asks(altered()).broker(done)
     why = f"AlterShareGroupOffsets by {WHO}"
     play.coordinates(ShareAdministered("g", Operation.ALTER, why)).coordinator(Answer()).answers(done)
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_without_topics_it_is_asked_whether_it_might_and_no_group_is_made(busy: bool) -> None:
+    why = (Code.NON_EMPTY_GROUP, "The group is not empty.") if busy else (Code.NONE, None)
+    play = share(Api.ALTER_SHARE_GROUP_OFFSETS, altered(()), 0).may_read("g")
+    play.coordinates(ShareAdmin("g", Operation.ALTER)).coordinator(ShareAdminReply(*why))
+    nothing = al.AlterShareGroupOffsetsResponse(0, *why)
+    if not busy:
+        play.asks(altered(())).broker(nothing)
+    play.answers(nothing)
 
 
 def test_nothing_is_sent_while_the_group_has_members_or_its_placeholder_stays() -> None:

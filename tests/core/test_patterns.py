@@ -165,7 +165,7 @@ STREAMS_BROKER = {
     ("own", "words"),
     [
         ({"streams.num.standby.replicas": "2", "streams.initial.rebalance.delay.ms": "0"}, None),
-        ({"streams.num.standby.replicas": "3"}, "streams.num.standby.replicas must be in the range 0 to 2 inclusive."),
+        ({"streams.num.standby.replicas": "3"}, "streams.num.standby.replicas must be less than or equal to 2"),
         (
             {"streams.initial.rebalance.delay.ms": "-1"},
             "Invalid value -1 for configuration streams.initial.rebalance.delay.ms: Value must be at least 0",

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,7 @@ from sidecar.wire.generated import metadata as md
 from tests.differential.classic import AT_MOST_S, ClassicSide, Parted, Pool, make_classic, settle
 from tests.differential.mixed import MixedSide, make_mixed
 from tests.differential.older import ANCHOR, goes_on, is_older, parts
-from tests.differential.script import TOPICS, Side, Step, make, make_topics
+from tests.differential.script import MORE_TOPICS, TOPICS, Side, Step, make, make_topics
 
 AT_ONCE = 24
 CLASSIC_AT_ONCE = 24
@@ -46,24 +46,47 @@ ENV = {
     # Nobody stops this broker, but on a busy machine it may be silent for seconds.
     "SIDECAR_OWNERSHIP__BROKER_GONE_MS": "60000",
     "SIDECAR_GROUPS__INCLUDE": '["managed.*"]',
+    "SIDECAR_GROUPS__KINDS": '["classic", "consumer", "share", "streams"]',
     "SIDECAR_LOG__LEVEL": "warning",
     # Kafka assigns in the heartbeat itself: offload is KIP-1263's, and its own tests look at it.
     "SIDECAR_CONSUMER__ASSIGNOR_OFFLOAD_ENABLE": "false",
     "SIDECAR_CONSUMER__JOIN_WAIT_MS": "0",
     "SIDECAR_CONSUMER__REGEX_MATCHES": "1",
     "SIDECAR_CONSUMER__REFUSE_COMMITS_OF_OTHERS": "false",
+    "SIDECAR_STREAMS__ASSIGNOR_OFFLOAD_ENABLE": "false",
+    "SIDECAR_STREAMS__JOIN_WAIT_MS": "0",
+    "SIDECAR_STREAMS__REFUSE_COMMITS_OF_OTHERS": "false",
     "SIDECAR_METADATA_REFRESH_MS": "200",
 }
-PROPERTIES = {"group.consumer.assignment.interval.ms": "0", "group.initial.rebalance.delay.ms": "0"}
+PROPERTIES = {
+    "group.consumer.assignment.interval.ms": "0",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.streams.assignment.interval.ms": "0",
+    "group.streams.max.assignment.interval.ms": "3600000",
+    "group.streams.initial.rebalance.delay.ms": "0",
+    # Nothing is told again because so much time is over, and nobody is removed.
+    "group.streams.max.session.timeout.ms": "3600000",
+    "group.streams.session.timeout.ms": "3600000",
+    "group.streams.max.heartbeat.interval.ms": "1800000",
+    "group.streams.heartbeat.interval.ms": "1800000",
+    "group.streams.max.size": "4",
+    "group.share.assignment.interval.ms": "0",
+    "group.share.max.session.timeout.ms": "3600000",
+    "group.share.session.timeout.ms": "3600000",
+    "group.share.max.heartbeat.interval.ms": "1800000",
+    "group.share.heartbeat.interval.ms": "1800000",
+    "group.share.max.size": "4",
+}
 
 
 @contextmanager
 def cluster(folder: Path, version: str = ANCHOR) -> Iterator[LocalKafka]:
     kafka = LocalKafka(folder, brokers=1, version=version, sidecar_env=ENV, properties=PROPERTIES)
+    kafka.sidecar_main = "tests.differential.java_sidecar"
     with kafka:
         kafka.wait_ready()
         admin = AdminClient({"bootstrap.servers": kafka.internal, "log_level": 3})
-        for future in admin.create_topics([NewTopic(n, p, 1) for n, p in TOPICS.items()]).values():
+        for future in admin.create_topics([NewTopic(n, p, 1) for n, p in (TOPICS | MORE_TOPICS).items()]).values():
             future.result(timeout=30)
         time.sleep(1)
         yield kafka
@@ -104,14 +127,14 @@ class Difference(AssertionError):
     pass
 
 
-async def _until(check: Callable[[], Awaitable[bool]], limit_s: float) -> None:
+async def until(check: Callable[[], Awaitable[bool]], limit_s: float) -> None:
     """Raises TimeoutError."""
     async with asyncio.timeout(limit_s):
         while not await check():
             await asyncio.sleep(0.05)
 
 
-async def known(sides: list[Side], conn: BrokerConnection, counts: dict[str, int], names: list[str]) -> None:
+async def known(sides: Sequence[Side], conn: BrokerConnection, counts: dict[str, int], names: list[str]) -> None:
     """Waits until both coordinators assign the topics as they are now."""
 
     async def there() -> bool:
@@ -120,7 +143,7 @@ async def known(sides: list[Side], conn: BrokerConnection, counts: dict[str, int
             side.ids = ids
         return all(await asyncio.gather(*(side.knows(counts, names) for side in sides)))
 
-    await _until(there, KNOWN_S)
+    await until(there, KNOWN_S)
 
 
 async def matched(sides: list[Side]) -> None:
@@ -131,7 +154,7 @@ async def matched(sides: list[Side]) -> None:
         return len(set(await asyncio.gather(*(side.group_epoch() for side in sides)))) == 1
 
     with suppress(TimeoutError):
-        await _until(same, MATCHED_S)
+        await until(same, MATCHED_S)
 
 
 def change_topic(admin: AdminClient, name: str, how: str, counts: dict[str, int]) -> None:
@@ -276,11 +299,11 @@ async def play_classics(
         theirs.close()
 
     await asyncio.gather(*(worker(-1 - i) for i in range(min(CLASSIC_AT_ONCE, len(seeds)))))
-    _tell(ended)
+    tell_ends(ended)
     return total, found
 
 
-def _tell(ended: Counter[str]) -> None:
+def tell_ends(ended: Counter[str]) -> None:
     print("scripts by where they ended:", ", ".join(f"{why} {n:,}" for why, n in ended.most_common()))
 
 
@@ -309,7 +332,7 @@ async def play_all(kafka: LocalKafka, seeds: range, tell: bool = False, topics: 
         theirs.close()
 
     await asyncio.gather(*(worker() for _ in range(min(AT_ONCE, len(seeds)))))
-    _tell(ended)
+    tell_ends(ended)
     return total, found
 
 
@@ -321,6 +344,8 @@ def main() -> int:
     ap.add_argument("--seed", type=int)
     ap.add_argument("--classic", action="store_true", help="scripts of the classic protocol")
     ap.add_argument("--mixed", action="store_true", help="scripts of groups of both protocols")
+    ap.add_argument("--share", action="store_true", help="scripts of share groups")
+    ap.add_argument("--streams", action="store_true", help="scripts of streams groups")
     ap.add_argument("--topics", action="store_true", help="scripts in which topics grow, go and come again")
     a = ap.parse_args()
     seeds = range(a.first, a.first + a.scripts) if a.seed is None else range(a.seed, a.seed + 1)
@@ -329,7 +354,11 @@ def main() -> int:
         cluster(Path(tmp) / "run", a.kafka) as kafka,
     ):
         start = time.monotonic()
-        if a.classic or a.mixed:
+        if a.streams or a.share:
+            from tests.differential.modern import SHARE, STREAMS, play_moderns
+
+            steps, found = asyncio.run(play_moderns(kafka, seeds, a.seed is not None, SHARE if a.share else STREAMS))
+        elif a.classic or a.mixed:
             what = MIXED if a.mixed else CLASSIC
             steps, found = asyncio.run(play_classics(kafka, seeds, a.seed is not None, what))
         else:

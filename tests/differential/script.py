@@ -24,6 +24,8 @@ from sidecar.wire.generated import offset_delete as od
 from sidecar.wire.generated import offset_fetch as of
 
 TOPICS = {"diff-a": 6, "diff-b": 4, "diff-c": 3}
+MORE_TOPICS = {"more-d": 6, "more-e": 3}
+"""Of share groups and streams groups. No pattern of a script matches them."""
 GROUP_RESOURCE = 32
 PARTITIONS = 50
 """Of __consumer_offsets."""
@@ -386,7 +388,10 @@ class Side:
         return [(g.error_code, self.plain(g.error_message), g.group_state, len(g.members)) for g in res.groups]
 
     async def do_list(self, member: str, states: list[str]) -> object:
-        req = lg.ListGroupsRequest(states_filter=states, types_filter=["consumer"])
+        return await self.listed(states, ["consumer"])
+
+    async def listed(self, states: list[str], types: list[str]) -> object:
+        req = lg.ListGroupsRequest(states_filter=states, types_filter=types)
         res = await self.conn.request(lg, "ListGroups", req)
         mine = [(g.protocol_type, g.group_state, g.group_type) for g in res.groups if g.group_id == self.group]
         return res.error_code, mine
@@ -396,7 +401,10 @@ class Side:
         return [r.error_code for r in res.results]
 
     async def do_alter(self, member: str, **values: str) -> object:
+        return await self.altered(self.group, values)
+
+    async def altered(self, group: str, values: Mapping[str, str]) -> tuple[int, str | None]:
         configs = [ia.AlterableConfig(n, 0, v) for n, v in values.items()]
-        req = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(GROUP_RESOURCE, self.group, configs)])
+        req = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(GROUP_RESOURCE, group, configs)])
         (r,) = (await self.conn.request(ia, "IncrementalAlterConfigs", req)).responses
         return r.error_code, r.error_message

@@ -8,17 +8,20 @@ differential SCRIPTS=10000`.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from sidecar.drill.local import LocalKafka
+from tests.differential.modern import SHARE, STREAMS, Modern, play_moderns
 from tests.differential.older import ANCHOR
 from tests.differential.run import CLASSIC, MIXED, Play, cluster, play_all, play_classics
 from tests.harness.tiers import Seeds
 from tests.whole.broker.differential import SIMULATED_VERSION, compare
 
 SCRIPTS, WITH_TOPICS, CLASSIC_SCRIPTS, MIXED_SCRIPTS, BROKER_SCRIPTS = 2_000, 48, 1_000, 1_000, 250
+SHARE_SCRIPTS, STREAMS_SCRIPTS = 2_000, 2_000
 OLDER = SIMULATED_VERSION
 """The Kafka before the anchor. It is the one that tests/whole simulates."""
 OLDER_SHARE = 4
@@ -53,6 +56,25 @@ def test_no_difference_with_the_classic_protocol(both: LocalKafka, seeds: Seeds,
     played = seeds.of(_share(both, scripts))
     steps, found = asyncio.run(play_classics(both, played, what=what))
     print(f"{played}: {steps} steps")
+    assert not found, "\n".join(found[:5])
+    assert steps > LEAST_STEPS * len(played)
+
+
+def test_no_difference_with_share_groups(both: LocalKafka, seeds: Seeds) -> None:
+    _play(both, SHARE, seeds.of(_share(both, SHARE_SCRIPTS)))
+
+
+@pytest.mark.parametrize("both", [ANCHOR], indirect=True)
+def test_no_difference_with_streams_groups(both: LocalKafka, seeds: Seeds) -> None:
+    """4.3.1 has neither static members nor offsets of tasks, and another assignor: each script would end soon."""
+    _play(both, STREAMS, seeds.of(STREAMS_SCRIPTS))
+
+
+def _play(both: LocalKafka, what: Modern, played: range) -> None:
+    began_s = time.process_time()
+    steps, found = asyncio.run(play_moderns(both, played, what=what))
+    spent_s = time.process_time() - began_s
+    print(f"{played}: {steps} steps, {1000 * spent_s / len(played):.0f} ms of CPU for each script, beside the broker's")
     assert not found, "\n".join(found[:5])
     assert steps > LEAST_STEPS * len(played)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -75,21 +75,23 @@ def problem_from(inp: ShareRun) -> ShareProblem:
     members = sorted(inp.members)
     by_name = inp.image.by_name
     layout = Layout.of(tuple(by_name[n] for n in sorted(inp.topic_names) if n in by_name))
-    classes: dict[bytes, int] = {}
-    class_of = array("i")
-    for m in members:
-        topics = sorted({layout.place[n] for n in inp.members[m].topic_names if n in layout.place})
-        class_of.append(classes.setdefault(bytes(pack(topics)), len(classes)))
+    # By all names, also of topics that are missing: so Kafka finds out whether all members subscribe to the same.
+    classes: dict[frozenset[str], int] = {}
+    class_of = array("i", [classes.setdefault(frozenset(inp.members[m].topic_names), len(classes)) for m in members])
     held = [indices(layout, inp.target.of(m)) for m in members]
     return ShareProblem(
         {m: i for i, m in enumerate(members)},
         inp.members,
-        layout.with_classes(tuple(classes)),
+        layout.with_classes(tuple(_topics_of(names, layout) for names in classes)),
         class_of,
         array("i", indices(layout, inp.assignable)),
         array("i", [0, *accumulate(map(len, held))]),
         array("i", [q for mine in held for q in mine]),
     )
+
+
+def _topics_of(names: Iterable[str], layout: Layout) -> bytes:
+    return bytes(pack(sorted({layout.place[n] for n in names if n in layout.place})))
 
 
 def indices(layout: Layout, partitions: Partitions) -> list[int]:

@@ -9,10 +9,16 @@ from msgspec.structs import replace
 from sidecar.core.runtime.turn import Turn
 from sidecar.core.streams.config import config_of
 from sidecar.core.streams.configure import configured_now
-from sidecar.core.streams.events import DescribedStreamsMember, DescribeStreamsGroup, StreamsDescribeReply
+from sidecar.core.streams.events import (
+    DescribedStreamsMember,
+    DescribeStreamsGroup,
+    StreamsDescribeReply,
+    TaskOffset,
+)
 from sidecar.core.streams.group import Member, StreamsGroup, streams_group
 from sidecar.core.streams.java_order import compare_order
 from sidecar.core.streams.partitions import ConfiguredSubtopology, InternalTopic
+from sidecar.core.streams.soft_state import Offsets, StreamsSoft
 from sidecar.core.streams.target_assignment import preferred
 from sidecar.core.streams.topology import Subtopology, TopicInfo, Topology
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
@@ -22,6 +28,7 @@ def describe(turn: Turn, event: DescribeStreamsGroup, token: int) -> None:
     group = streams_group(turn.groups, event.group_id)
     if group is None:
         raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Group {event.group_id} not found.")
+    soft: StreamsSoft = turn.soft_of(group.group_id)
     turn.reply(
         token,
         StreamsDescribeReply(
@@ -30,7 +37,7 @@ def describe(turn: Turn, event: DescribeStreamsGroup, token: int) -> None:
             assignment_epoch=group.assignment_epoch,
             assignor=preferred(group, config_of(turn, group.group_id)),
             topology=None if group.topology is None else _topology(turn, group, group.topology),
-            members=tuple(_member(m, group) for m in group.members.values()),
+            members=tuple(_member(m, group, *soft.offsets.get(m.member_id, ({}, {}))) for m in group.members.values()),
         ),
     )
 
@@ -61,7 +68,7 @@ def _topics(topics: Iterable[TopicInfo], counts: dict[str, InternalTopic]) -> tu
     return tuple(sorted(told, key=lambda t: t.name))
 
 
-def _member(m: Member, group: StreamsGroup) -> DescribedStreamsMember:
+def _member(m: Member, group: StreamsGroup, offsets: Offsets, end_offsets: Offsets) -> DescribedStreamsMember:
     return DescribedStreamsMember(
         member_id=m.member_id,
         member_epoch=m.member_epoch,
@@ -75,4 +82,10 @@ def _member(m: Member, group: StreamsGroup) -> DescribedStreamsMember:
         client_tags=tuple(m.client_tags.items()),
         assignment=m.assigned.without_epochs(),
         target=group.target_of(m.member_id),
+        offsets=_offsets(offsets),
+        end_offsets=_offsets(end_offsets),
     )
+
+
+def _offsets(by_task: Offsets) -> tuple[TaskOffset, ...]:
+    return tuple((s, p, offset) for s in sorted(by_task, key=compare_order) for p, offset in sorted(by_task[s].items()))

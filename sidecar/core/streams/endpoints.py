@@ -22,7 +22,7 @@ def partitions_by_endpoint(turn: Turn, group: StreamsGroup, oneself: Member) -> 
 
 def _entry(turn: Turn, group: StreamsGroup, m: Member) -> EndpointPartitions:
     soft: StreamsSoft = turn.soft_of(group.group_id)
-    soft.endpoints_lack |= any(t not in turn.image.by_name for t in group.subtopology_of_topic)
+    soft.endpoints_lack |= _lacks(m, group, turn.image)
     metadata_hash, known = group.hash_over(turn.image), soft.endpoints.get(m.member_id)
     assert m.endpoint is not None
     if known is not None and known[0] is m.assigned and known[1] == metadata_hash and known[2][0] == m.endpoint:
@@ -33,6 +33,13 @@ def _entry(turn: Turn, group: StreamsGroup, m: Member) -> EndpointPartitions:
     entry = (m.endpoint, _topics(has.active, topology, turn.image), _topics(replicas, topology, turn.image))
     soft.endpoints[m.member_id] = (m.assigned, metadata_hash, entry)
     return entry
+
+
+def _lacks(m: Member, group: StreamsGroup, image: TopicImage) -> bool:
+    """Whether a topic that its tasks read is missing."""
+    held = m.assigned.active.keys() | m.assigned.standby.keys() | m.assigned.warmup.keys()
+    topics = group.subtopology_of_topic.items()
+    return bool(held) and any(s in held and topic not in image.by_name for topic, s in topics)
 
 
 def _topics(tasks: Partitions, topology: Topology, image: TopicImage) -> Partitions:

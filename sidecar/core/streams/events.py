@@ -39,6 +39,9 @@ class DescribedStreamsMember(Struct, gc=False):
     client_tags: tuple[tuple[str, str], ...]
     assignment: Tasks
     target: Tasks
+    offsets: tuple[TaskOffset, ...] = ()
+    end_offsets: tuple[TaskOffset, ...] = ()
+    """As it told them to this owner, by task."""
 
 
 class StreamsDescribeReply(Answer):

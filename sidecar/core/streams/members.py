@@ -43,17 +43,14 @@ def remove_members(turn: Turn, group: StreamsGroup, gone: Sequence[tuple[Member,
 
 
 def replace_static(turn: Turn, group: StreamsGroup, old: Member, new: Member) -> None:
-    """The new member id takes over target and tasks (KIP-1071 'Static membership')."""
+    """The new member id takes over target and tasks (KIP-1071 'Static membership'). As at Kafka, the offsets of tasks
+    are not known before it tells them."""
     why = f"instance {old.instance_id}: {new.member_id} replaces {old.member_id}"
     target = group.target_of(old.member_id)
-    soft: StreamsSoft = turn.soft_of(group.group_id)
-    offsets = soft.offsets.get(old.member_id)
     _forget(turn, group, old.member_id, why, new.member_id)
     turn.write(member_record(group.group_id, new, why))
     turn.write(TargetMemberRecord(group.group_id, new.member_id, target, why))
     turn.write(current_record(group.group_id, new, why))
-    if offsets is not None:
-        soft.offsets[new.member_id] = offsets
 
 
 def _forget(turn: Turn, group: StreamsGroup, member_id: str, why: str, successor: str | None = None) -> None:

@@ -37,6 +37,7 @@ from sidecar.core.streams.tasks import NO_TASKS, Tasks
 from sidecar.core.streams.topology import Comparison, Topology, compare
 from sidecar.core.streams.validation import (
     check_epoch,
+    check_offsets,
     check_released,
     check_tasks,
     known_member,
@@ -72,7 +73,7 @@ def step(turn: Turn, hb: StreamsHeartbeat, config: StreamsConfig, may_wait: bool
         group = StreamsGroup(hb.group_id)  # to check against; the member's record makes the real one
     checked = check(group, hb, config, turn)
     check_room(turn.ports.limits, group.held_bytes, more_bytes(group, checked))
-    group = _update(turn, group, checked)
+    group = _update(turn, group, hb, checked)
     soft: StreamsSoft = turn.soft_of(hb.group_id)
     _note_offsets(soft, hb)
     TARGETS.update(turn, group)
@@ -80,8 +81,8 @@ def step(turn: Turn, hb: StreamsHeartbeat, config: StreamsConfig, may_wait: bool
     if not (may_wait and soft.flight is not None and not final.pending):
         final = _reconcile(turn, group, final, hb.owned())
     arm_session(turn, group.group_id, hb.member_id, config.session_timeout_ms)
-    _note_group(turn, group, hb, checked, final)
-    return _answer(turn, group, hb, checked, final, config, made)
+    _note_group(turn, group, hb, checked, final, made)
+    return _answer(turn, group, hb, checked, final, config)
 
 
 def check(group: StreamsGroup, hb: StreamsHeartbeat, config: StreamsConfig, turn: Turn) -> Checked:
@@ -104,6 +105,7 @@ def check(group: StreamsGroup, hb: StreamsHeartbeat, config: StreamsConfig, turn
     elif group.topology_partial and not brought and turn.now.mono_ms >= soft.whole_asked_until_ms:
         soft.whole_asked_until_ms = turn.now.mono_ms + 2 * config.heartbeat_interval_ms
         raise must_rejoin(member, "the group needs the whole topology")
+    check_offsets(hb)
     return Checked(member, replaced, updated, topology, brought, configured)
 
 
@@ -149,7 +151,7 @@ def _with_request(member: Member, hb: StreamsHeartbeat) -> Member:
     return member if updated == member else updated
 
 
-def _update(turn: Turn, group: StreamsGroup, checked: Checked) -> StreamsGroup:
+def _update(turn: Turn, group: StreamsGroup, hb: StreamsHeartbeat, checked: Checked) -> StreamsGroup:
     """Write member and topology, and bump the epoch where one of them, topics or settings ask for it. Returns the
     group, which the record of its first member has made."""
     member, updated, first = checked.member, checked.updated, not group.members
@@ -168,7 +170,7 @@ def _update(turn: Turn, group: StreamsGroup, checked: Checked) -> StreamsGroup:
     if new:
         until_ms = end_of_delay(turn, group) if first else group.delay_until_ms
         bump(turn, group, configured, f"{who} joined", Reason.JOINED, delay_until_ms=until_ms)
-    elif updated is not member and (checked.replaced is None or _matters(member, updated)):
+    elif updated is not member and (hb.instance_id is None or _matters(member, updated)):
         bump(turn, group, configured, f"{who} changed its details", Reason.SUBSCRIPTION)
     elif (why := changed(turn, group, configured)) is not None:
         bump(turn, group, configured, *why)
@@ -178,7 +180,7 @@ def _update(turn: Turn, group: StreamsGroup, checked: Checked) -> StreamsGroup:
 
 
 def _matters(old: Member, new: Member) -> bool:
-    """Of a static member that comes back: may it make another target?"""
+    """Of a static member: may it make another target?"""
     return (old.topology_epoch, old.rack_id, old.client_tags, old.process_id) != (
         new.topology_epoch,
         new.rack_id,
@@ -220,11 +222,14 @@ def _why(new: Member, epoch: int) -> str:
     return f"reached epoch {epoch}" if new.reconciled_to(epoch) else f"reconciling to epoch {epoch}"
 
 
-def _note_group(turn: Turn, group: StreamsGroup, hb: StreamsHeartbeat, checked: Checked, final: Member) -> None:
-    """The endpoint epoch rises with an endpoint that changed, and with the tasks of a member that has one."""
+def _note_group(
+    turn: Turn, group: StreamsGroup, hb: StreamsHeartbeat, checked: Checked, final: Member, made: bool
+) -> None:
+    """The endpoint epoch rises with an endpoint that changed, and with the tasks of a member that has one. Who makes
+    the group is alone, and is told its own in the answer."""
     before = checked.member
     new_tasks = final.endpoint is not None and final.assigned != before.assigned
-    if final.endpoint != before.endpoint or new_tasks:
+    if not made and (final.endpoint != before.endpoint or new_tasks):
         turn.write(group.record(f"partitions of {final.member_id}", endpoint_epoch=group.endpoint_epoch + 1))
     if hb.shutdown_application:
         request_shutdown(turn, group, hb.member_id)
@@ -246,7 +251,6 @@ def _answer(
     checked: Checked,
     final: Member,
     config: StreamsConfig,
-    made: bool,
 ) -> StreamsHeartbeatReply:
     soft: StreamsSoft = turn.soft_of(hb.group_id)
     owned = hb.owned()
@@ -267,7 +271,7 @@ def _answer(
         active_tasks=None if tasks is None else tasks.active,
         standby_tasks=None if tasks is None else tasks.standby,
         warmup_tasks=None if tasks is None else tasks.warmup,
-        endpoint_epoch=0 if made else group.endpoint_epoch,
+        endpoint_epoch=group.endpoint_epoch,
         partitions_by_endpoint=partitions_by_endpoint(turn, group, final) if behind else None,
         create=create(turn, group),
     )

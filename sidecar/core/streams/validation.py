@@ -84,7 +84,7 @@ def _check_join(hb: StreamsHeartbeat) -> None:
 def existing(group: StreamsGroup | None, group_id: str) -> StreamsGroup:
     """For a member that leaves."""
     if group is None:
-        raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
+        raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     return group
 
 
@@ -127,6 +127,16 @@ def check_tasks(topology: ConfiguredTopology, hb: StreamsHeartbeat) -> None:
     """Of a topology that is ready: are there such tasks?"""
     for tasks in (hb.active_tasks, hb.standby_tasks, hb.warmup_tasks):
         _check_task_ids(topology, tasks or ())
+
+
+def check_offsets(hb: StreamsHeartbeat) -> None:
+    """A task has one offset."""
+    for offsets in (hb.task_offsets, hb.task_end_offsets):
+        seen = set()
+        for s, p, _ in offsets or ():
+            if (s, p) in seen:
+                raise _invalid_request(f"Task offsets contain a duplicate entry for subtopology {s} and partition {p}.")
+            seen.add((s, p))
 
 
 def _check_task_ids(topology: ConfiguredTopology, tasks: Iterable[TaskIds]) -> None:

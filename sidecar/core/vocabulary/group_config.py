@@ -189,7 +189,8 @@ def validate(own: Mapping[str, str], effective: Mapping[str, int | bool]) -> Non
             continue
         low, high = allowed
         if not low <= value <= high:
-            raise invalid(f"{s.name} must be in the range {low} to {high} inclusive.")
+            allows = f"less than or equal to {high}" if s.most else f"in the range {low} to {high} inclusive."
+            raise invalid(f"{s.name} must be {allows}")
     for kind in kinds:
         session, heartbeat = (values.get(s.name, effective[s.broker_name]) for s in (kind.session, kind.heartbeat))
         if session <= heartbeat:

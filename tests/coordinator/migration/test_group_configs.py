@@ -448,7 +448,7 @@ def test_streams_groups_have_settings_where_they_are_served() -> None:
         await front.reply(1)
         assert in_force().standbys == 1
         front.tell(Request(2, change("streams.num.standby.replicas", "3")))
-        words = "streams.num.standby.replicas must be in the range 0 to 2 inclusive."
+        words = "streams.num.standby.replicas must be less than or equal to 2"
         assert (await front.reply(2)).refused == {"32/g": (Code.INVALID_CONFIG, words)}
         front.tell(Request(3, DescribeSettings("", ("g",))))
         names = {v.name for v in (await front.reply(3)).groups["g"]}

@@ -70,3 +70,12 @@ def test_a_result_is_cut_down_to_what_is_initialised_now() -> None:
     cut = without(table.renamed({"n": None}), {A: (0,)})
     assert list(cut.index) == ["m"] and set(cut.get("m") or {}) <= {A}
     assert indices(cut.layout, cut.get("m") or {}) in ([], [0])
+
+
+def test_who_names_a_missing_topic_has_another_subscription() -> None:
+    """As at Kafka, which compares names: the members of each topic share that one then, and not all topics together."""
+    both = {A: (0, 1, 2), B: (0, 1)}
+    same = run(run_of({"m": ("a", "b"), "n": ("a", "b")}, both, m=both), SIMPLE).table
+    other = run(run_of({"m": ("a", "b"), "n": ("a", "b", "missing")}, both, m=both), SIMPLE).table
+    assert [len((other.get("n") or {}).get(t, ())) for t in (A, B)] == [1, 1]
+    assert [len((same.get("n") or {}).get(t, ())) for t in (A, B)] != [1, 1]

@@ -137,3 +137,14 @@ def test_topics_of_a_group_that_is_gone_are_created() -> None:
     world = World()
     assert world.ask(TopicsCreated("g", (("app-r", Code.NONE, None),))).code == Code.NONE
     assert not world.log and not world.looks
+
+
+def test_an_endpoint_without_tasks_lacks_nothing() -> None:
+    """Internal topics are missing when the first member comes, who has no task then: nothing is told of it again."""
+    world = World(quick())
+    world.grow({"in": 2})
+    first = Client(world, "m", endpoint=("a", 1)).heartbeat()
+    assert first.endpoint_epoch == 0 and len(first.partitions_by_endpoint or ()) == 1
+    world.grow({"app-r": 2, "app-c": 2})
+    second = Client(world, "n", endpoint=("b", 2)).heartbeat()
+    assert second.endpoint_epoch == 1

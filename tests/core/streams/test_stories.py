@@ -174,6 +174,8 @@ class Story:
             process = options.get("process", f"p-{who}")
             hb = replace(hb, topology=topology, rebalance_timeout_ms=timeout, process_id=process, endpoint_epoch=-1)
             hb = replace(hb, active_tasks=(), standby_tasks=(), warmup_tasks=())
+        elif "timeout" in options:
+            hb = replace(hb, rebalance_timeout_ms=int(options["timeout"]))
         if "endpoint" in options:
             host, _, port = options["endpoint"].partition(":")
             hb = replace(hb, endpoint=(host, int(port)))
@@ -185,8 +187,8 @@ class Story:
             hb = replace(hb, active_tasks=as_ids(owns.active), standby_tasks=as_ids(owns.standby))
             hb = replace(hb, warmup_tasks=as_ids(owns.warmup))
         if "offsets" in options:
-            s, p, n = options["offsets"].split(":")
-            hb = replace(hb, task_offsets=((s, int(p), int(n)),))
+            told = (one.split(":") for one in options["offsets"].split(","))
+            hb = replace(hb, task_offsets=tuple((s, int(p), int(n)) for s, p, n in told))
         if "without" in options:
             hb = replace(hb, **{options["without"]: None})
         if "wrong" in options:
@@ -277,6 +279,7 @@ class Story:
                 f"  {m.member_id} {m.member_epoch} {m.instance_id} {m.rack_id} {m.client_id} {m.client_host} "
                 f"{m.topology_epoch} {m.process_id} {m.endpoint} {m.client_tags}: "
                 f"{show(m.assignment)}, target {show(m.target)}"
+                + (f", offsets {m.offsets} {m.end_offsets}" if m.offsets or m.end_offsets else "")
             )
         return out
 

@@ -43,7 +43,7 @@ def beat(member_id: str, epoch: int = 1, **fields: object) -> StreamsHeartbeat:
 
 def test_a_group_that_is_not_there() -> None:
     assert existing(GROUP, "g") is GROUP
-    assert refusal(lambda: existing(None, "h")) == (Code.GROUP_ID_NOT_FOUND, "Streams group h not found.")
+    assert refusal(lambda: existing(None, "h")) == (Code.GROUP_ID_NOT_FOUND, "Group h not found.")
 
 
 def test_only_new_members_find_a_group_full() -> None:

@@ -1,0 +1,137 @@
+"""Plays scripts of share groups and streams groups to both coordinators. The first difference is the finding."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from confluent_kafka.admin import AdminClient
+
+from sidecar.core.vocabulary.errors import Code
+from sidecar.drill.local import LocalKafka
+from sidecar.kafka.net import BrokerConnection
+from sidecar.wire.generated import metadata as md
+from tests.differential.classic import AT_MOST_S, Parted
+from tests.differential.run import AGAIN, AT_ONCE, Difference, change_topic, known, tell_ends, topic_ids
+from tests.differential.script import TOPICS, Step
+from tests.differential.share import ShareSide, make_share
+from tests.differential.streams import StreamsSide
+from tests.differential.streams_script import make_streams
+from tests.differential.topology import same_hash
+
+TOO_MANY = 3
+"""Replicas for one broker."""
+
+
+@dataclass(frozen=True)
+class Modern:
+    """A family of scripts: what a script is, and who speaks its steps."""
+
+    name: str
+    option: str
+    make: Callable[[int], list[Step]]
+    side: type[StreamsSide] | type[ShareSide]
+
+
+STREAMS = Modern("s", "streams", make_streams, StreamsSide)
+SHARE = Modern("h", "share", make_share, ShareSide)
+
+
+class Script:
+    """One script on both sides. `counts`: the partitions of topics that it has made."""
+
+    def __init__(
+        self, what: Modern, seed: int, ours: BrokerConnection, theirs: BrokerConnection, ids: dict[str, bytes]
+    ) -> None:
+        self.what, self.seed = what, seed
+        self.steps = what.make(seed)
+        name = f"managed-{what.name}{seed}"
+        groups = name, same_hash(name, f"unmanag-{what.name}{seed}-")
+        self.sides = [what.side(conn, g, ids) for conn, g in zip((ours, theirs), groups, strict=True)]
+        self.conn = theirs
+        self.counts: dict[str, int] = {}
+
+    async def play(self, admin: AdminClient, tell: bool) -> tuple[int, str]:
+        """Number of steps, and why the script was not played to its end, if so. Raises Difference."""
+        for n, s in enumerate(self.steps):
+            if s.verb == "topic":
+                await self._topic(admin, **s.options)
+                continue
+            a, b = await asyncio.gather(*(side.run(s) for side in self.sides))
+            if tell:
+                print(f"{n:3} {s}\n      sidecar {a}" + (f"\n      Kafka   {b}" if a != b else ""), flush=True)
+            if a != b and not self.sides[1].agrees(s, a, b):
+                if why := self.sides[1].ends(a, b):
+                    return n, why
+                trail = "\n".join(f"   {i:3} {t}" for i, t in enumerate(self.steps[: n + 1]))
+                raise Difference(
+                    f"seed {self.seed}, step {n}, {s}\n sidecar {a}\n Kafka   {b}\n{trail if tell else ''}"
+                )
+            try:
+                await self._created()
+            except Parted as why:
+                return n, str(why)
+        return len(self.steps), ""
+
+    async def _topic(self, admin: AdminClient, name: str, how: str) -> None:
+        for side in self.sides:
+            side.own_topics = True
+        names = {name.replace("@", side.group) for side in self.sides}
+        for topic in names:
+            await asyncio.to_thread(change_topic, admin, topic, how, self.counts)
+        await known(self.sides, self.conn, self.counts, sorted(names))
+
+    async def _created(self) -> None:
+        """Waits until internal topics that members were asked to create are there, and both coordinators know it."""
+        if not all(side.details for side in self.sides):
+            return
+        topics = [t for side in self.sides for t in (await side.internal_topics()).items()]
+        wanted = [name for name, replicas in topics if replicas < TOO_MANY]
+        counts: dict[str, int] = {}
+        while len(counts) < len(wanted):
+            counts = await self._partitions(wanted)
+        await known(self.sides, self.conn, counts, wanted)
+        if len(wanted) < len(topics):
+            raise Parted("a topic cannot be created")
+        for side in self.sides:
+            side.details = ""
+
+    async def _partitions(self, names: list[str]) -> dict[str, int]:
+        req = md.MetadataRequest(
+            topics=[md.MetadataRequestTopic(name=n) for n in names], allow_auto_topic_creation=False
+        )
+        res = await self.conn.request(md, "Metadata", req)
+        return {t.name: len(t.partitions) for t in res.topics if t.error_code == Code.NONE}
+
+
+async def play_moderns(
+    kafka: LocalKafka, seeds: range, tell: bool = False, what: Modern = STREAMS
+) -> tuple[int, list[str]]:
+    """Steps in all, and the differences."""
+    left = iter(seeds)
+    admin = AdminClient({"bootstrap.servers": kafka.internal, "log_level": 3})
+    node = kafka.nodes[0]
+    found: list[str] = []
+    ended: Counter[str] = Counter()
+    total = 0
+
+    async def worker() -> None:
+        nonlocal total
+        ours = await BrokerConnection.open("127.0.0.1", node.sidecar_port, "diff", AT_MOST_S)
+        theirs = await BrokerConnection.open("127.0.0.1", node.clients_port, "diff", AT_MOST_S)
+        ids = await topic_ids(theirs, list(TOPICS))
+        for seed in left:
+            try:
+                steps, why = await Script(what, seed, ours, theirs, ids).play(admin, tell)
+                total += steps
+                ended[why or "the whole script"] += 1
+            except Difference as exc:
+                found.append(f"{AGAIN} --{what.option} --seed {seed}\n{exc}")
+        ours.close()
+        theirs.close()
+
+    await asyncio.gather(*(worker() for _ in range(min(AT_ONCE, len(seeds)))))
+    tell_ends(ended)
+    return total, found
