@@ -13,7 +13,7 @@ from sidecar.core.classic.records import Kind as Classic
 from sidecar.core.consumer.records import CurrentRecord, Kind
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.modern.target_table import MemberTable
-from sidecar.core.runtime.records import Epochs, Key, Record, Tombstone
+from sidecar.core.runtime.records import Epochs, Key, Record, RecordKind, Tombstone
 from sidecar.core.runtime.registry import Registry
 from sidecar.native import avro, avro_owned, avro_partitions
 from sidecar.state.keys import StateKey, encode_key
@@ -262,10 +262,20 @@ class StateCodec:
         if value is None:
             return Tombstone(row.record.name, key.group_id, key.sub_id), 0
         body = self.schemas.decode(value)
-        try:
-            return row.record.cls.of(key.group_id, key.sub_id, body), int(body["revision"])
-        except (KeyError, ValueError, TypeError) as exc:
-            raise StateError(f"value of {key.kind} does not fit: {exc!r}") from exc
+        return _record(row.record, key, body), int(body["revision"])
+
+    def decode_with_body(self, key: StateKey, value: bytes) -> tuple[Record, Mapping[str, Any]]:
+        """The record of a known kind and the fields of its value. Raises StateError."""
+        body = self.schemas.decode(value)
+        return _record(self.registry.records[key.kind].record, key, body), body
+
+
+def _record(of: RecordKind, key: StateKey, body: Mapping[str, Any]) -> Record:
+    try:
+        int(body["revision"])
+        return of.cls.of(key.group_id, key.sub_id, body)
+    except (KeyError, ValueError, TypeError) as exc:
+        raise StateError(f"value of {key.kind} does not fit: {exc!r}") from exc
 
 
 def owner_epoch_of(value: bytes) -> int:

@@ -63,8 +63,6 @@ def rebuilt(
             continue
         if row.record.root or not found.kind:
             found.kind, found.inspect = row.kind.name, row.kind.inspect
-        if row.record.root:
-            _head(codec, item[1], found)
         if row.record.role not in but:
             ordered.setdefault(row.order, []).append(item)
     looked = 0
@@ -73,18 +71,8 @@ def rebuilt(
             if looked % LOOKED_AT == LOOKED_AT - 1:
                 yield
             looked += 1
-            if not found.changed_ms:
-                _head(codec, value, found)
             _replay(codec, key, value, found)
     return found
-
-
-def _head(codec: StateCodec, value: bytes, found: Rebuilt) -> None:
-    try:
-        body = codec.schemas.decode(value)
-        found.changed_ms, found.why = round(body["time_ms"].timestamp() * 1000), str(body["why"])
-    except (StateError, KeyError, AttributeError):
-        return  # it is among the problems
 
 
 def _replay(codec: StateCodec, key: StateKey, value: bytes, found: Rebuilt) -> None:
@@ -92,7 +80,9 @@ def _replay(codec: StateCodec, key: StateKey, value: bytes, found: Rebuilt) -> N
         found.problems.append(f"{key.kind} {key.sub_id}: left over from when it was a group of another kind")
         return
     try:
-        record, _ = codec.decode(key, value)
+        record, body = codec.decode_with_body(key, value)
+        if not found.changed_ms or codec.registry.role(key.kind) is Role.GROUP:
+            found.changed_ms, found.why = round(body["time_ms"].timestamp() * 1000), record.why
         found.group = codec.registry.replayed(record, found.group)
     except (StateError, InvariantError) as exc:
         found.problems.append(f"{key.kind} {key.sub_id}: {exc}")
