@@ -18,7 +18,9 @@ from sidecar.coordinator.clock import now
 from sidecar.coordinator.membership.former_owners import FormerOwners
 from sidecar.coordinator.membership.lease_commit import Confirming
 from sidecar.coordinator.membership.owners_group import Ownership
+from sidecar.coordinator.migration.intake import Intakes
 from sidecar.coordinator.migration.moves import Moves
+from sidecar.coordinator.migration.parked_requests import ParkedRequests
 from sidecar.coordinator.placeholder.inflight_commits import UnderWay
 from sidecar.coordinator.placeholder.placeholders import Placeholders, _Group
 from sidecar.coordinator.runtime.coordinator import Coordinator
@@ -319,7 +321,7 @@ def shows_offsets_of_open_transactions(patch: Patch, world: World) -> None:
 # ---- moves ----------------------------------------------------------------------------------------------------
 def leaves_whom_the_former_owner_took_in(patch: Patch, world: World) -> None:
     """An owner died when it had written a group down; the next one leaves its members in the broker's group."""
-    patch.setattr(Moves, "strangers", lambda self, group_id: None)
+    patch.setattr(Intakes, "strangers", lambda self, group_id: None)
 
 
 def a_release_ends_with_its_owner(patch: Patch, world: World) -> None:
@@ -327,7 +329,7 @@ def a_release_ends_with_its_owner(patch: Patch, world: World) -> None:
     real = Moves.took_over
 
     def planted(self: Any, partition: int) -> None:
-        self._leaving |= {g for g in self.rules.kept if self._service.partition_of(g) == partition}
+        self.releases.under_way |= {g for g in self.rules.kept if self._service.partition_of(g) == partition}
         real(self, partition)
 
     patch.setattr(Moves, "took_over", planted)
@@ -364,7 +366,7 @@ def holds_requests_for_ever(patch: Patch, world: World) -> None:
             real(self, code, now_ms)
 
     patch.setattr(Waiting, "refuse", planted)
-    patch.setattr(Moves, "_expire", lambda self, parked, at_s: None)
+    patch.setattr(ParkedRequests, "expire", lambda self: None)
 
 
 def forgets_who_waits(patch: Patch, world: World) -> None:

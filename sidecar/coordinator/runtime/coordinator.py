@@ -13,9 +13,10 @@ from typing import Any
 
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.membership.owner_map import Assignment
+from sidecar.coordinator.migration.core_client import COORDINATORS_OWN
 from sidecar.coordinator.migration.group_configs import Configs
 from sidecar.coordinator.migration.managed_groups import Rules
-from sidecar.coordinator.migration.moves import COORDINATORS_OWN, MovePorts, Moves
+from sidecar.coordinator.migration.moves import MovePorts, Moves
 from sidecar.coordinator.placeholder.placeholders import PlaceholderPorts, Placeholders
 from sidecar.coordinator.placeholder.share_placeholders import SharePlaceholderPorts, SharePlaceholders
 from sidecar.coordinator.runtime.assignor_task import assigning
@@ -102,7 +103,7 @@ class Coordinator:
         self.placeholders = Placeholders(settings.placeholders, cluster, self._placeholder_ports(), figures, log, tasks)
         self.share_placeholders = SharePlaceholders(cluster, self._share_ports(), figures, log, tasks)
         self.moves = Moves(settings.moves, rules, self.service, cluster, self._move_ports(), figures, log, tasks)
-        self.fronts.connected[COORDINATORS_OWN] = self.moves
+        self.fronts.connected[COORDINATORS_OWN] = self.moves.core
         self._visible = Visible(background, configs, self.fresh, self.fronts.ask_access, self._done, figures, log)
         self._draining = False
         self._loader = Loader(self.service, settings.load_slice_s, self._drain, tasks)
@@ -117,7 +118,7 @@ class Coordinator:
             TookOver: self._took_over,
             Occupied: lambda c: self.placeholders.occupied(c.group_id, c.members),
         }
-        show(figures, self.service, lambda: self.moves.waiting)
+        show(figures, self.service, lambda: len(self.moves.parked))
         tasks.spawn(self._tick(), "tick")
         tasks.spawn(Proofs(self.service, self.takeovers.tenures, settings.lease_ms).rounds(), "proofs")
 
@@ -127,7 +128,7 @@ class Coordinator:
             leader_of=self.leader_of,
             partition_of=self.service.partition_of,
             managed=self._configs.managed,
-            strangers=lambda group_id: self.moves.strangers(group_id),
+            strangers=lambda group_id: self.moves.intakes.strangers(group_id),
             prove=self.takeovers.prove,
             again=self._check_again,
             answer=lambda token, answer: self._reply(Reply(token, answer)),
@@ -169,7 +170,6 @@ class Coordinator:
 
         return MovePorts(
             leader_of=self.leader_of,
-            answer=lambda token, answer: self._reply(Reply(token, answer)),
             drain=self._drain,
             store=store,
             seat_given_up=self.no_placeholder,
