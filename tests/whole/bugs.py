@@ -21,8 +21,10 @@ from sidecar.coordinator.membership.owners_group import Ownership
 from sidecar.coordinator.migration.intake import Intakes
 from sidecar.coordinator.migration.moves import Moves
 from sidecar.coordinator.migration.parked_requests import ParkedRequests
+from sidecar.coordinator.placeholder import commit_gate
+from sidecar.coordinator.placeholder.commit_gate import CommitGate
 from sidecar.coordinator.placeholder.inflight_commits import UnderWay
-from sidecar.coordinator.placeholder.placeholders import Placeholders, _Group
+from sidecar.coordinator.placeholder.placeholders import Placeholders
 from sidecar.coordinator.runtime.coordinator import Coordinator
 from sidecar.coordinator.runtime.takeovers import Takeovers
 from sidecar.coordinator.statelog.fenced_writer import FencedWriter
@@ -261,8 +263,8 @@ def has_no_placeholders(patch: Patch, world: World) -> None:
 
 def takes_no_seat_over(patch: Patch, world: World) -> None:
     """A new owner lets offsets be fetched while the former one's commits may still arrive."""
-    real = _Group.ready_for
-    patch.setattr(_Group, "ready_for", lambda self, event: isinstance(event, FetchCheck) or real(self, event))
+    real = commit_gate.ready_for
+    patch.setattr(commit_gate, "ready_for", lambda chair, event: isinstance(event, FetchCheck) or real(chair, event))
 
 
 def waits_for_no_commits(patch: Patch, world: World) -> None:
@@ -273,8 +275,8 @@ def waits_for_no_commits(patch: Patch, world: World) -> None:
 
 def forgets_commits_in_doubt(patch: Patch, world: World) -> None:
     """A commit whose front has lost its connection counts as ended."""
-    real = Placeholders.ended
-    patch.setattr(Placeholders, "ended", lambda self, ticket, sure: real(self, ticket, True))
+    real = CommitGate.ended
+    patch.setattr(CommitGate, "ended", lambda self, ticket, sure: real(self, ticket, True))
 
 
 def says_that_all_is_stored(patch: Patch, world: World) -> None:
@@ -387,10 +389,10 @@ def forgets_who_waits_for_a_seat(patch: Patch, world: World) -> None:
         for group in [g for g in self._groups.values() if g.partition == partition]:
             group.gone = True
             del self._groups[group.group_id]
-            self._under_way.forget(group.group_id)
+            self.commits.forget(group.group_id)
 
     patch.setattr(Placeholders, "stopped", planted)
-    patch.setattr(Placeholders, "tick", lambda self: None)
+    patch.setattr(CommitGate, "tick", lambda self: None)
 
 
 def passes_on_what_it_has_heard_nothing_of(patch: Patch, world: World) -> None:

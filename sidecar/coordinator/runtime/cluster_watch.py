@@ -285,7 +285,8 @@ class Follower:
         if any(n < 0 or self._cluster.unreached(n, GONE_S) for n in set(self._offsets.now)):
             return True
         c = self._coordinator
-        return c.service.loading() > 0 or c.placeholders.waited_for(LATE_MS) or c.takeovers.tenures.late(LATE_MS / 1000)
+        waited = c.placeholders.commits.waited_for(LATE_MS)
+        return waited or c.service.loading() > 0 or c.takeovers.tenures.late(LATE_MS / 1000)
 
     async def _ask_for_leaders(self) -> ClusterView:
         """An empty view if nobody answers."""

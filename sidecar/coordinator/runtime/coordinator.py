@@ -197,7 +197,7 @@ class Coordinator:
         """What this front asked is answered into the void; what it was asked, it will not say any more."""
         number = self.fronts.remove(front)
         self._visible.front_gone(lambda token: front_of(token) == number)
-        self.placeholders.front_gone(number)
+        self.placeholders.commits.front_gone(number)
 
     def from_front(self, front: FrontEnd, message: ToCoordinator) -> None:
         try:
@@ -207,7 +207,7 @@ class Coordinator:
                 if type(event) in SETTINGS_EVENTS:
                     self._tasks.spawn(self._configure(token, event), "settings request")
                 elif type(event) is OpenOffsets:
-                    self.placeholders.open(token, event)
+                    self.placeholders.commits.open(token, event)
                 elif type(event) is OpenShareState:
                     self.share_placeholders.open(token, event)
                 else:
@@ -220,7 +220,7 @@ class Coordinator:
             elif isinstance(message, AccessAnswer):
                 self._visible.told(self.fronts.token(front, message.token), message.hidden)
             elif isinstance(message, CommitEnded):
-                self.placeholders.ended(message.ticket, message.sure)
+                self.placeholders.commits.ended(message.ticket, message.sure)
             elif isinstance(message, BrokerSilence):
                 self.broker_silence(message.quiet_ms)
             elif isinstance(message, SettingsPassed):
@@ -236,7 +236,7 @@ class Coordinator:
     def _reply(self, reply: Reply) -> None:
         check = self._checks.pop(reply.token, None) if self._checks else None
         if check is not None and isinstance(reply.answer, CheckReply) and reply.answer.code == Code.NONE:
-            answer = self.placeholders.checked(reply.token, check, reply.answer, front_of(reply.token))
+            answer = self.placeholders.commits.checked(reply.token, check, reply.answer, front_of(reply.token))
             if answer is None:
                 return
             reply.answer = answer
@@ -337,7 +337,7 @@ class Coordinator:
             for key in self._background.write_off():
                 self._log.error("a background run hangs; another thread takes its place", run=key)
             self.service.wake(now())
-            self.placeholders.tick()
+            self.placeholders.commits.tick()
             self.moves.tick()
             self._drain()
 
