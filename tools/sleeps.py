@@ -37,7 +37,7 @@ SLEEPS: Mapping[str, tuple[int, str]] = {
     "coordinator/placeholder/test_commit_gate.py": (1, VIRTUAL),
     "coordinator/placeholder/test_placeholder_heartbeats.py": (1, VIRTUAL),
     "coordinator/runtime/test_coordinator.py": (2, VIRTUAL),
-    "coordinator/runtime/test_cluster_watch.py": (3, VIRTUAL),
+    "coordinator/runtime/test_metadata_refresh.py": (3, VIRTUAL),
     "coordinator/runtime/test_topic_refresh.py": (6, VIRTUAL),
     "coordinator/runtime/test_fronts.py": (1, VIRTUAL),
     "coordinator/statelog/test_large_write.py": (1, VIRTUAL),

@@ -183,7 +183,7 @@ class Coordination:
             denied = partial(app.reach.tail_denied, s.state.topic)
             new_tail = partial(new_tail, security=secured, group=s.ownership.group, denied=denied)
         self.follower = Follower(
-            follow, leaders, control, cluster, configs, state, made, app.log, tasks, new_tail, peers
+            follow, leaders, control, configs, state, made, app.log, tasks, new_tail, peers
         )
 
         if secured:

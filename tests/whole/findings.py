@@ -19,9 +19,9 @@ from sidecar.coordinator import clock
 from sidecar.coordinator.membership.owners_group import Ownership
 from sidecar.coordinator.membership.peer_links import Peers
 from sidecar.coordinator.migration.managed_groups import Rules
-from sidecar.coordinator.runtime.cluster_watch import Follower
 from sidecar.coordinator.runtime.coordinator import Coordinator
 from sidecar.coordinator.runtime.partition_lease import Proofs
+from sidecar.coordinator.runtime.tail_listener import TailListener
 from sidecar.coordinator.runtime.takeovers import Takeovers
 from sidecar.coordinator.statelog.fenced_writer import FencedWriter, WriteLost
 from sidecar.coordinator.statelog.tail import StateLog
@@ -206,7 +206,7 @@ def goes_on_without_its_topic(patch: Patch, world: World) -> None:
         """It is not looked at."""
 
     patch.setattr(StateTopic, "look", never)
-    patch.setattr(Follower, "tail_went_back", lambda self, partition: None)
+    patch.setattr(TailListener, "tail_went_back", lambda self, partition: None)
 
 
 def lets_anybody_join_at_once(patch: Patch, world: World) -> None:
