@@ -16,6 +16,7 @@ import sidecar.api.offset_fetch as offset_fetch
 import sidecar.coordinator.statelog.fenced_writer as writer_module
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.membership.former_owners import FormerOwners
+from sidecar.coordinator.membership.lease import Lease
 from sidecar.coordinator.membership.lease_commit import Confirming
 from sidecar.coordinator.membership.owners_group import Ownership
 from sidecar.coordinator.migration.intake import Intakes
@@ -205,8 +206,8 @@ def looks_at_no_lease(patch: Patch, world: World) -> None:
 
 
 def counts_the_lease_from_the_answer(patch: Patch, world: World) -> None:
-    real = Ownership._commit_written
-    patch.setattr(Ownership, "_commit_written", lambda self, sent: real(self, now()))
+    real = Lease.committed
+    patch.setattr(Lease, "committed", lambda self, sent: real(self, now()))
 
 
 def believes_heartbeats_alone(patch: Patch, world: World) -> None:

@@ -9,13 +9,15 @@ import time
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
-import sidecar.coordinator.membership.owners_group as ownership_module
+import sidecar.coordinator.membership.lease as lease_module
+import sidecar.coordinator.membership.owners_client as owners_client_module
 import sidecar.coordinator.runtime.partition_lease as proofs_module
 import sidecar.coordinator.statelog.topic_watch as state_topic_module
 import sidecar.front.front as front_module
 import sidecar.process.coordination as coordination
 from sidecar.api.call import Call
 from sidecar.coordinator import clock
+from sidecar.coordinator.membership.map_check import MapCheck
 from sidecar.coordinator.membership.owners_group import Ownership
 from sidecar.coordinator.membership.peer_links import Peers
 from sidecar.coordinator.migration.managed_groups import Rules
@@ -64,12 +66,12 @@ def waits_for_whoever_is_silent(patch: Patch, world: World) -> None:
 
     patch.setattr(BrokerConnection, "_within", within)
     patch.setattr(Cluster, "_first_that_answers", first)
-    patch.setattr(ownership_module, "WATCH_S", 1e6)
+    patch.setattr(owners_client_module, "WATCH_S", 1e6)
 
 
 def waits_at_the_old_coordinator(patch: Patch, world: World) -> None:
     """A join at a broker that stands still is waited for, whoever coordinates the owners' group meanwhile."""
-    patch.setattr(ownership_module, "WATCH_S", 1e6)
+    patch.setattr(owners_client_module, "WATCH_S", 1e6)
 
 
 def takes_part_before_it_has_read(patch: Patch, world: World) -> None:
@@ -181,7 +183,7 @@ def an_unreadable_group_takes_its_partition_down(patch: Patch, world: World) -> 
 
 def both_twins_own(patch: Patch, world: World) -> None:
     """S8: what is assigned to a node id is everybody's who has it."""
-    patch.setattr(Ownership, "_without_doubles", lambda self, a: a)
+    patch.setattr(MapCheck, "without_doubles", lambda self, a, own_id: a)
 
 
 def goes_on_after_a_turn_that_broke(patch: Patch, world: World) -> None:
@@ -237,7 +239,7 @@ def counts_leases_by_one_clock(patch: Patch, world: World) -> None:
     def planted(sent: Now, lease_ms: int) -> Now:
         return Now(sent.mono_ms + lease_ms, FOR_EVER_MS)
 
-    patch.setattr(ownership_module, "lease_end", planted)
+    patch.setattr(lease_module, "lease_end", planted)
     patch.setattr(proofs_module, "lease_end", planted)
 
 

@@ -216,8 +216,8 @@ class Follower:
             return [f"the broker {self._settings.broker} does not answer; this sidecar owns nothing until it does"]
         service = self._coordinator.service
         found = [self.state_topic.problem] if self.state_topic.problem else []
-        if self.ownership.double:
-            found.append(f"another sidecar, beside the broker at {self.ownership.double}, has the same node id")
+        if double := self.ownership.map_check.double:
+            found.append(f"another sidecar, beside the broker at {double}, has the same node id")
         if not self.ownership.takes_part:
             return [*found, f"{len(self.from_tail.unread)} partitions of the state topic are being read"]
         if not service.map:

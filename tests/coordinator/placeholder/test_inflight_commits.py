@@ -146,7 +146,9 @@ def test_a_commit_whose_connection_breaks_is_in_doubt(done: bool) -> None:
         await until(lambda: seat(house).member_id == f"{OURS}-2")
         await house.seated()
         assert house.coordinator.placeholders.commits.quiet
-        assert await committed(await house.client(), epoch) == Code.NONE and house.coordinator.placeholders.commits.quiet
+        assert (
+            await committed(await house.client(), epoch) == Code.NONE and house.coordinator.placeholders.commits.quiet
+        )
 
     run(test)
 
