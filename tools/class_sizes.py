@@ -35,7 +35,6 @@ LARGE: Mapping[str, tuple[Size, str]] = {
     "Front": (Size(33, 45, 6), "to be split: dispatch, what waits, and what the coordinator has told"),
     "Ownership": (Size(23, 29, 9), "the life of one membership, joining and leaving; placement and its own words may go"),
     "Coordinator": (Size(32, 26, 11), ROOT_OF_A_ROOM),
-    "FencedWriter": (Size(31, 26, 10), "to be split: the fence, the queue of appends, the batch under way"),
     "Configs": (Size(31, 21, 6), "to be split: what brokers say, what is stored, and requests for settings"),
     "Service": (Size(31, 19, 6), "to be split: the lease, requests for all partitions, time"),
     "Rules": (Size(31, 14, 4), "to be split: what is stored of groups, patterns of the others, groups that are kept"),

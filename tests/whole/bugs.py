@@ -4,7 +4,6 @@ after the run, and the world that it is planted in."""
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Generator
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 import sidecar.api.access as access
 import sidecar.api.offset_commit as offset_commit
 import sidecar.api.offset_fetch as offset_fetch
-import sidecar.coordinator.statelog.fenced_writer as writer_module
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.membership.former_owners import FormerOwners
 from sidecar.coordinator.membership.lease import Lease
@@ -28,9 +26,11 @@ from sidecar.coordinator.placeholder.inflight_commits import UnderWay
 from sidecar.coordinator.placeholder.placeholders import Placeholders
 from sidecar.coordinator.runtime.coordinator import Coordinator
 from sidecar.coordinator.runtime.takeovers import Takeovers
+from sidecar.coordinator.statelog.fence import Fence, Producer
 from sidecar.coordinator.statelog.fenced_writer import FencedWriter
 from sidecar.coordinator.statelog.read_index import Written
 from sidecar.coordinator.statelog.tail import StateLog, Tail
+from sidecar.coordinator.statelog.write_errors import RETRIABLE
 from sidecar.core.runtime.offset_checks import CheckReply, FetchCheck
 from sidecar.core.runtime.owner import Owner
 from sidecar.core.runtime.pending_requests import Waiting
@@ -60,10 +60,10 @@ def takes_over_without_a_fence(patch: Patch, world: World) -> None:
     """A producer id that nobody had before: the broker lets it write, and the former owner, too."""
     ids = iter(range(1_000_000, 2_000_000))
 
-    async def planted(self: Any) -> None:
-        self.producer_id, self.producer_epoch, self._sequence = next(ids), 0, 0
+    async def planted(self: Any) -> Producer:
+        return Producer(next(ids), 0)
 
-    patch.setattr(FencedWriter, "init", planted)
+    patch.setattr(Fence, "take", planted)
 
 
 def goes_on_after_it_was_fenced(patch: Patch, world: World) -> None:
@@ -73,8 +73,8 @@ def goes_on_after_it_was_fenced(patch: Patch, world: World) -> None:
     async def again(self: Any) -> None:
         await self.init()
         records = [r for e in self._sending for r in e.records]
-        self._batch = encode_batch(records, 0, self.producer_id, self.producer_epoch, 0)
-        self._sequence = len(records)
+        self._batch.data = encode_batch(records, 0, self.producer.id, self.producer.epoch, 0)
+        self.producer.sequence = len(records)
         self._task = None
         self._put()
 
@@ -92,10 +92,10 @@ def tries_again_under_a_new_sequence(patch: Patch, world: World) -> None:
     real = FencedWriter._answered
 
     def planted(self: Any, code: int, offset: int, lost: Any) -> None:
-        if not self.stopped and (lost is not None or code in writer_module.RETRIABLE):
+        if not self.stopped and (lost is not None or code in RETRIABLE):
             records = [r for e in self._sending for r in e.records]
-            self._batch = encode_batch(records, 0, self.producer_id, self.producer_epoch, self._sequence)
-            self._sequence += len(records)
+            self._batch.data = encode_batch(records, 0, self.producer.id, self.producer.epoch, self.producer.sequence)
+            self.producer.sequence += len(records)
         real(self, code, offset, lost)
 
     patch.setattr(FencedWriter, "_answered", planted)
@@ -118,15 +118,15 @@ def asks_the_old_leader_for_ever(patch: Patch, world: World) -> None:
         first = getattr(self, "first_leader", -1)
         if first < 0:
             await real(self, pause_s)
-            self.first_leader = self._leader
+            self.first_leader = self._leader.node_id
             return
-        self._leader = -1
+        self._leader.node_id = -1
         await asyncio.sleep(pause_s)
-        self._leader, self._task = first, None
-        if time.monotonic() < self._deadline:
+        self._leader.node_id, self._task = first, None
+        if self._batch.left_s > 0:
             self._put()
         else:
-            self._deadline += 10.0
+            self._batch.deadline_s += 10.0
             self._put()
 
     patch.setattr(FencedWriter, "_find_leader", planted)

@@ -25,9 +25,11 @@ from sidecar.coordinator.runtime.coordinator import Coordinator
 from sidecar.coordinator.runtime.partition_lease import Proofs
 from sidecar.coordinator.runtime.tail_listener import TailListener
 from sidecar.coordinator.runtime.takeovers import Takeovers
-from sidecar.coordinator.statelog.fenced_writer import FencedWriter, WriteLost
+from sidecar.coordinator.statelog.fence import Fence
+from sidecar.coordinator.statelog.fenced_writer import FencedWriter
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.topic_watch import StateTopic
+from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.core.runtime.events import FOR_EVER_MS
 from sidecar.core.runtime.owner import Owner
 from sidecar.core.runtime.quarantine import Anew
@@ -255,7 +257,7 @@ def says_not_why_there_is_no_fence(patch: Patch, world: World) -> None:
     async def planted(self: Any) -> str:
         return ""
 
-    patch.setattr(FencedWriter, "_remedy", planted)
+    patch.setattr(Fence, "_remedy", planted)
 
 
 def expects_to_know_the_owners(patch: Patch, world: World) -> None:

@@ -29,9 +29,9 @@ from sidecar.coordinator.runtime.regex_task import Visible
 from sidecar.coordinator.runtime.settings import CoordinatorSettings
 from sidecar.coordinator.runtime.takeovers import TakeoverPorts, Takeovers
 from sidecar.coordinator.runtime.topic_refresh import Fresh
-from sidecar.coordinator.statelog.fenced_writer import WriteLost
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.unfenced_append import append_unfenced
+from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.core.consumer.regexes import ResolveRegex
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.modern.target_assignment import RunAssignor

@@ -12,6 +12,7 @@ from sidecar.coordinator.membership.ports import OwnershipSettings
 from sidecar.coordinator.runtime import coordinator as coordinator_module
 from sidecar.coordinator.runtime import settings_refresh
 from sidecar.coordinator.runtime.cluster_watch import Follower, FollowerSettings
+from sidecar.coordinator.statelog import fence as fence_module
 from sidecar.coordinator.statelog import fenced_writer as writer_module
 from sidecar.coordinator.statelog import startup as start
 from sidecar.coordinator.statelog.startup import Control, StartSettings
@@ -30,7 +31,8 @@ def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings_refresh, "CONTROLLER_LAG_S", 0.002)
     monkeypatch.setattr(coordinator_module, "TICK_S", 0.005)
     monkeypatch.setattr(writer_module, "RETRY_S", 0.002)
-    monkeypatch.setattr(writer_module, "INIT_S", 0.01)
+    monkeypatch.setattr(fence_module, "RETRY_S", 0.002)
+    monkeypatch.setattr(fence_module, "INIT_S", 0.01)
     monkeypatch.setattr(owner_module, "RETRY_MS", 5)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from sidecar.coordinator.statelog import fenced_writer as module
-from sidecar.coordinator.statelog.fenced_writer import Fenced, WriteLost
+from sidecar.coordinator.statelog.write_errors import Fenced, WriteLost
 from sidecar.core.vocabulary.errors import Code
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import Encoded
