@@ -33,7 +33,7 @@ LARGE: Mapping[str, tuple[Size, str]] = {
     "Owner": (Size(38, 32, 8), "to be split: phases and fence of a partition, one turn and its answers, loading"),
     "Session": (Size(34, 35, 1), "to be split: a client's connection, its link to the broker, and what it waits for"),
     "Front": (Size(33, 45, 6), "to be split: dispatch, what waits, and what the coordinator has told"),
-    "Ownership": (Size(23, 29, 9), "the life of one membership, joining and leaving; placement and its own words may go"),
+    "Ownership": (Size(23, 29, 9), "the life of one membership; placement and what it says of itself may go"),
     "Coordinator": (Size(32, 26, 11), ROOT_OF_A_ROOM),
     "Configs": (Size(31, 21, 6), "to be split: what brokers say, what is stored, and requests for settings"),
     "Service": (Size(31, 19, 6), "to be split: the lease, requests for all partitions, time"),

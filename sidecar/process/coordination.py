@@ -182,9 +182,7 @@ class Coordination:
         if secured := app.reach.librdkafka():
             denied = partial(app.reach.tail_denied, s.state.topic)
             new_tail = partial(new_tail, security=secured, group=s.ownership.group, denied=denied)
-        self.follower = Follower(
-            follow, leaders, control, configs, state, made, app.log, tasks, new_tail, peers
-        )
+        self.follower = Follower(follow, leaders, control, configs, state, made, app.log, tasks, new_tail, peers)
 
         if secured:
             app.reach.changed = lambda: self.follower.tail.secure(app.reach.librdkafka())
