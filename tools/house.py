@@ -1,4 +1,4 @@
-"""Prints how the house is built, from the code: layers, import circles, long files and functions, and four paths.
+"""Prints how the house is built, from the code: layers, import circles, large files, functions and classes, four paths.
 
 What is decided here: an import counts wherever it stands, inside a function and under TYPE_CHECKING too; a room is a
 first-level folder of the package; circles between files and circles between rooms are both circles; generated code
@@ -28,7 +28,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import cast
 
-from tools import sleeps
+from tools import class_sizes, sleeps
 
 ROOT = Path(__file__).resolve().parent.parent / "sidecar"
 WIDTH = 120
@@ -178,6 +178,7 @@ class Plan:
         self.long_files = [module for module in own if module.lines > FILE_LINES]
         functions = ((module, *function) for module in own for function in functions_of(module.tree))
         self.long_functions = [row for row in functions if row[3] > FUNCTION_LINES]
+        self.large_classes = class_sizes.large(c for module in own for c in class_sizes.classes_of(module.tree))
 
     def rooms(self) -> dict[str, set[str]]:
         """Each room that holds a line of code, with the rooms it imports."""
@@ -446,6 +447,18 @@ def print_sizes(plan: Plan) -> None:
         print(f"  {lines:>5}  {module.file}:{line}  {name}")
 
 
+def print_classes(plan: Plan, listed: Mapping[str, tuple[class_sizes.Size, str]]) -> list[str]:
+    """Returns what the list does not allow."""
+    print(f"\nCLASSES over {class_sizes.LIMITS}: {len(plan.large_classes)}")
+    for name, size in plan.large_classes.items():
+        print(f"  {size.methods:>3} {size.attributes:>3} {size.arguments:>3}  {name}")
+    new = list(class_sizes.problems(plan.large_classes, listed))
+    print(f"\nCLASSES that tools/class_sizes.py does not allow: {len(new)}")
+    for problem in new:
+        print(f"  {problem}")
+    return new
+
+
 def print_paths(root: Path) -> int | None:
     """Runs and prints each path; the most rooms that one of them passes, None if none can be run."""
     try:
@@ -471,16 +484,24 @@ def print_paths(root: Path) -> int | None:
     return most
 
 
-def main(arguments: list[str] | None = None, root: Path = ROOT, tests: Path | None = None) -> int:
+def main(
+    arguments: list[str] | None = None,
+    root: Path = ROOT,
+    tests: Path | None = None,
+    listed: Mapping[str, tuple[class_sizes.Size, str]] | None = None,
+) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.house", description=(__doc__ or "").split("\n")[0])
     parser.add_argument(
-        "--check", action="store_true", help="exit with 1 if a circle, long file or function or a new sleep is found"
+        "--check",
+        action="store_true",
+        help="exit with 1 if a circle, a long file or function, a new sleep or a larger class is found",
     )
     options = parser.parse_args(arguments)
     plan = Plan(read(root))
     print_layers(plan)
     print_circles(plan)
     print_sizes(plan)
+    new_classes = print_classes(plan, listed or {})
     new_sleeps = [] if tests is None else list(sleeps.problems(tests))
     print(f"\nSLEEPS in tests that tools/sleeps.py does not allow: {len(new_sleeps)}")
     for problem in new_sleeps:
@@ -489,6 +510,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT, tests: Path | No
         "circles": len(plan.file_circles) + len(plan.room_circles),
         "files_over_500": len(plan.long_files),
         "functions_over_60": len(plan.long_functions),
+        "classes": len(new_classes),
         "sleeps": len(new_sleeps),
     }
     found = any(result.values())
@@ -499,4 +521,4 @@ def main(arguments: list[str] | None = None, root: Path = ROOT, tests: Path | No
 
 
 if __name__ == "__main__":
-    sys.exit(main(tests=sleeps.TESTS))
+    sys.exit(main(tests=sleeps.TESTS, listed=class_sizes.LARGE))

@@ -181,9 +181,7 @@ class Coordination:
         if secured := app.reach.librdkafka():
             denied = partial(app.reach.tail_denied, s.state.topic)
             new_tail = partial(new_tail, security=secured, group=s.ownership.group, denied=denied)
-        self.follower = Follower(
-            follow, leaders, control, cluster, configs, state, made, app.log, tasks, new_tail, peers
-        )
+        self.follower = Follower(follow, leaders, control, configs, state, made, app.log, tasks, new_tail, peers)
 
         if secured:
             app.reach.changed = lambda: self.follower.tail.secure(app.reach.librdkafka())
@@ -203,7 +201,7 @@ class Coordination:
             check_s=lambda: (configs.retention_check_ms if own_ms is None else own_ms) / 1000,
             leader_of=made.leader_of,
             seat_given_up=made.no_placeholder,
-            ask=made.moves.ask,
+            ask=made.moves.core.ask,
         )
         return Abandoned(made.service, cluster, ports, app.metrics, app.log)
 

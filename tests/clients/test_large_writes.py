@@ -10,7 +10,8 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from sidecar.coordinator.statelog import large_write as transaction
-from sidecar.coordinator.statelog.fenced_writer import Fenced, FencedWriter, WriteLost
+from sidecar.coordinator.statelog.fenced_writer import FencedWriter, WriterPorts
+from sidecar.coordinator.statelog.write_errors import Fenced, WriteLost
 from sidecar.drill.local import LocalKafka
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.produce import Appender
@@ -43,9 +44,8 @@ class Bench:
             self.topic,
             self.partition,
             10.0,
+            WriterPorts(lambda serial, offset: self.written.append(serial), self.failed.append),
             self.tasks,
-            lambda serial, offset: self.written.append(serial),
-            self.failed.append,
             batch_bytes,
         )
         end = asyncio.get_running_loop().time() + 30

@@ -28,7 +28,7 @@ def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seating, "EARLY_S", 0.005)
     monkeypatch.setattr(placeholders, "PAUSE_MS", 5)
     monkeypatch.setattr(placeholders, "PAUSE_MAX_MS", 20)
-    monkeypatch.setattr(placeholders, "BEAT_TICK_S", 0.01)
+    monkeypatch.setattr(placeholders, "TICK_S", 0.01)
     monkeypatch.setattr(owner_module, "REBUILD_MS", 10)
     monkeypatch.setattr(owner_module, "FENCED_MS", 60_000)
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from sidecar.coordinator.statelog import fenced_writer as module
-from sidecar.coordinator.statelog.fenced_writer import FencedWriter, WriteLost
+from sidecar.coordinator.statelog.fenced_writer import FencedWriter, WriterPorts
+from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.kafka.produce import Appender
 from sidecar.process.tasks import Supervisor
 from sidecar.state.codec import Encoded
@@ -43,9 +44,8 @@ class Bench:
             STATE,
             0,
             self.timeout_s,
+            WriterPorts(lambda serial, offset: self.written.append((serial, offset)), self.failed.append),
             self.tasks,
-            lambda serial, offset: self.written.append((serial, offset)),
-            self.failed.append,
             self.batch_bytes,
         )
 

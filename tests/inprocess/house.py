@@ -24,6 +24,7 @@ from sidecar.coordinator.clock import lease_end, now
 from sidecar.coordinator.membership.owner_map import Assignment
 from sidecar.coordinator.migration.group_configs import Configs, OwnKind, OwnSettings
 from sidecar.coordinator.migration.managed_groups import OwnRules, Rules
+from sidecar.coordinator.migration.moves import MoveSettings
 from sidecar.coordinator.placeholder.placeholders import PlaceholderSettings
 from sidecar.coordinator.runtime.background import Background
 from sidecar.coordinator.runtime.coordinator import Coordinator
@@ -221,6 +222,7 @@ class House:
         front: Mapping[str, Any] | None = None,
         service: Mapping[str, Any] | None = None,
         placeholders: Mapping[str, Any] | None = None,
+        moves: MoveSettings | None = None,
         assignors: Mapping[str, Assignor] = BUILT_IN,
         kinds: Mapping[str, OwnKind] | None = None,
         write_timeout_s: float = 2.0,
@@ -262,6 +264,7 @@ class House:
             claims_kept,
             limits,
             seats,
+            moves=moves or MoveSettings(),
             batch_bytes=batch_bytes,
             lease_ms=LEASE_MS,
         )

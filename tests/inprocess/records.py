@@ -8,8 +8,8 @@ from typing import Any
 
 from sidecar.coordinator.clock import wall_ms
 from sidecar.coordinator.membership.roster import Roster
-from sidecar.coordinator.statelog.fenced_writer import WriteLost
 from sidecar.coordinator.statelog.tail import StateLog
+from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.state.codec import Encoded, Stamp, StateCodec
 from sidecar.state.keys import ROSTER, decode_key
 from tests.inprocess.house import Counted, Lines

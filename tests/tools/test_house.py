@@ -410,7 +410,8 @@ def test_the_last_line_is_one_json_object_and_check_fails_on_a_circle(
         {"a/one.py": "import fake.b.one\n" + function(61), "b/one.py": "import fake.a.one\n" + "x = 1\n" * 500}
     )
     code, lines = printed(capsys, root)
-    counts = {"circles": 2, "files_over_500": 1, "functions_over_60": 1, "sleeps": 0, "max_rooms_of_a_path": None}
+    sizes = {"files_over_500": 1, "functions_over_60": 1, "classes": 0}
+    counts = {"circles": 2, **sizes, "sleeps": 0, "max_rooms_of_a_path": None}
     assert (code, json.loads(lines[-1])) == (0, counts)
     assert "    b/one.py:1 imports a/one.py" in lines
     assert "    501  b/one.py" in lines

@@ -4,7 +4,6 @@ after the run, and the world that it is planted in."""
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Generator
 from typing import Any
 
@@ -13,19 +12,25 @@ import pytest
 import sidecar.api.access as access
 import sidecar.api.offset_commit as offset_commit
 import sidecar.api.offset_fetch as offset_fetch
-import sidecar.coordinator.statelog.fenced_writer as writer_module
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.membership.former_owners import FormerOwners
+from sidecar.coordinator.membership.lease import Lease
 from sidecar.coordinator.membership.lease_commit import Confirming
 from sidecar.coordinator.membership.owners_group import Ownership
+from sidecar.coordinator.migration.intake import Intakes
 from sidecar.coordinator.migration.moves import Moves
+from sidecar.coordinator.migration.parked_requests import ParkedRequests
+from sidecar.coordinator.placeholder import commit_gate
+from sidecar.coordinator.placeholder.commit_gate import CommitGate
 from sidecar.coordinator.placeholder.inflight_commits import UnderWay
-from sidecar.coordinator.placeholder.placeholders import Placeholders, _Group
+from sidecar.coordinator.placeholder.placeholders import Placeholders
 from sidecar.coordinator.runtime.coordinator import Coordinator
 from sidecar.coordinator.runtime.takeovers import Takeovers
+from sidecar.coordinator.statelog.fence import Fence, Producer
 from sidecar.coordinator.statelog.fenced_writer import FencedWriter
 from sidecar.coordinator.statelog.read_index import Written
 from sidecar.coordinator.statelog.tail import StateLog, Tail
+from sidecar.coordinator.statelog.write_errors import RETRIABLE
 from sidecar.core.runtime.offset_checks import CheckReply, FetchCheck
 from sidecar.core.runtime.owner import Owner
 from sidecar.core.runtime.pending_requests import Waiting
@@ -55,10 +60,10 @@ def takes_over_without_a_fence(patch: Patch, world: World) -> None:
     """A producer id that nobody had before: the broker lets it write, and the former owner, too."""
     ids = iter(range(1_000_000, 2_000_000))
 
-    async def planted(self: Any) -> None:
-        self.producer_id, self.producer_epoch, self._sequence = next(ids), 0, 0
+    async def planted(self: Any) -> Producer:
+        return Producer(next(ids), 0)
 
-    patch.setattr(FencedWriter, "init", planted)
+    patch.setattr(Fence, "take", planted)
 
 
 def goes_on_after_it_was_fenced(patch: Patch, world: World) -> None:
@@ -68,8 +73,8 @@ def goes_on_after_it_was_fenced(patch: Patch, world: World) -> None:
     async def again(self: Any) -> None:
         await self.init()
         records = [r for e in self._sending for r in e.records]
-        self._batch = encode_batch(records, 0, self.producer_id, self.producer_epoch, 0)
-        self._sequence = len(records)
+        self._batch.data = encode_batch(records, 0, self.producer.id, self.producer.epoch, 0)
+        self.producer.sequence = len(records)
         self._task = None
         self._put()
 
@@ -87,10 +92,10 @@ def tries_again_under_a_new_sequence(patch: Patch, world: World) -> None:
     real = FencedWriter._answered
 
     def planted(self: Any, code: int, offset: int, lost: Any) -> None:
-        if not self.stopped and (lost is not None or code in writer_module.RETRIABLE):
+        if not self.stopped and (lost is not None or code in RETRIABLE):
             records = [r for e in self._sending for r in e.records]
-            self._batch = encode_batch(records, 0, self.producer_id, self.producer_epoch, self._sequence)
-            self._sequence += len(records)
+            self._batch.data = encode_batch(records, 0, self.producer.id, self.producer.epoch, self.producer.sequence)
+            self.producer.sequence += len(records)
         real(self, code, offset, lost)
 
     patch.setattr(FencedWriter, "_answered", planted)
@@ -113,15 +118,15 @@ def asks_the_old_leader_for_ever(patch: Patch, world: World) -> None:
         first = getattr(self, "first_leader", -1)
         if first < 0:
             await real(self, pause_s)
-            self.first_leader = self._leader
+            self.first_leader = self._leader.node_id
             return
-        self._leader = -1
+        self._leader.node_id = -1
         await asyncio.sleep(pause_s)
-        self._leader, self._task = first, None
-        if time.monotonic() < self._deadline:
+        self._leader.node_id, self._task = first, None
+        if self._batch.left_s > 0:
             self._put()
         else:
-            self._deadline += 10.0
+            self._batch.deadline_s += 10.0
             self._put()
 
     patch.setattr(FencedWriter, "_find_leader", planted)
@@ -201,8 +206,8 @@ def looks_at_no_lease(patch: Patch, world: World) -> None:
 
 
 def counts_the_lease_from_the_answer(patch: Patch, world: World) -> None:
-    real = Ownership._commit_written
-    patch.setattr(Ownership, "_commit_written", lambda self, sent: real(self, now()))
+    real = Lease.committed
+    patch.setattr(Lease, "committed", lambda self, sent: real(self, now()))
 
 
 def believes_heartbeats_alone(patch: Patch, world: World) -> None:
@@ -259,8 +264,8 @@ def has_no_placeholders(patch: Patch, world: World) -> None:
 
 def takes_no_seat_over(patch: Patch, world: World) -> None:
     """A new owner lets offsets be fetched while the former one's commits may still arrive."""
-    real = _Group.ready_for
-    patch.setattr(_Group, "ready_for", lambda self, event: isinstance(event, FetchCheck) or real(self, event))
+    real = commit_gate.ready_for
+    patch.setattr(commit_gate, "ready_for", lambda chair, event: isinstance(event, FetchCheck) or real(chair, event))
 
 
 def waits_for_no_commits(patch: Patch, world: World) -> None:
@@ -271,8 +276,8 @@ def waits_for_no_commits(patch: Patch, world: World) -> None:
 
 def forgets_commits_in_doubt(patch: Patch, world: World) -> None:
     """A commit whose front has lost its connection counts as ended."""
-    real = Placeholders.ended
-    patch.setattr(Placeholders, "ended", lambda self, ticket, sure: real(self, ticket, True))
+    real = CommitGate.ended
+    patch.setattr(CommitGate, "ended", lambda self, ticket, sure: real(self, ticket, True))
 
 
 def says_that_all_is_stored(patch: Patch, world: World) -> None:
@@ -319,7 +324,7 @@ def shows_offsets_of_open_transactions(patch: Patch, world: World) -> None:
 # ---- moves ----------------------------------------------------------------------------------------------------
 def leaves_whom_the_former_owner_took_in(patch: Patch, world: World) -> None:
     """An owner died when it had written a group down; the next one leaves its members in the broker's group."""
-    patch.setattr(Moves, "strangers", lambda self, group_id: None)
+    patch.setattr(Intakes, "strangers", lambda self, group_id: None)
 
 
 def a_release_ends_with_its_owner(patch: Patch, world: World) -> None:
@@ -327,7 +332,7 @@ def a_release_ends_with_its_owner(patch: Patch, world: World) -> None:
     real = Moves.took_over
 
     def planted(self: Any, partition: int) -> None:
-        self._leaving |= {g for g in self.rules.kept if self._service.partition_of(g) == partition}
+        self.releases.under_way |= {g for g in self.rules.kept if self._service.partition_of(g) == partition}
         real(self, partition)
 
     patch.setattr(Moves, "took_over", planted)
@@ -364,7 +369,7 @@ def holds_requests_for_ever(patch: Patch, world: World) -> None:
             real(self, code, now_ms)
 
     patch.setattr(Waiting, "refuse", planted)
-    patch.setattr(Moves, "_expire", lambda self, parked, at_s: None)
+    patch.setattr(ParkedRequests, "expire", lambda self: None)
 
 
 def forgets_who_waits(patch: Patch, world: World) -> None:
@@ -385,10 +390,10 @@ def forgets_who_waits_for_a_seat(patch: Patch, world: World) -> None:
         for group in [g for g in self._groups.values() if g.partition == partition]:
             group.gone = True
             del self._groups[group.group_id]
-            self._under_way.forget(group.group_id)
+            self.commits.forget(group.group_id)
 
     patch.setattr(Placeholders, "stopped", planted)
-    patch.setattr(Placeholders, "tick", lambda self: None)
+    patch.setattr(CommitGate, "tick", lambda self: None)
 
 
 def passes_on_what_it_has_heard_nothing_of(patch: Patch, world: World) -> None:

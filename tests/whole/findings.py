@@ -9,23 +9,27 @@ import time
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
-import sidecar.coordinator.membership.owners_group as ownership_module
+import sidecar.coordinator.membership.lease as lease_module
+import sidecar.coordinator.membership.owners_client as owners_client_module
 import sidecar.coordinator.runtime.partition_lease as proofs_module
 import sidecar.coordinator.statelog.topic_watch as state_topic_module
 import sidecar.front.front as front_module
 import sidecar.process.coordination as coordination
 from sidecar.api.call import Call
 from sidecar.coordinator import clock
+from sidecar.coordinator.membership.map_check import MapCheck
 from sidecar.coordinator.membership.owners_group import Ownership
 from sidecar.coordinator.membership.peer_links import Peers
 from sidecar.coordinator.migration.managed_groups import Rules
-from sidecar.coordinator.runtime.cluster_watch import Follower
 from sidecar.coordinator.runtime.coordinator import Coordinator
 from sidecar.coordinator.runtime.partition_lease import Proofs
+from sidecar.coordinator.runtime.tail_listener import TailListener
 from sidecar.coordinator.runtime.takeovers import Takeovers
-from sidecar.coordinator.statelog.fenced_writer import FencedWriter, WriteLost
+from sidecar.coordinator.statelog.fence import Fence
+from sidecar.coordinator.statelog.fenced_writer import FencedWriter
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.topic_watch import StateTopic
+from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.core.runtime.events import FOR_EVER_MS
 from sidecar.core.runtime.owner import Owner
 from sidecar.core.runtime.quarantine import Anew
@@ -64,12 +68,12 @@ def waits_for_whoever_is_silent(patch: Patch, world: World) -> None:
 
     patch.setattr(BrokerConnection, "_within", within)
     patch.setattr(Cluster, "_first_that_answers", first)
-    patch.setattr(ownership_module, "WATCH_S", 1e6)
+    patch.setattr(owners_client_module, "WATCH_S", 1e6)
 
 
 def waits_at_the_old_coordinator(patch: Patch, world: World) -> None:
     """A join at a broker that stands still is waited for, whoever coordinates the owners' group meanwhile."""
-    patch.setattr(ownership_module, "WATCH_S", 1e6)
+    patch.setattr(owners_client_module, "WATCH_S", 1e6)
 
 
 def takes_part_before_it_has_read(patch: Patch, world: World) -> None:
@@ -181,7 +185,7 @@ def an_unreadable_group_takes_its_partition_down(patch: Patch, world: World) -> 
 
 def both_twins_own(patch: Patch, world: World) -> None:
     """S8: what is assigned to a node id is everybody's who has it."""
-    patch.setattr(Ownership, "_without_doubles", lambda self, a: a)
+    patch.setattr(MapCheck, "without_doubles", lambda self, a, own_id: a)
 
 
 def goes_on_after_a_turn_that_broke(patch: Patch, world: World) -> None:
@@ -206,7 +210,7 @@ def goes_on_without_its_topic(patch: Patch, world: World) -> None:
         """It is not looked at."""
 
     patch.setattr(StateTopic, "look", never)
-    patch.setattr(Follower, "tail_went_back", lambda self, partition: None)
+    patch.setattr(TailListener, "tail_went_back", lambda self, partition: None)
 
 
 def lets_anybody_join_at_once(patch: Patch, world: World) -> None:
@@ -237,7 +241,7 @@ def counts_leases_by_one_clock(patch: Patch, world: World) -> None:
     def planted(sent: Now, lease_ms: int) -> Now:
         return Now(sent.mono_ms + lease_ms, FOR_EVER_MS)
 
-    patch.setattr(ownership_module, "lease_end", planted)
+    patch.setattr(lease_module, "lease_end", planted)
     patch.setattr(proofs_module, "lease_end", planted)
 
 
@@ -253,7 +257,7 @@ def says_not_why_there_is_no_fence(patch: Patch, world: World) -> None:
     async def planted(self: Any) -> str:
         return ""
 
-    patch.setattr(FencedWriter, "_remedy", planted)
+    patch.setattr(Fence, "_remedy", planted)
 
 
 def expects_to_know_the_owners(patch: Patch, world: World) -> None:

@@ -27,8 +27,8 @@ from typing import Protocol
 
 from sidecar.coordinator.clock import wall_ms
 from sidecar.coordinator.membership.owner_map import Assignment, OwnPatterns, Said
-from sidecar.coordinator.statelog.fenced_writer import WriteLost
 from sidecar.coordinator.statelog.tail import StateLog
+from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.core.vocabulary.cache import BoundedCache
 from sidecar.kafka.net import ConnectionLost
 from sidecar.link.ports import Logger

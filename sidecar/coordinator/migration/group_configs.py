@@ -15,9 +15,9 @@ from typing import Any
 
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.migration.managed_groups import Rules
-from sidecar.coordinator.statelog.fenced_writer import WriteLost
 from sidecar.coordinator.statelog.read_index import Written
 from sidecar.coordinator.statelog.tail import StateLog
+from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.core.classic.config import CLASSIC, ClassicConfig
 from sidecar.core.consumer.config import CONSUMER
 from sidecar.core.kinds import REGISTRY

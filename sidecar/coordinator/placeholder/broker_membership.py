@@ -76,6 +76,10 @@ class Chair:
     resting: asyncio.TimerHandle | None = None
     """Ends its rest."""
     problem: str = ""
+    beat_ms: int = 0
+    """When its next heartbeat is due."""
+    open_until_ms: int = 0
+    """Until when the broker may read its subscription."""
 
     @property
     def needs_work(self) -> bool:
@@ -88,11 +92,6 @@ class Chair:
 
 class Told(Protocol):
     """Who decides what a change means."""
-
-    def leased(self, partition: int) -> bool: ...
-
-    def leader_of(self, partition: int) -> int:
-        """Node id of the broker that keeps the offsets of this partition's groups; -1 while unknown."""
 
     def taken(self, chair: Chair, seat: Seat, final: bool) -> None:
         """The broker knows this member now. It must be proved before it is used."""
@@ -123,12 +122,25 @@ class _Desk:
 
 
 class Seating:
+    """`leased(partition)`: this sidecar owns it; `leader_of(partition)`: node id of the broker that keeps the offsets
+    of its groups, -1 while unknown."""
+
     def __init__(
-        self, cluster: Cluster, told: Told, session_ms: int, first_joins: int, log: Logger, tasks: Tasks
+        self,
+        cluster: Cluster,
+        told: Told,
+        leased: Callable[[int], bool],
+        leader_of: Callable[[int], int],
+        session_ms: int,
+        first_joins: int,
+        log: Logger,
+        tasks: Tasks,
     ) -> None:
         self.session_ms = session_ms
         self._cluster = cluster
         self._told = told
+        self._leased = leased
+        self._leader_of = leader_of
         self._first_joins = first_joins
         self._log = log
         self._tasks = tasks
@@ -136,7 +148,7 @@ class Seating:
 
     def put(self, chair: Chair, urgent: bool) -> None:
         """Bring it about that the broker's group has what is wanted. `urgent`: a commit waits."""
-        node_id = self._told.leader_of(chair.partition)
+        node_id = self._leader_of(chair.partition)
         if node_id < 0:
             self._told.trouble(chair, "no leader of the offsets is known")
             return
@@ -152,7 +164,7 @@ class Seating:
 
     async def heartbeat(self, chair: Chair, seat: Seat) -> int:
         """The broker's answer; raises what TROUBLE names."""
-        node_id = self._told.leader_of(chair.partition)
+        node_id = self._leader_of(chair.partition)
         if node_id < 0:
             raise ConnectionLost("no leader of the offsets is known")
         desk = self._desks.setdefault(node_id, _Desk(node_id))
@@ -163,7 +175,7 @@ class Seating:
         Returns in how many the seat was there. Raises what TROUBLE names."""
         at: dict[int, list[Chair]] = {}
         for partition, ids in groups.items():
-            chairs = at.setdefault(self._told.leader_of(partition), [])
+            chairs = at.setdefault(self._leader_of(partition), [])
             chairs += [Chair(g, partition, False, 0) for g in ids]
         return sum(await _all([self._free(_Desk(n), chairs) for n, chairs in at.items() if n >= 0]))
 
@@ -374,7 +386,7 @@ class Seating:
             # would take this member away. If another seat was taken meanwhile, the broker refuses this.
             await ms.leave(conn, chair.group_id, seat.member_id, ANSWER_S)
             return
-        if not self._told.leased(chair.partition):
+        if not self._leased(chair.partition):
             raise ConnectionLost("the lease is over")
         self._told.taken(chair, seat, True)
 

@@ -13,9 +13,10 @@ from typing import Any
 
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.membership.owner_map import Assignment
+from sidecar.coordinator.migration.core_client import COORDINATORS_OWN
 from sidecar.coordinator.migration.group_configs import Configs
 from sidecar.coordinator.migration.managed_groups import Rules
-from sidecar.coordinator.migration.moves import COORDINATORS_OWN, MovePorts, Moves
+from sidecar.coordinator.migration.moves import MovePorts, Moves
 from sidecar.coordinator.placeholder.placeholders import PlaceholderPorts, Placeholders
 from sidecar.coordinator.placeholder.share_placeholders import SharePlaceholderPorts, SharePlaceholders
 from sidecar.coordinator.runtime.assignor_task import assigning
@@ -28,9 +29,9 @@ from sidecar.coordinator.runtime.regex_task import Visible
 from sidecar.coordinator.runtime.settings import CoordinatorSettings
 from sidecar.coordinator.runtime.takeovers import TakeoverPorts, Takeovers
 from sidecar.coordinator.runtime.topic_refresh import Fresh
-from sidecar.coordinator.statelog.fenced_writer import WriteLost
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.unfenced_append import append_unfenced
+from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.core.consumer.regexes import ResolveRegex
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.modern.target_assignment import RunAssignor
@@ -102,7 +103,7 @@ class Coordinator:
         self.placeholders = Placeholders(settings.placeholders, cluster, self._placeholder_ports(), figures, log, tasks)
         self.share_placeholders = SharePlaceholders(cluster, self._share_ports(), figures, log, tasks)
         self.moves = Moves(settings.moves, rules, self.service, cluster, self._move_ports(), figures, log, tasks)
-        self.fronts.connected[COORDINATORS_OWN] = self.moves
+        self.fronts.connected[COORDINATORS_OWN] = self.moves.core
         self._visible = Visible(background, configs, self.fresh, self.fronts.ask_access, self._done, figures, log)
         self._draining = False
         self._loader = Loader(self.service, settings.load_slice_s, self._drain, tasks)
@@ -117,7 +118,7 @@ class Coordinator:
             TookOver: self._took_over,
             Occupied: lambda c: self.placeholders.occupied(c.group_id, c.members),
         }
-        show(figures, self.service, lambda: self.moves.waiting)
+        show(figures, self.service, lambda: len(self.moves.parked))
         tasks.spawn(self._tick(), "tick")
         tasks.spawn(Proofs(self.service, self.takeovers.tenures, settings.lease_ms).rounds(), "proofs")
 
@@ -127,7 +128,7 @@ class Coordinator:
             leader_of=self.leader_of,
             partition_of=self.service.partition_of,
             managed=self._configs.managed,
-            strangers=lambda group_id: self.moves.strangers(group_id),
+            strangers=lambda group_id: self.moves.intakes.strangers(group_id),
             prove=self.takeovers.prove,
             again=self._check_again,
             answer=lambda token, answer: self._reply(Reply(token, answer)),
@@ -169,7 +170,6 @@ class Coordinator:
 
         return MovePorts(
             leader_of=self.leader_of,
-            answer=lambda token, answer: self._reply(Reply(token, answer)),
             drain=self._drain,
             store=store,
             seat_given_up=self.no_placeholder,
@@ -197,7 +197,7 @@ class Coordinator:
         """What this front asked is answered into the void; what it was asked, it will not say any more."""
         number = self.fronts.remove(front)
         self._visible.front_gone(lambda token: front_of(token) == number)
-        self.placeholders.front_gone(number)
+        self.placeholders.commits.front_gone(number)
 
     def from_front(self, front: FrontEnd, message: ToCoordinator) -> None:
         try:
@@ -207,7 +207,7 @@ class Coordinator:
                 if type(event) in SETTINGS_EVENTS:
                     self._tasks.spawn(self._configure(token, event), "settings request")
                 elif type(event) is OpenOffsets:
-                    self.placeholders.open(token, event)
+                    self.placeholders.commits.open(token, event)
                 elif type(event) is OpenShareState:
                     self.share_placeholders.open(token, event)
                 else:
@@ -220,7 +220,7 @@ class Coordinator:
             elif isinstance(message, AccessAnswer):
                 self._visible.told(self.fronts.token(front, message.token), message.hidden)
             elif isinstance(message, CommitEnded):
-                self.placeholders.ended(message.ticket, message.sure)
+                self.placeholders.commits.ended(message.ticket, message.sure)
             elif isinstance(message, BrokerSilence):
                 self.broker_silence(message.quiet_ms)
             elif isinstance(message, SettingsPassed):
@@ -236,7 +236,7 @@ class Coordinator:
     def _reply(self, reply: Reply) -> None:
         check = self._checks.pop(reply.token, None) if self._checks else None
         if check is not None and isinstance(reply.answer, CheckReply) and reply.answer.code == Code.NONE:
-            answer = self.placeholders.checked(reply.token, check, reply.answer, front_of(reply.token))
+            answer = self.placeholders.commits.checked(reply.token, check, reply.answer, front_of(reply.token))
             if answer is None:
                 return
             reply.answer = answer
@@ -337,7 +337,7 @@ class Coordinator:
             for key in self._background.write_off():
                 self._log.error("a background run hangs; another thread takes its place", run=key)
             self.service.wake(now())
-            self.placeholders.tick()
+            self.placeholders.commits.tick()
             self.moves.tick()
             self._drain()
 

@@ -16,9 +16,10 @@ from sidecar.coordinator.runtime.settings import CoordinatorSettings
 from sidecar.coordinator.runtime.takeover_order import Turns
 from sidecar.coordinator.statelog.encoder import Encoder
 from sidecar.coordinator.statelog.fence_renewal import RenewalPorts, renew
-from sidecar.coordinator.statelog.fenced_writer import Fenced, FencedWriter, WriteLost
+from sidecar.coordinator.statelog.fenced_writer import FencedWriter, WriterPorts
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.term import PROOF_SERIAL, RENEWAL_SERIAL, Tenure, Tenures, claim_read_back
+from sidecar.coordinator.statelog.write_errors import Fenced, WriteLost
 from sidecar.core.runtime.commands import Append, Claim, Fence, Follow, Renew, Stop
 from sidecar.core.runtime.owner import RENEWED, Owner
 from sidecar.core.runtime.phases import Phase
@@ -120,11 +121,9 @@ class Takeovers:
             s.topic,
             p,
             s.write_timeout_s,
+            WriterPorts(written, lambda why: self._failed(p, attempt, why), self._ports.append_took),
             self._tasks,
-            written,
-            lambda why: self._failed(p, attempt, why),
             s.batch_bytes,
-            self._ports.append_took,
         )
 
     async def _init(self, p: int, tenure: Tenure) -> None:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.statelog.encoder import Encoder
-from sidecar.coordinator.statelog.fenced_writer import Fenced, FencedWriter, WriteLost
+from sidecar.coordinator.statelog.fenced_writer import FencedWriter
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.term import RENEWAL_SERIAL, Tenure, claim_read_back
+from sidecar.coordinator.statelog.write_errors import Fenced, WriteLost
 from sidecar.core.runtime.commands import Append, Renew
 from sidecar.core.runtime.owner import Owner
 from sidecar.state.codec import Encoded, StateCodec
@@ -77,5 +78,4 @@ async def renew(
 def _check(partition: int, tenure: Tenure, fresh: FencedWriter, state: StateLog) -> None:
     owners = state.partitions[partition].owners
     if (owners.before, owners.claimed) != (tenure.writer.owner_epoch, fresh.owner_epoch):
-        where = f"{fresh.topic}-{partition}"
-        raise Fenced(f"{where}: claimed by owner epochs {owners.before} and {owners.claimed} meanwhile")
+        raise Fenced(f"{fresh.place}: claimed by owner epochs {owners.before} and {owners.claimed} meanwhile")

@@ -16,9 +16,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sidecar.coordinator.statelog.batch_under_way import NO_LEADER, BatchUnderWay
+from sidecar.coordinator.statelog.fence import Producer
+from sidecar.coordinator.statelog.partition_leader import PartitionLeader
+from sidecar.coordinator.statelog.write_errors import TOO_LARGE, WRITTEN, WriteLost
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.lanes import TRANSACTIONS, Lane
+from sidecar.kafka.produce import Appender
+from sidecar.state.batch import encode_batch
 from sidecar.state.codec import Encoded
 from sidecar.wire.generated import add_partitions_to_txn as ap
 from sidecar.wire.generated import end_txn as et
@@ -32,6 +38,7 @@ RETRIABLE = {
     Code.REQUEST_TIMED_OUT,
 }
 RETRY_S = 0.02
+PIECE_RETRY_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +104,82 @@ def pieces(records: Sequence[Encoded], most_bytes: int) -> Iterator[Sequence[Enc
         size += more
     if begin < len(records):
         yield records[begin:]
+
+
+class LargeWrite:
+    """One append that is greater than a batch. `batch` is what of it is under way."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        appender: Appender,
+        leader: PartitionLeader,
+        producer: Producer,
+        batch: BatchUnderWay,
+    ) -> None:
+        self._appender = appender
+        self._leader = leader
+        self._producer = producer
+        self._batch = batch
+        self._place = f"{leader.topic}-{leader.partition}"
+        self._txn = Transaction(cluster, self._place, producer.id, producer.epoch, leader.topic, leader.partition)
+
+    async def run(self, records: Sequence[Encoded]) -> tuple[Outcome, int]:
+        """All of it or nothing, in several batches. Returns what became of it, and the offset of its last record."""
+        batch = self._batch
+        ended = await self._txn.begin(time.monotonic() + batch.timeout_s)
+        left = list(pieces(records, batch.most_bytes))
+        offset = -1
+        while left and ended.code == Code.NONE:
+            piece = left.pop(0)
+            ended, base = await self._write_piece(piece)
+            if ended.code in TOO_LARGE and len(piece) > 1:
+                batch.too_large()
+                left[:0] = pieces(piece, batch.most_bytes)
+                ended = Outcome(Code.NONE)
+            elif ended.code in WRITTEN:
+                self._producer.count(len(piece))
+                offset, ended = base + len(piece) - 1 if base >= 0 else -1, Outcome(Code.NONE)
+        if ended.code == Code.NONE:
+            ended = await self._commit(time.monotonic() + batch.timeout_s)
+        return ended, offset
+
+    async def _commit(self, until: float) -> Outcome:
+        """What goes out in a transaction goes by name: in another topic it must not be committed."""
+        while True:
+            try:
+                await self._leader.find(self._batch.last)
+                return await self._txn.commit(until)
+            except (ConnectionLost, TimeoutError, WireError) as exc:
+                if time.monotonic() >= until:
+                    return Outcome(Code.COORDINATOR_NOT_AVAILABLE, str(exc) or "timed out")
+            except WriteLost as exc:
+                return Outcome(Code.UNKNOWN_TOPIC_ID, str(exc))
+            await asyncio.sleep(PIECE_RETRY_S)
+
+    async def _write_piece(self, piece: Sequence[Encoded]) -> tuple[Outcome, int]:
+        """What became of it, and the offset of its first record."""
+        leader, batch, who = self._leader, self._batch, self._producer
+        until = time.monotonic() + batch.timeout_s
+        wall_ms = int(time.time() * 1000)
+        batch.data = await asyncio.to_thread(encode_batch, piece, wall_ms, who.id, who.epoch, who.sequence, True)
+        while True:
+            code, text = int(Code.LEADER_NOT_AVAILABLE), NO_LEADER
+            try:
+                if leader.node_id < 0:
+                    leader.node_id = await leader.find(batch.last)
+                if leader.node_id >= 0:
+                    code, base = await self._appender.append(
+                        leader.node_id, leader.topic, leader.partition, batch.data, self._place
+                    )
+                    text = name_of(code)
+                    if not batch.retriable(code):
+                        return Outcome(code, text), base
+            except (ConnectionLost, TimeoutError, WireError) as exc:
+                text = str(exc) or "timed out"
+            except WriteLost as exc:
+                return Outcome(Code.UNKNOWN_TOPIC_ID, str(exc)), -1
+            leader.node_id = -1
+            if time.monotonic() >= until:
+                return Outcome(code, f"{text} for {batch.timeout_s} s"), -1
+            await asyncio.sleep(PIECE_RETRY_S)

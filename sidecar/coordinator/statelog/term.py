@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sidecar.coordinator.statelog.encoder import Encoder
-from sidecar.coordinator.statelog.fenced_writer import FencedWriter, WriteLost
+from sidecar.coordinator.statelog.fenced_writer import FencedWriter
 from sidecar.coordinator.statelog.tail import StateLog
+from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.core.runtime.commands import Append
 from sidecar.state.codec import OWNER_CLAIM, Encoded
 from sidecar.state.keys import encode_key

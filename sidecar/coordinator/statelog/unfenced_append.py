@@ -9,8 +9,8 @@ import asyncio
 import time
 
 from sidecar.coordinator.clock import now
-from sidecar.coordinator.statelog.fenced_writer import WriteLost
 from sidecar.coordinator.statelog.tail import StateLog
+from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.produce import Appender

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from sidecar.coordinator.clock import now
-from sidecar.coordinator.membership import owners_group as module
 from sidecar.coordinator.membership.owner_map import Assignment
 from sidecar.coordinator.membership.owners_group import PROTOCOL, PROTOCOL_TYPE, Ownership
 from sidecar.coordinator.membership.peer_links import Answers, PeerSettings
@@ -250,42 +246,6 @@ def test_members_that_are_no_sidecars_and_doubles_get_nothing() -> None:
     run(test)
 
 
-def test_of_two_sidecars_with_one_node_id_the_one_that_was_started_last_owns() -> None:
-    """Symptom: each of the two took the partitions from the other, every second, for ever. Cause: what was assigned to
-    a node id was everybody's who had it (S8 of the safety review)."""
-
-    async def test(brokers: FakeBrokers, make: Make) -> None:
-        first = make(1)
-        await until(lambda: first.owners == (1, 1, 1, 1))
-        second = make(1)
-        second.ownership._started_ms += 5_000
-        await until(lambda: second.owners == (1, 1, 1, 1))
-        await until(lambda: first.owners == (-1, -1, -1, -1))
-        assert "another sidecar has this node id; this one owns nothing" in first.lines.events("error")
-        assert first.ownership.double == "127.0.0.1:9092" and second.ownership.double == ""
-        long_after_s = time.monotonic() + 40
-        await until(lambda: time.monotonic() > long_after_s)
-        assert not first.tasks.failed.done(), "the ports of both stay open"
-
-    run(test)
-
-
-def test_who_waited_for_a_double_to_go_owns_again() -> None:
-    """A sidecar that takes another one's place, and ends before it has."""
-
-    async def test(brokers: FakeBrokers, make: Make) -> None:
-        first = make(1)
-        await until(lambda: first.owners == (1, 1, 1, 1))
-        second = make(1)
-        second.ownership._started_ms += 5_000
-        await until(lambda: first.owners == (-1, -1, -1, -1))
-        await second.ownership.stop()
-        await until(lambda: first.owners == (1, 1, 1, 1))
-        assert first.ownership.double == ""
-
-    run(test)
-
-
 def test_a_join_that_fails_is_tried_again() -> None:
     async def test(brokers: FakeBrokers, make: Make) -> None:
         brokers.faults.drop(Api.JOIN_GROUP)
@@ -324,98 +284,7 @@ def test_a_join_that_the_broker_holds_back_does_not_hold_up_the_heartbeats() -> 
     run(test)
 
 
-def test_a_join_that_waits_at_a_silent_broker_goes_to_the_next_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Symptom: a broker stood still, a sidecar died, and no partition had an owner for 71 s. Cause: the others had sent
-    their JoinGroup to that broker, and waited for its answer though another one coordinated the group by then."""
-    monkeypatch.setattr(module, "WATCH_S", 0.01)
-
-    async def test(brokers: FakeBrokers, make: Make) -> None:
-        one, two = make(1), make(2)
-        await agree(one, two)
-        hung = brokers.faults.hang(Api.JOIN_GROUP)
-        one.group.rebalance()
-        await until(lambda: hung.met)
-        before = one.assigned[-1].generation
-        brokers.down.add(1)
-        await until(lambda: one.owners == two.owners == BOTH and one.assigned[-1].generation > before)
-        hung.release()
-
-    run(test)
-
-
-def test_a_heartbeat_that_is_lost_proves_nothing_and_the_next_one_goes_on() -> None:
-    async def test(brokers: FakeBrokers, make: Make) -> None:
-        one = make(1)
-        await until(lambda: one.assigned)
-        lost = brokers.faults.drop(Api.HEARTBEAT, times=3)
-        await until(lambda: lost.met == 3)
-        proved = len(one.lease)
-        await until(lambda: len(one.lease) > proved)
-        assert one.lost == [] and one.lines.events().count("owners' heartbeat failed") == 3
-
-    run(test)
-
-
 # ---- losing it
-def test_a_session_that_has_ended_is_a_loss_and_the_sidecar_joins_anew() -> None:
-    async def test(brokers: FakeBrokers, make: Make) -> None:
-        one = make(1)
-        await until(lambda: one.assigned)
-        one.group.expel("member-1")
-        await until(lambda: one.lost)
-        assert one.lost == ["owners' group: UNKNOWN_MEMBER_ID"]
-        await until(lambda: len(one.assigned) == 2)
-        assert one.assigned[1].members[1][0] == "member-2"
-
-    run(test)
-
-
-def test_a_generation_that_is_over_makes_it_join_again_without_a_loss() -> None:
-    async def test(brokers: FakeBrokers, make: Make) -> None:
-        one = make(1)
-        await until(lambda: one.assigned)
-        brokers.faults.fail(Api.HEARTBEAT, Code.ILLEGAL_GENERATION)
-        await until(lambda: len(one.assigned) == 2)
-        assert one.lost == [] and one.assigned[1].generation == 2
-
-    run(test)
-
-
-def test_the_answer_to_a_heartbeat_of_a_former_generation_says_nothing() -> None:
-    """Symptom: now and then one generation too many. Cause: a leader that has joined again took what the broker said of
-    the generation before for a reason to join once more, and a leader that joins begins a rebalance."""
-
-    async def test(brokers: FakeBrokers, make: Make) -> None:
-        one = make(1)
-        await until(lambda: one.assigned)
-        hung = brokers.faults.hang(Api.HEARTBEAT)
-        await until(lambda: hung.met)
-        two = make(2)
-        await until(lambda: len(one.group.members) == 2)
-        one.ownership._rejoin.set()  # as its heartbeat would have told it
-        await agree(one, two)
-        assert hung.met == 1 and one.assigned[-1].generation == 2
-        beats = brokers.count(Api.HEARTBEAT)
-        hung.release()
-        await until(lambda: brokers.count(Api.HEARTBEAT) > beats + 20)
-        assert one.assigned[-1].generation == 2
-
-    run(test)
-
-
-def test_the_answer_to_a_heartbeat_of_a_former_member_proves_nothing() -> None:
-    async def test(brokers: FakeBrokers, make: Make) -> None:
-        one = make(1)
-        await until(lambda: one.assigned)
-        hung = brokers.faults.hang(Api.HEARTBEAT)
-        await until(lambda: hung.met)
-        one.ownership.withdraw("the broker is gone")
-        proved = len(one.lease)
-        hung.release()
-        await asyncio.sleep(0.01)
-        assert len(one.lease) == proved and len(one.assigned) == 1
-
-    run(test)
 
 
 def test_withdrawn_it_leaves_the_group_and_comes_back_when_it_resumes() -> None:
@@ -435,24 +304,6 @@ def test_withdrawn_it_leaves_the_group_and_comes_back_when_it_resumes() -> None:
         assert (len(two.assigned), len(one.group.members)) == (maps, 1), "it stays away"
         two.ownership.resume()
         await agree(one, two)
-
-    run(test)
-
-
-def test_withdrawn_it_leaves_as_soon_as_there_is_a_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Symptom: after the death of the broker that coordinated the owners' group, the partitions of the sidecar beside
-    it were nobody's for another session. Cause: its LeaveGroup was sent once, to the dead broker."""
-    monkeypatch.setattr(module, "LEAVE_AGAIN_S", 0.005)
-
-    async def test(brokers: FakeBrokers, make: Make) -> None:
-        one = make(1)
-        await until(lambda: one.assigned)
-        two = make(2)
-        await agree(one, two)
-        brokers.faults.fail(Api.LEAVE_GROUP, Code.COORDINATOR_LOAD_IN_PROGRESS)
-        two.ownership.withdraw("broker 2 does not answer")
-        await until(lambda: one.owners == (1, 1, 1, 1))
-        assert brokers.count(Api.LEAVE_GROUP) == 2
 
     run(test)
 
@@ -478,17 +329,6 @@ def test_at_its_end_it_leaves_so_that_nobody_waits_for_its_session() -> None:
         await one.ownership.stop()
         await until(lambda: two.owners == (2, 2, 2, 2))
         assert two.ownership.is_leader
-
-    run(test)
-
-
-def test_a_group_that_cannot_be_left_is_told() -> None:
-    async def test(brokers: FakeBrokers, make: Make) -> None:
-        one = make(1)
-        await until(lambda: one.assigned)
-        brokers.faults.drop(Api.LEAVE_GROUP)
-        await one.ownership.stop()
-        assert one.lines.events("warning") == ["could not leave the owners' group; the session will end by itself"]
 
     run(test)
 

@@ -123,7 +123,7 @@ def test_a_stranger_gets_nothing_whatever_he_says(metadata: bytes) -> None:
         await until(lambda: one.assigned)
         Stranger(one.group, metadata)
         await until(lambda: one.knows_more_than(1))
-        assert one.owners == (1, 1, 1, 1) and one.ownership.double == ""
+        assert one.owners == (1, 1, 1, 1) and one.ownership.map_check.double == ""
         assert one.assigned[-1].members == {1: ("member-1", "127.0.0.1", 9092)}, "peers are asked at no other address"
         assert one.lines.events("error") == ["a member of the owners' group is no sidecar"]
 
@@ -304,7 +304,7 @@ def test_an_older_version_counts_by_its_word_while_its_node_has_no_record() -> N
         await one.records.claim(1, epoch=3)
         await joined_by(one, SAYS)
         assert one.owners == BOTH and one.assigned[-1].members[1][0] == "member-1", "node 1 has been upgraded"
-        assert one.ownership.double == ""
+        assert one.ownership.map_check.double == ""
 
     run(test)
 

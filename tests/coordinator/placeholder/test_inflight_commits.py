@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 
-from sidecar.coordinator.placeholder import placeholders as module
+from sidecar.coordinator.placeholder import commit_gate as module
 from sidecar.coordinator.placeholder.inflight_commits import UnderWay
 from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchCheck, Place
 from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import CommitEnded, Reply, Request
 from sidecar.wire.apis import Api
 from sidecar.wire.primitives import ZERO_UUID
-from tests.coordinator.seated import OURS, SLOW_S, committed, hasten, joined, names, ours, seat
+from tests.coordinator.seated import OURS, committed, hasten, joined, names, ours, seat
 from tests.inprocess.house import Heard, House, run, turns, until
 from tests.inprocess.messages import commit, join
 
@@ -133,7 +132,7 @@ def test_those_who_wait_for_a_commit_do_not_wait_for_ever() -> None:
         assert (await heard.reply(2)).code == Code.COORDINATOR_LOAD_IN_PROGRESS
         heard.tell(Request(3, check("m2", 3, 0)))
         house.assign(2)
-        assert (await heard.reply(3)).code == Code.NOT_COORDINATOR and house.coordinator.placeholders.quiet
+        assert (await heard.reply(3)).code == Code.NOT_COORDINATOR and house.coordinator.placeholders.commits.quiet
 
     run(test, placeholders={"wait_ms": 50})
 
@@ -148,8 +147,10 @@ def test_a_commit_whose_connection_breaks_is_in_doubt(done: bool) -> None:
         await until(lambda: client.closed)
         await until(lambda: seat(house).member_id == f"{OURS}-2")
         await house.seated()
-        assert house.coordinator.placeholders.quiet
-        assert await committed(await house.client(), epoch) == Code.NONE and house.coordinator.placeholders.quiet
+        assert house.coordinator.placeholders.commits.quiet
+        assert (
+            await committed(await house.client(), epoch) == Code.NONE and house.coordinator.placeholders.commits.quiet
+        )
 
     run(test)
 
@@ -161,7 +162,7 @@ def test_a_client_that_is_gone_before_its_commit_is_sent_leaves_no_doubt() -> No
         client.post(commit("g", "m1", epoch, "orders", {0: 7}), 9)
         client.close()
         await turns(200)
-        assert house.coordinator.placeholders.quiet
+        assert house.coordinator.placeholders.commits.quiet
 
     run(test)
 
@@ -181,74 +182,6 @@ def test_a_new_owner_takes_the_seat_over() -> None:
         await until(lambda: seat(house).member_id == f"{OURS}-2")
         assert seat(house).generation == 1, "the group at the broker does not rebalance for it"
         assert await committed(client, epoch) == Code.NONE and names(house) == [(f"{OURS}-2", 1)]
-
-    run(test)
-
-
-def test_a_fetch_is_answered_only_when_no_former_owner_can_commit_any_more() -> None:
-    async def test(house: House) -> None:
-        await joined(house)
-        await house.seated()
-        joins = house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
-        await moved_away_and_back(house)
-        heard = Heard(house.coordinator)
-        heard.tell(Request(1, FetchCheck("g", None, -1)))
-        await until(lambda: joins.parked)
-        await turns()
-        assert heard.of(Reply) == [] and seat(house).member_id == f"{OURS}-1"
-        joins.release()
-        assert await heard.reply(1) == CheckReply() and seat(house).member_id == f"{OURS}-2"
-
-    run(test)
-
-
-def test_a_commit_that_waited_for_the_takeover_waits_no_longer_for_its_seat() -> None:
-    """Symptom: a commit was let in ten seconds after it was sent, when its member had fetched older offsets. Cause:
-    it waited five seconds for the takeover, and then five more for the seat."""
-
-    async def test(house: House) -> None:
-        _, epoch = await joined(house)
-        await house.seated()
-        joins = house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
-        fences = house.brokers.faults.hang(Api.INIT_PRODUCER_ID)
-        house.assign(2)
-        await turns()
-        house.assign(1)
-        await until(lambda: fences.parked)
-        heard = Heard(house.coordinator)
-        check = CommitCheck("g", "m1", epoch, None, 9, False, (("orders", ZERO_UUID, 0),))
-        heard.tell(Request(1, check))
-        await asyncio.sleep(0.01)
-        fences.release()
-        await until(lambda: joins.parked)
-        await turns()
-        (parked,) = house.coordinator.placeholders._groups["g"].parked
-        assert parked.until_ms == check.asked_ms + 5_000
-
-    run(test)
-
-
-def test_a_fetch_of_a_new_group_does_not_wait_for_the_seat() -> None:
-    async def test(house: House) -> None:
-        house.brokers.initial_delay_s = SLOW_S
-        await joined(house)
-        heard = Heard(house.coordinator)
-        heard.tell(Request(1, FetchCheck("g", None, -1)))
-        assert await heard.reply(1) == CheckReply()
-        assert seat(house).state in ("Empty", "PreparingRebalance")
-
-    run(test)
-
-
-def test_those_who_wait_are_sent_on_when_the_partition_moves() -> None:
-    async def test(house: House) -> None:
-        house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
-        client, epoch = await joined(house)
-        client.post(commit("g", "m1", epoch, "orders", {0: 7}), 9)
-        await turns()
-        house.assign(2)
-        res = await client.answer(commit("g", "m1", epoch, "orders", {0: 7}), 9)
-        assert res.topics[0].partitions[0].error_code == Code.NOT_COORDINATOR
 
     run(test)
 

@@ -109,27 +109,6 @@ def test_a_seat_given_up_is_remembered_by_its_generation() -> None:
     run(test)
 
 
-def test_a_commit_does_not_wait_for_ever() -> None:
-    async def test(house: House) -> None:
-        house.brokers.faults.hang(Api.JOIN_GROUP)
-        client, epoch = await joined(house)
-        assert await committed(client, epoch) == Code.COORDINATOR_LOAD_IN_PROGRESS
-        assert names(house) == []
-
-    run(test, placeholders={"wait_ms": 50})
-
-
-def test_more_commits_than_may_wait_are_refused() -> None:
-    async def test(house: House) -> None:
-        house.brokers.faults.hang(Api.JOIN_GROUP)
-        client, epoch = await joined(house)
-        client.post(commit("g", "m1", epoch, "orders", {0: 7}), 9)
-        await turns()
-        assert await committed(await house.client(), epoch) == Code.COORDINATOR_NOT_AVAILABLE
-
-    run(test, placeholders={"parked_max": 1})
-
-
 @pytest.mark.parametrize("api", [Api.DESCRIBE_GROUPS, Api.JOIN_GROUP, Api.SYNC_GROUP])
 @pytest.mark.parametrize("done", [False, True])
 def test_a_connection_that_is_lost_on_the_way_to_a_seat(api: Api, done: bool) -> None:
@@ -308,7 +287,7 @@ def test_what_is_in_doubt_is_over_only_with_a_seat_of_another_name(anew: bool) -
         await joined(house)
         await house.seated()
         placeholders = house.coordinator.placeholders
-        group, under_way = placeholders._groups["g"], placeholders._under_way
+        group, under_way = placeholders._groups["g"], placeholders.commits._under_way
         proved: list[Callable[[], None]] = []
         placeholders._ports = replace(placeholders._ports, prove=lambda partition, then: proved.append(then))
         ticket = under_way.begin("g", "m1", (("orders", ZERO_UUID, 0),), (1, 1), 0)
@@ -333,32 +312,6 @@ def test_a_first_seat_of_a_former_owner_is_not_used_either() -> None:
         assert res.topics[0].partitions[0].error_code == Code.COORDINATOR_LOAD_IN_PROGRESS and names(house) == []
 
     run(test, service={"hold_ms": 0})
-
-
-@pytest.mark.parametrize("end", ["expel", "take"])
-def test_heartbeats_find_out_too(end: str) -> None:
-    async def test(house: House) -> None:
-        await joined(house)
-        await house.seated()
-        getattr(seat(house), end)()
-        await until(lambda: house.metrics.value("placeholders_lost") == 1)
-        await house.seated()
-        assert seat(house).state == "Stable"
-
-    run(test, placeholders={"session_timeout_ms": 60})
-
-
-def test_without_a_lease_no_seat_is_defended() -> None:
-    async def test(house: House) -> None:
-        await joined(house)
-        await house.seated()
-        house.service._lease_until_ms = 0
-        seat(house).take()
-        before = house.brokers.count(Api.JOIN_GROUP)
-        await asyncio.sleep(0.1)
-        assert house.brokers.count(Api.JOIN_GROUP) == before
-
-    run(test, placeholders={"session_timeout_ms": 60})
 
 
 def test_the_offsets_leader_moves() -> None:
@@ -492,27 +445,6 @@ def test_a_takeover_finds_seats_of_groups_without_members() -> None:
         assert seat(house).state == "Stable"
         await house.own()
         await until(lambda: seat(house).state == "Empty")
-
-    run(test)
-
-
-def test_before_offsets_are_deleted_the_broker_is_shown_the_subscription_for_a_while(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "OPEN_MS", 50)
-
-    async def test(house: House) -> None:
-        client, epoch = await joined(house)
-        await house.seated()
-        heard = Heard(house.coordinator)
-        heard.tell(Request(1, OpenOffsets("g", frozenset({"orders"}))))
-        assert (await heard.reply(1)).code == Code.NONE
-        assert seat(house).metadata == ms.readable({"orders"}) and seat(house).generation == 2
-        assert await committed(client, epoch) == Code.NONE
-        await until(lambda: seat(house).metadata == ms.UNREADABLE)
-        await house.seated()
-        assert await committed(client, epoch) == Code.NONE
-        assert names(house) == [(f"{OURS}-1", 2), (f"{OURS}-1", 3)]
 
     run(test)
 

@@ -440,7 +440,7 @@ def test_an_empty_group_is_kept_while_the_broker_keeps_its_own() -> None:
         await beat(client, -1)
         await until(lambda: house.coordinator.no_placeholder("g"))
         made = house.coordinator
-        ports = AbandonedPorts(lambda: 0.0, made.leader_of, made.no_placeholder, made.moves.ask)
+        ports = AbandonedPorts(lambda: 0.0, made.leader_of, made.no_placeholder, made.moves.core.ask)
         abandoned = Abandoned(made.service, house.cluster, ports, house.metrics, house.lines)
         await abandoned.look()
         assert house.owner_of("g").has("g")

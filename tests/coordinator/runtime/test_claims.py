@@ -9,11 +9,13 @@ from typing import Any, cast
 import pytest
 
 from sidecar.coordinator.runtime import coordinator as module
+from sidecar.coordinator.statelog import fence as fence_module
 from sidecar.coordinator.statelog import fence_renewal as renewal
 from sidecar.coordinator.statelog import fenced_writer as writer_module
-from sidecar.coordinator.statelog.fenced_writer import Fenced, FencedWriter
+from sidecar.coordinator.statelog.fenced_writer import FencedWriter
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.term import Tenure
+from sidecar.coordinator.statelog.write_errors import Fenced
 from sidecar.core.runtime import owner as owner_module
 from sidecar.core.runtime.phases import Phase
 from sidecar.core.vocabulary.errors import Code
@@ -30,6 +32,7 @@ SOON_S = 3.0
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TICK_S", 0.005)
     monkeypatch.setattr(writer_module, "RETRY_S", 0.002)
+    monkeypatch.setattr(fence_module, "RETRY_S", 0.002)
     monkeypatch.setattr(owner_module, "RETRY_MS", 5)
     monkeypatch.setattr(owner_module, "FENCED_MS", 20)
 
@@ -78,7 +81,7 @@ def test_a_claim_of_another_ends_the_service_though_nothing_is_written() -> None
 )
 def test_a_renewed_fence_counts_only_directly_behind_our_own_claim(said: tuple[int, int], ours: bool) -> None:
     """Of itself, and not only because the tail has told of the other claim."""
-    writers = [cast(FencedWriter, SimpleNamespace(owner_epoch=e, topic="state")) for e in (7, 8)]
+    writers = [cast(FencedWriter, SimpleNamespace(owner_epoch=e, place="state-0")) for e in (7, 8)]
     state = cast(StateLog, SimpleNamespace(partitions=[SimpleNamespace(owners=Claims(said[1], said[0]))]))
     if ours:
         renewal._check(0, Tenure(1, writers[0]), writers[1], state)

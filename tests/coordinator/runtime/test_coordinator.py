@@ -9,9 +9,10 @@ import pytest
 
 from sidecar.coordinator.membership.owner_map import Assignment
 from sidecar.coordinator.runtime import coordinator as module
+from sidecar.coordinator.statelog import fence as fence_module
 from sidecar.coordinator.statelog import fenced_writer as writer_module
 from sidecar.coordinator.statelog import unfenced_append as unfenced
-from sidecar.coordinator.statelog.fenced_writer import WriteLost
+from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.core.consumer.events import DescribeConsumerGroup
 from sidecar.core.runtime import owner as owner_module
 from sidecar.core.runtime.events import Standing
@@ -33,6 +34,7 @@ from tests.inprocess.messages import assigned, beat, join
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TICK_S", 0.005)
     monkeypatch.setattr(writer_module, "RETRY_S", 0.002)
+    monkeypatch.setattr(fence_module, "RETRY_S", 0.002)
     monkeypatch.setattr(unfenced, "RETRY_S", 0.002)
     monkeypatch.setattr(owner_module, "RETRY_MS", 5)
     monkeypatch.setattr(owner_module, "REBUILD_MS", 10)

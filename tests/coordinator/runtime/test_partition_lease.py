@@ -11,6 +11,7 @@ import pytest
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.runtime import coordinator as module
 from sidecar.coordinator.runtime.partition_lease import Proofs
+from sidecar.coordinator.statelog import fence as fence_module
 from sidecar.coordinator.statelog import fenced_writer as writer_module
 from sidecar.core.runtime.phases import Phase
 from sidecar.core.vocabulary.errors import Code
@@ -30,6 +31,7 @@ LEASE_MS = 400
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TICK_S", 0.005)
     monkeypatch.setattr(writer_module, "RETRY_S", 0.002)
+    monkeypatch.setattr(fence_module, "RETRY_S", 0.002)
 
 
 def run(test: Callable[[House, Proofs], Coroutine[Any, Any, None]], **given: Any) -> None:

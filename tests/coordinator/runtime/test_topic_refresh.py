@@ -11,7 +11,7 @@ import pytest
 from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import TopicsPassed
 from sidecar.wire.apis import Api
-from tests.coordinator.runtime.test_cluster_watch import Bench, run
+from tests.coordinator.runtime.watched import Bench, run
 from tests.inprocess.house import HouseClient, until
 from tests.inprocess.messages import assigned, beat, join
 

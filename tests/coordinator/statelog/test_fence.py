@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from sidecar.coordinator.statelog import fenced_writer as module
-from sidecar.coordinator.statelog.fenced_writer import FencedWriter, WriteLost
+from sidecar.coordinator.statelog import fence as module
+from sidecar.coordinator.statelog.fenced_writer import FencedWriter, WriterPorts
+from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka.lanes import FENCES
 from sidecar.kafka.produce import CONNECTIONS, Appender
@@ -38,7 +39,7 @@ async def writers_of(brokers: FakeBrokers, count: int, done: list[tuple[int, int
         def written(serial: int, offset: int) -> None:
             done.append((p, serial))
 
-        return FencedWriter(cluster, appender, STATE, p, 1.0, tasks, written, lambda why: None)
+        return FencedWriter(cluster, appender, STATE, p, 1.0, WriterPorts(written, lambda why: None), tasks)
 
     return [writer(p) for p in range(count)]
 
@@ -57,8 +58,8 @@ def init(brokers: FakeBrokers) -> FencedWriter:
 def test_each_init_has_a_higher_owner_epoch() -> None:
     brokers = FakeBrokers()
     first, second = init(brokers), init(brokers)
-    assert (first.producer_id, first.producer_epoch, second.producer_epoch) == (second.producer_id, 0, 1)
-    assert first.owner_epoch == first.producer_id << 16 and second.owner_epoch == first.owner_epoch + 1
+    assert (first.producer.id, first.producer.epoch, second.producer.epoch) == (second.producer.id, 0, 1)
+    assert first.owner_epoch == first.producer.id << 16 and second.owner_epoch == first.owner_epoch + 1
     assert [r.transactional_id for r in brokers.requests(Api.INIT_PRODUCER_ID)] == [TXN, TXN]
 
 
@@ -68,7 +69,7 @@ def test_each_init_has_a_higher_owner_epoch() -> None:
 def test_a_coordinator_that_is_busy_is_asked_again(code: Code) -> None:
     brokers = FakeBrokers()
     brokers.faults.fail(Api.INIT_PRODUCER_ID, code, times=3)
-    assert init(brokers).producer_epoch == 0
+    assert init(brokers).producer.epoch == 0
     assert brokers.count(Api.INIT_PRODUCER_ID) == 4
 
 
@@ -109,14 +110,14 @@ def test_a_fence_that_takes_long_is_waited_for_while_nobody_else_has_the_office(
     monkeypatch.setattr(module, "LATE_S", 0.01)
     brokers = FakeBrokers()
     brokers.faults.delay(Api.INIT_PRODUCER_ID, 0.05)
-    assert init(brokers).producer_epoch == 0
+    assert init(brokers).producer.epoch == 0
     assert brokers.count(Api.INIT_PRODUCER_ID) == 1 and brokers.count(Api.FIND_COORDINATOR) > 2
 
 
 def test_a_lost_connection_is_no_refusal() -> None:
     brokers = FakeBrokers()
     brokers.faults.drop(Api.INIT_PRODUCER_ID, done=True)
-    assert init(brokers).producer_epoch == 1, "the broker had given epoch 0 to the answer that was lost"
+    assert init(brokers).producer.epoch == 1, "the broker had given epoch 0 to the answer that was lost"
 
 
 def test_a_refusal_for_good_is_told_at_once() -> None:
@@ -161,7 +162,7 @@ def test_the_fences_of_many_partitions_share_a_few_connections() -> None:
         brokers = FakeBrokers(partitions=20)
         writers = await writers_of(brokers, 20, [])
         await asyncio.gather(*(w.init() for w in writers))
-        assert len({w.producer_id for w in writers}) == 20
+        assert len({w.producer.id for w in writers}) == 20
         assert len(brokers.lost) <= FENCES + 1, "and the one that everybody is asked over"
         assert len(brokers.lost) > FENCES, "none of them waits for more than one other"
 
@@ -231,8 +232,8 @@ def test_only_a_claim_goes_apart_and_only_where_replicas_are_behind(behind: bool
         brokers = FakeBrokers()
         brokers.topics[STATE].behind = {0} if behind else set()
         cluster, done = FakeCluster(brokers), list[int]()
-        args = (cluster, Noted(cluster, 1.0), STATE, 0, 1.0, Supervisor())
-        writer = FencedWriter(*args, lambda serial, offset: done.append(serial), lambda why: None)
+        ports = WriterPorts(lambda serial, offset: done.append(serial), lambda why: None)
+        writer = FencedWriter(cluster, Noted(cluster, 1.0), STATE, 0, 1.0, ports, Supervisor())
         await writer.init()
         for serial in (1, 2):
             writer.append([record(str(serial))], serial)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sidecar.coordinator.runtime import coordinator as module
+from sidecar.coordinator.statelog import fence as fence_module
 from sidecar.coordinator.statelog import fenced_writer as writer_module
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime import owner as owner_module
@@ -32,6 +33,7 @@ from tests.inprocess.messages import beat, join
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TICK_S", 0.005)
     monkeypatch.setattr(writer_module, "RETRY_S", 0.002)
+    monkeypatch.setattr(fence_module, "RETRY_S", 0.002)
     monkeypatch.setattr(owner_module, "RENEW_AGAIN_MS", 20)
     monkeypatch.setattr(owner_module, "FENCED_MS", 20)
 
@@ -99,7 +101,7 @@ def test_what_was_written_meanwhile_is_in_the_log_whatever_becomes_of_the_fence(
     monkeypatch: pytest.MonkeyPatch, renewed: bool
 ) -> None:
     """An answer may leave with a later write: that the record is there says only the log."""
-    monkeypatch.setattr(writer_module, "INIT_S", 0.01)
+    monkeypatch.setattr(fence_module, "INIT_S", 0.01)
 
     async def test(house: House, client: HouseClient, epoch: int) -> None:
         hung = house.brokers.faults.hang(Api.INIT_PRODUCER_ID)
@@ -123,7 +125,7 @@ def test_what_was_written_meanwhile_is_in_the_log_whatever_becomes_of_the_fence(
 
 
 def test_a_fence_that_cannot_be_renewed_goes_on_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_module, "INIT_S", 0.01)
+    monkeypatch.setattr(fence_module, "INIT_S", 0.01)
 
     async def test(house: House, client: HouseClient, epoch: int) -> None:
         refused = house.brokers.faults.fail(Api.INIT_PRODUCER_ID, Code.COORDINATOR_NOT_AVAILABLE, times=10_000)

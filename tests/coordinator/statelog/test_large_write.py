@@ -9,12 +9,17 @@ from typing import Any
 import pytest
 
 from sidecar.coordinator.runtime import coordinator as module
+from sidecar.coordinator.statelog.write_errors import Fenced, WriteLost
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import join_group as jg
+from tests.coordinator import writing
+from tests.coordinator.writing import Bench, record
 from tests.inprocess import clock
-from tests.inprocess.house import House, HouseClient, until
+from tests.inprocess.broker import FakeBrokers
+from tests.inprocess.cluster import FakeCluster
+from tests.inprocess.house import House, HouseClient, turns, until
 from tests.inprocess.messages import assigned, beat, join
 
 BATCH_BYTES = 4_000
@@ -102,3 +107,110 @@ def test_a_member_that_says_more_than_a_record_holds_is_refused_and_the_group_go
         assert not any(b"loud" in r.key for r in house.brokers.log().records)
 
     run(test)
+
+
+# ---- of one writer -----------------------------------------------------------------------------------------------
+def read_by(brokers: FakeBrokers) -> list[str]:
+    """The keys that readers are told of, as they come."""
+    seen: list[str] = []
+    brokers.readers.append(lambda topic, partition, records: seen.extend(r.key.decode() for r in records))
+    return seen
+
+
+def test_an_append_that_is_more_than_a_batch_goes_out_in_several_and_readers_see_all_of_it_or_nothing() -> None:
+    async def test(b: Bench) -> None:
+        seen = read_by(b.brokers)
+        b.append(1)
+        b.append(2, count=9)
+        b.append(3)
+        hung = b.brokers.faults.hang(Api.END_TXN)
+        await until(lambda: hung.met)
+        assert [(x.transactional, len(x.records)) for x in b.brokers.log().batches] == [(False, 1), *[(True, 3)] * 3]
+        assert b.written == [(1, 0)] and seen == ["1-0"]
+        hung.release()
+        await until(lambda: len(b.written) == 3)
+        assert b.written == [(1, 0), (2, 9), (3, 11)], "the marker has an offset of its own"
+        assert seen == ["1-0", *(f"2-{i}" for i in range(9)), "3-0"]
+        assert [(s, n) for s, n in b.batches] == [(0, 1), (1, 3), (4, 3), (7, 3), (10, 1)]
+
+    writing.run(test, batch_bytes=240)
+
+
+def test_the_next_batch_waits_until_the_partition_knows_of_the_end() -> None:
+    async def test(b: Bench) -> None:
+        b.append(1, count=9)
+        b.append(2)
+        await until(lambda: len(b.written) == 2)
+        assert b.batches[-1] == (9, 1) and not b.failed
+        assert len(b.sent) > 4, "the broker refused it while the transaction was open there"
+
+    writing.run(test, brokers=FakeBrokers(marker_s=0.02), batch_bytes=240)
+
+
+def test_an_owner_that_dies_half_way_leaves_nothing_of_it() -> None:
+    async def test(b: Bench) -> None:
+        seen = read_by(b.brokers)
+        b.append(1)
+        b.append(2, count=9)
+        hung = b.brokers.faults.hang(Api.END_TXN)
+        await until(lambda: hung.met)
+        b.writer.stop()
+        b.cluster = FakeCluster(b.brokers, "heir")
+        heir = b.another()
+        await heir.init()
+        heir.append([record("claim")], 0)
+        await until(lambda: (0, 11) in b.written)
+        hung.release()
+        await turns()
+        assert seen == ["1-0", "claim"]
+
+    writing.run(test, batch_bytes=240)
+
+
+@pytest.mark.parametrize("api", [Api.ADD_PARTITIONS_TO_TXN, Api.END_TXN])
+@pytest.mark.parametrize("done", [False, True])
+def test_a_step_of_a_transaction_whose_answer_was_lost_is_asked_again(api: Api, done: bool) -> None:
+    async def test(b: Bench) -> None:
+        seen = read_by(b.brokers)
+        b.brokers.faults.drop(api, done=done)
+        b.brokers.faults.fail(api, Code.CONCURRENT_TRANSACTIONS)
+        b.append(1, count=9)
+        await until(lambda: b.written)
+        await until(lambda: len(seen) == 9)
+        assert b.brokers.count(api) == 3 and b.written == [(1, 8)]
+
+    writing.run(test, batch_bytes=240)
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_a_batch_of_a_transaction_whose_answer_was_lost_is_in_the_log_once(done: bool) -> None:
+    async def test(b: Bench) -> None:
+        b.brokers.faults.drop(Api.PRODUCE, done=done)
+        b.brokers.faults.fail(Api.PRODUCE, Code.NOT_LEADER_OR_FOLLOWER)
+        b.append(1, count=9)
+        await until(lambda: b.written)
+        assert list(filter(None, b.keys())) == [f"1-{i}" for i in range(9)]
+
+    writing.run(test, batch_bytes=240)
+
+
+@pytest.mark.parametrize("api", [Api.ADD_PARTITIONS_TO_TXN, Api.PRODUCE, Api.END_TXN])
+def test_a_writer_that_is_fenced_half_way_says_so(api: Api) -> None:
+    async def test(b: Bench) -> None:
+        b.brokers.faults.fail(api, Code.PRODUCER_FENCED)
+        b.append(1, count=9)
+        await until(lambda: b.failed)
+        assert isinstance(b.failed[0], Fenced) and b.written == [] and not b.writer.busy
+
+    writing.run(test, batch_bytes=240)
+
+
+@pytest.mark.parametrize("api", [Api.ADD_PARTITIONS_TO_TXN, Api.PRODUCE, Api.END_TXN])
+def test_a_transaction_that_does_not_end_in_time_is_lost(api: Api) -> None:
+    async def test(b: Bench) -> None:
+        b.brokers.faults.fail(api, Code.REQUEST_TIMED_OUT, times=10_000)
+        b.append(1, count=9)
+        await until(lambda: b.failed)
+        assert type(b.failed[0]) is WriteLost and "REQUEST_TIMED_OUT" in str(b.failed[0])
+
+    writing.run(test, timeout_s=0.05, batch_bytes=240)

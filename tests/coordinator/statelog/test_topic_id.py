@@ -9,9 +9,9 @@ import asyncio
 
 import pytest
 
-from sidecar.coordinator.statelog.fenced_writer import WriteLost
 from sidecar.coordinator.statelog.large_write import Transaction
 from sidecar.coordinator.statelog.unfenced_append import append_unfenced
+from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api
 from sidecar.wire.primitives import ZERO_UUID

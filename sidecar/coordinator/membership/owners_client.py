@@ -1,0 +1,112 @@
+"""Requests about the owners' group that are not those of a membership: who is in it, who coordinates it, and that a
+member leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from sidecar.core.vocabulary.errors import Code, name_of
+from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.lanes import Lane
+from sidecar.kafka.net import BrokerConnection
+from sidecar.link.ports import Logger
+from sidecar.wire.generated import describe_groups as dg
+from sidecar.wire.generated import leave_group as lg
+from sidecar.wire.primitives import WireError
+
+LEAVE_AGAIN_S = 0.1
+WATCH_S = 1.0
+"""So often it is asked, while a request waits at the coordinator of the owners' group, whether that is another one."""
+
+
+class Lost(Exception):
+    """This sidecar is no member any more."""
+
+
+def check(code: int, what: str) -> None:
+    """Raises Lost or ConnectionLost if this is an error."""
+    if code == Code.NONE:
+        return
+    name = name_of(code)
+    if code in (Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION, Code.FENCED_INSTANCE_ID):
+        raise Lost(f"{what}: {name}")
+    raise ConnectionLost(f"{what}: {name}")
+
+
+class OwnersClient:
+    """Each request raises ConnectionLost, TimeoutError or WireError."""
+
+    def __init__(self, cluster: Cluster, group_id: str, log: Logger) -> None:
+        self._cluster = cluster
+        self._group_id = group_id
+        self._log = log
+
+    async def coordinator(self) -> int:
+        """Its node id."""
+        return await self._cluster.coordinator_node(self._group_id, 0)
+
+    async def describe(self) -> Any:
+        """The group, as DescribeGroups has it."""
+        conn = await self._cluster.coordinator(self._group_id, 0)
+        req = dg.DescribeGroupsRequest(groups=[self._group_id])
+        res = await conn.request(dg, "DescribeGroups", req, high=5, timeout_s=2.0)
+        return res.groups[0]
+
+    async def present(self) -> set[str]:
+        """The member ids. Raises Lost, too."""
+        group = await self.describe()
+        check(group.error_code, "DescribeGroups")
+        return {m.member_id for m in group.members}
+
+    async def alone(self) -> bool:
+        """Nobody is in the owners' group, as far as the brokers can be asked."""
+        try:
+            group = await self.describe()
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            self._log.debug("other sidecars not looked for", error=str(exc) or "timed out")
+            return False
+        return group.error_code == Code.NONE and not group.members
+
+    async def leave(self, member_id: str) -> int:
+        """Returns the node id of the broker that did it. Raises if the group may still have this member."""
+        node = await self.coordinator()
+        conn = await self._cluster.lane(node, Lane.REMOVAL)
+        member = lg.MemberIdentity(member_id=member_id)
+        req = lg.LeaveGroupRequest(group_id=self._group_id, member_id=member_id, members=[member])
+        res = await conn.request(lg, "LeaveGroup", req, timeout_s=2.0)
+        code = res.error_code or (res.members[0].error_code if res.members else Code.NONE)
+        if code not in (Code.NONE, Code.UNKNOWN_MEMBER_ID):
+            raise ConnectionLost(f"LeaveGroup: {name_of(code)}")
+        return node
+
+    async def try_leave(self, member_id: str) -> None:
+        try:
+            await self.leave(member_id)
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            self._log.warning("could not leave the owners' group; the session will end by itself", error=str(exc))
+
+    async def leave_surely(self, member_id: str, stopping: Callable[[], bool]) -> None:
+        """The broker that coordinates the owners' group may be the one that is gone; the next one starts every session
+        anew, and what this member owned would be nobody's for as long."""
+        while not stopping():
+            try:
+                await self.leave(member_id)
+                return
+            except (ConnectionLost, TimeoutError, WireError) as exc:
+                self._log.debug("could not leave the owners' group, trying again", error=str(exc) or "timed out")
+                await asyncio.sleep(LEAVE_AGAIN_S)
+
+    async def close_when_moved(self, node: int, conn: BrokerConnection) -> None:
+        """While a JoinGroup or SyncGroup waits there. A broker that stands still or is cut off neither answers nor
+        closes; nothing comes of it any more when the others say that another broker coordinates the group."""
+        found = node
+        while found == node:
+            await asyncio.sleep(WATCH_S)
+            try:
+                found = await self.coordinator()
+            except (ConnectionLost, TimeoutError, WireError) as exc:
+                self._log.debug("coordinator of the owners' group not found", error=str(exc) or "timed out")
+        self._log.info("another broker coordinates the owners' group; joining there", node=found, before=node)
+        conn.close()

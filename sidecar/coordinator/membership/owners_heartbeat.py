@@ -1,0 +1,102 @@
+"""Heartbeats of this sidecar's membership in the owners' group, on a connection of their own: a parked JoinGroup must
+not hold them up."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sidecar.coordinator.clock import now
+from sidecar.coordinator.membership.lease import Lease
+from sidecar.coordinator.membership.ports import OwnershipSettings
+from sidecar.core.runtime.turn import Now
+from sidecar.core.vocabulary.errors import Code
+from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.net import BrokerConnection
+from sidecar.link.ports import Logger
+from sidecar.wire.generated import heartbeat as hb
+from sidecar.wire.primitives import WireError
+
+BRISK_S = 0.1
+"""The time between two heartbeats while the coordinator of the owners' group is looked for, and a little longer: it has
+news then. Its own broker may be the one that died, and what was owned there is nobody's until all have joined again."""
+BRISK_FOR_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatPorts:
+    """`member()`: the member id and generation, or None while there is none; `rebalances()`: there is a rebalance, or
+    another generation; `lost(why)`: the broker does not know the member."""
+
+    member: Callable[[], tuple[str, int] | None]
+    rebalances: Callable[[], None]
+    lost: Callable[[str], None]
+
+
+class OwnersHeartbeats:
+    def __init__(
+        self, cluster: Cluster, settings: OwnershipSettings, lease: Lease, ports: HeartbeatPorts, log: Logger
+    ) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._lease = lease
+        self._ports = ports
+        self._log = log
+        self._conn: BrokerConnection | None = None
+        self._brisk_until_s = 0.0
+
+    async def rounds(self) -> None:
+        """Every `heartbeat_ms`, for ever."""
+        beat_s = self._settings.heartbeat_ms / 1000
+        while True:
+            await asyncio.sleep(min(beat_s, BRISK_S) if time.monotonic() < self._brisk_until_s else beat_s)
+            if (member := self._ports.member()) is not None:
+                await self._beat(*member)
+
+    async def _beat(self, member_id: str, generation: int) -> None:
+        try:
+            if self._conn is None or self._conn.closed:
+                sent = now()
+                node = await self._cluster.coordinator_node(self._settings.group_id, 0)
+                if self._is_still(member_id):
+                    self._lease.answered(sent)  # if that node does not answer, another will soon be coordinator
+                self._conn = await self._cluster.open(node)
+            if (asked := self._ports.member()) is None:
+                return
+            member_id, generation = asked
+            sent = now()
+            req = hb.HeartbeatRequest(group_id=self._settings.group_id, generation_id=generation, member_id=member_id)
+            timeout_s = self._settings.session_timeout_ms / 2000
+            res = await self._conn.request(hb, "Heartbeat", req, timeout_s=timeout_s)
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            self._log.debug("owners' heartbeat failed", error=str(exc) or "timed out")
+            self._close()
+            return
+        if asked == self._ports.member():  # else it has joined again since, and that of which this speaks is over
+            self._told(res.error_code, sent)
+
+    def _is_still(self, member_id: str) -> bool:
+        there = self._ports.member()
+        return there is not None and there[0] == member_id
+
+    def _told(self, code: int, sent: Now) -> None:
+        if code == Code.NONE:
+            self._lease.answered(sent)
+        elif code == Code.REBALANCE_IN_PROGRESS:
+            self._lease.answered(sent)
+            self._ports.rebalances()
+        elif code == Code.ILLEGAL_GENERATION:
+            self._ports.rebalances()
+        elif code in (Code.UNKNOWN_MEMBER_ID, Code.FENCED_INSTANCE_ID):
+            self._ports.lost(f"owners' group: {Code(code).name}")
+        else:
+            self._close()
+
+    def _close(self) -> None:
+        """The next heartbeat comes soon, and where the coordinator is then."""
+        if self._conn is not None:
+            self._conn.close()
+        self._conn = None
+        self._brisk_until_s = time.monotonic() + BRISK_FOR_S

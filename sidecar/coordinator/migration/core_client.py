@@ -1,0 +1,66 @@
+"""The coordinator as a client of its own core: what it asks there, and what it must know of a group there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+
+from sidecar.coordinator.clock import now
+from sidecar.core.runtime.events import Answer, Event
+from sidecar.core.runtime.registry import Group
+from sidecar.core.runtime.service import Service
+from sidecar.link.messages import Reply, ToFront
+
+COORDINATORS_OWN = (1 << 16) - 1
+"""In the place of a front's number: this coordinator asks itself."""
+
+
+class CoreClient:
+    """`drain()` carries out what the core wants done. The answers come as to a front (`from_coordinator`)."""
+
+    def __init__(self, service: Service, drain: Callable[[], None]) -> None:
+        self._service = service
+        self._drain = drain
+        self._asked: dict[int, asyncio.Future[Answer]] = {}
+        self._last = 0
+
+    async def ask(self, event: Event) -> Answer:
+        """The answer comes when all is committed that was written for it."""
+        self._last = key = self._last + 1
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asked[key] = future
+        self._service.request(key << 16 | COORDINATORS_OWN, event, now())
+        self._drain()
+        return await future
+
+    def from_coordinator(self, message: ToFront) -> None:
+        """As a front hears it."""
+        if isinstance(message, Reply):
+            future = self._asked.pop(message.token, None)
+            if future is not None and not future.done():
+                future.set_result(message.answer)
+
+    # ---- what is there --------------------------------------------------------------------------------------
+    def serves(self, partition: int) -> bool:
+        """Under a lease."""
+        return self._service.owners[partition].shard is not None and self._service.leased(partition, now())
+
+    def serves_group(self, group_id: str) -> bool:
+        """Whether this sidecar is the group's coordinator, be it there or not."""
+        return self.serves(self._service.partition_of(group_id))
+
+    def has(self, group_id: str) -> bool:
+        return self._service.owner_of(group_id).has(group_id)
+
+    def member_ids(self, group_id: str) -> Collection[str]:
+        group = self._group(group_id)
+        return () if group is None else group.member_ids()
+
+    def knows_topics(self, group_id: str, topic_ids: Collection[bytes]) -> bool:
+        """Whether the coordinator of this group knows all of them."""
+        shard = self._service.owner_of(group_id).shard
+        return shard is not None and all(t in shard.image.by_id for t in topic_ids)
+
+    def _group(self, group_id: str) -> Group | None:
+        shard = self._service.owner_of(group_id).shard
+        return None if shard is None else shard.groups.get(group_id)

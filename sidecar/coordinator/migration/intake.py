@@ -1,0 +1,139 @@
+"""Takes groups in from their brokers.
+
+A group that has members at its broker is taken in if it is stable: it is written down here as the broker describes it,
+and then its members are removed from the broker's group. One that is not stable is left to the broker until it is
+(unstable_groups.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum, auto
+
+from sidecar.coordinator.clock import now
+from sidecar.coordinator.migration.adoption import adoption, obstacle
+from sidecar.coordinator.migration.core_client import CoreClient
+from sidecar.coordinator.migration.managed_groups import Rules
+from sidecar.coordinator.migration.native_groups import TROUBLE, NativeGroups
+from sidecar.coordinator.migration.unstable_groups import UnstableGroups
+from sidecar.core.vocabulary.errors import Code, name_of
+from sidecar.kafka import native
+from sidecar.kafka.cluster import ConnectionLost
+from sidecar.kafka.native import Native
+from sidecar.link.ports import Logger, Tasks
+
+PAUSE_S, PAUSE_MAX_S = 0.05, 2.0
+SAY_AGAIN_MS = 5_000
+
+
+class Outcome(Enum):
+    NOT_TAKEN = auto()
+    """The broker keeps it, or it is not this sidecar's matter any more."""
+    NOBODY = auto()
+    """No members are at the broker."""
+    TAKEN_IN = auto()
+
+
+class Intakes:
+    """`settle_s`: so long after a change every sidecar has heard of it; `ended(group, outcome)` is called once for each
+    `begin`."""
+
+    def __init__(
+        self,
+        settle_s: float,
+        rules: Rules,
+        core: CoreClient,
+        natives: NativeGroups,
+        unstable: UnstableGroups,
+        ended: Callable[[str, Outcome], None],
+        log: Logger,
+        tasks: Tasks,
+    ) -> None:
+        self._settle_s = settle_s
+        self._rules = rules
+        self._core = core
+        self._natives = natives
+        self._unstable = unstable
+        self._ended = ended
+        self._log = log
+        self._tasks = tasks
+        self.under_way: set[str] = set()
+        self.sent_away: set[str] = set()
+        """Groups whose members are being removed from the broker's group, as they are members here."""
+        self._said_ms = -SAY_AGAIN_MS
+
+    def begin(self, group_id: str) -> None:
+        """Unless its broker is being asked already."""
+        if group_id not in self.under_way:
+            self.under_way.add(group_id)
+            self._tasks.spawn(self._take_in(group_id), "group comes")
+
+    async def _take_in(self, group_id: str) -> None:
+        outcome, pause_s = Outcome.NOT_TAKEN, PAUSE_S
+        try:
+            while self._core.serves_group(group_id) and self._rules.wanted(group_id):
+                wait_s = self._settle_s - self._rules.in_force_s(group_id)
+                if wait_s > 0:
+                    await asyncio.sleep(wait_s)
+                    continue
+                try:
+                    outcome = await self._decide(group_id, await self._natives.describe(group_id))
+                    break
+                except TROUBLE as exc:
+                    self._not_told(group_id, str(exc) or "timed out", again=pause_s == PAUSE_MAX_S)
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(2 * pause_s, PAUSE_MAX_S)
+        finally:
+            self.under_way.discard(group_id)
+        self._ended(group_id, outcome)
+
+    def _not_told(self, group_id: str, problem: str, again: bool) -> None:
+        """Members wait for it. `again`: for some seconds already, and somebody has to hear of it."""
+        if not again or now().mono_ms - self._said_ms < SAY_AGAIN_MS:
+            self._log.debug("the broker does not tell of a group", group_id=group_id, problem=problem)
+            return
+        self._said_ms, waiting = now().mono_ms, len(self.under_way)
+        self._log.warning("the broker does not tell of a group", group_id=group_id, groups=waiting, problem=problem)
+
+    async def _decide(self, group_id: str, found: Native) -> Outcome:
+        if not self._core.serves_group(group_id) or not self._rules.wanted(group_id):
+            return Outcome.NOT_TAKEN
+        problem = obstacle(found)
+        if found.kind == native.NOBODY or (found.kind == native.OTHER and self._rules.matches(group_id)):
+            # Of a share or streams group that the patterns match, api/one_name.py keeps members of ours away.
+            self._unstable.forget(group_id)
+            return Outcome.NOBODY
+        if found.kind == native.OTHER or problem:
+            await self._unstable.give_up(group_id, problem or "it is a share or streams group")
+        elif not found.stable:
+            await self._unstable.postpone(group_id, found.state)
+        elif not self._core.knows_topics(group_id, found.topics):
+            raise ConnectionLost("topics that it owns are not known here yet")
+        else:
+            await self._adopt(group_id, found)
+            return Outcome.TAKEN_IN
+        return Outcome.NOT_TAKEN
+
+    async def _adopt(self, group_id: str, found: Native) -> None:
+        why = self._rules.why(group_id) or "the patterns name it"
+        reply = await self._core.ask(adoption(group_id, found, f"taken over from the broker: {why}"))
+        if reply.code not in (Code.NONE, Code.NON_EMPTY_GROUP):
+            raise ConnectionLost(f"not taken in: {name_of(reply.code)}")
+        await self._natives.remove_taken_in(group_id, found)
+        self._unstable.forget(group_id)
+
+    # ---- whom a former owner took in --------------------------------------------------------------------------
+    def strangers(self, group_id: str) -> None:
+        """The placeholder finds others in the broker's group. Those that were taken in are removed there."""
+        if group_id not in self.sent_away | self.under_way and self._core.serves_group(group_id):
+            self.sent_away.add(group_id)
+            self._tasks.spawn(self._remove(group_id), "strangers")
+
+    async def _remove(self, group_id: str) -> None:
+        try:
+            await self._natives.remove_taken_in(group_id, await self._natives.describe(group_id))
+        except TROUBLE as exc:
+            self._log.debug("members stay at the broker", group_id=group_id, problem=str(exc) or "timed out")
+        finally:
+            self.sent_away.discard(group_id)

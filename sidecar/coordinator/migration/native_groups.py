@@ -1,0 +1,43 @@
+"""Groups as their brokers have them: asks for their members there, and removes those that are members here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sidecar.coordinator.migration.core_client import CoreClient
+from sidecar.core.runtime.service import Service
+from sidecar.kafka import native
+from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.lanes import Lane
+from sidecar.kafka.native import Native
+from sidecar.wire.primitives import WireError
+
+ANSWER_S = 5.0
+TROUBLE = (ConnectionLost, TimeoutError, WireError)
+"""What a broker that cannot be asked raises."""
+
+
+class NativeGroups:
+    """`leader_of(partition)`: node id of the broker that coordinates its groups; -1 while unknown."""
+
+    def __init__(self, service: Service, core: CoreClient, cluster: Cluster, leader_of: Callable[[int], int]) -> None:
+        self._service = service
+        self._core = core
+        self._cluster = cluster
+        self._leader_of = leader_of
+
+    async def describe(self, group_id: str) -> Native:
+        """Raises one of TROUBLE."""
+        node_id = self._leader_of(self._service.partition_of(group_id))
+        if node_id < 0:
+            raise ConnectionLost("no leader of the offsets is known")
+        return await native.describe(await self._cluster.lane(node_id, Lane.MOVES), group_id, ANSWER_S)
+
+    async def remove_taken_in(self, group_id: str, found: Native) -> None:
+        """From the broker's group: those who are members here. Raises one of TROUBLE."""
+        here = self._core.member_ids(group_id)
+        members = [m for m in found.members if m.member_id in here]
+        if members:
+            node_id = self._leader_of(self._service.partition_of(group_id))
+            conn = await self._cluster.lane(node_id, Lane.MOVES)
+            await native.send_away(conn, group_id, members, "the group is taken over by the sidecars", ANSWER_S)

@@ -1,0 +1,62 @@
+"""Requests of clients that wait before they come to the core, each for one thing and for a limited time."""
+
+from __future__ import annotations
+
+from sidecar.coordinator.clock import now
+from sidecar.core.runtime.events import Event
+from sidecar.core.runtime.pending_requests import Held, Tally, Waiting, refuse
+from sidecar.core.runtime.service import Service
+from sidecar.core.vocabulary.errors import Code
+
+Key = int | str
+"""What a request waits for: a partition, or a group."""
+
+
+class ParkedRequests:
+    """`most`: requests that wait at the same time."""
+
+    def __init__(self, service: Service, most: int) -> None:
+        self._service = service
+        self._most = most
+        self._tally = Tally()
+        self._waiting: dict[Key, Waiting] = {}
+
+    def __len__(self) -> int:
+        return self._tally.open
+
+    def partitions(self) -> list[int]:
+        """Those for which requests wait."""
+        return [key for key in self._waiting if isinstance(key, int)]
+
+    def park(self, key: Key, token: int, event: Event, hold_ms: int) -> None:
+        """Until `take`, or `hold_ms` at most."""
+        out = self._service.out
+        if self._tally.open >= self._most:
+            refuse(out, token, event, Code.COORDINATOR_NOT_AVAILABLE)
+        else:
+            waiting = self._waiting.setdefault(key, Waiting(self._tally, out))
+            waiting.hold(Held(token, event, now().mono_ms + hold_ms))
+
+    def take(self, key: Key) -> list[Held]:
+        """What waited for it does not wait any more."""
+        waiting = self._waiting.pop(key, None)
+        held = [] if waiting is None else waiting.all()
+        self._tally.open -= len(held)
+        return held
+
+    def refuse(self, key: Key, code: Code) -> None:
+        if (waiting := self._waiting.pop(key, None)) is not None:
+            waiting.refuse(code)
+
+    def expire(self) -> None:
+        """Refuses those that have waited long enough."""
+        at = now()
+        for waiting in self._waiting.values():
+            for h in waiting.all():
+                if h.until_ms > at.mono_ms:
+                    waiting.again([h])
+                    continue
+                # A broker answers a heartbeat of a classic member that all is well while its group is loaded. So only
+                # the holder of a lease may say that it is loading.
+                leased = self._service.leased(self._service.partition_of(h.event.group_id), at)
+                waiting.refuse_one(h, Code.COORDINATOR_LOAD_IN_PROGRESS if leased else Code.NOT_COORDINATOR)

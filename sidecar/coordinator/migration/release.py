@@ -1,0 +1,75 @@
+"""Gives groups back to their brokers that are not wanted here any more.
+
+The members give up what they own (core, `Drain`). When the group has no members and its placeholder has left the
+broker's group, its records go; with the last of them it is the broker's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from sidecar.coordinator.migration.core_client import CoreClient
+from sidecar.coordinator.migration.managed_groups import Rules
+from sidecar.core.runtime.events import DeleteGroup, Drain, DrainReply
+from sidecar.core.vocabulary.errors import Code
+from sidecar.link.ports import Figures, Logger, Tasks
+
+PAUSE_S = 0.05
+
+
+class Releases:
+    """`at_once`: groups that are given back at the same time; `seat_given_up(group)`: no placeholder is left there."""
+
+    def __init__(
+        self,
+        at_once: int,
+        rules: Rules,
+        core: CoreClient,
+        seat_given_up: Callable[[str], bool],
+        figures: Figures,
+        log: Logger,
+        tasks: Tasks,
+    ) -> None:
+        self._at_once = at_once
+        self._rules = rules
+        self._core = core
+        self._seat_given_up = seat_given_up
+        self._figures = figures
+        self._log = log
+        self._tasks = tasks
+        self.under_way: set[str] = set()
+        figures("groups_leaving").set_function(lambda: len(rules.kept))
+
+    def tick(self) -> None:
+        """Every 50 ms or so: groups that are still here though they are not wanted."""
+        for group_id in self._rules.kept:
+            if len(self.under_way) >= self._at_once:
+                break
+            if group_id not in self.under_way and self._core.serves_group(group_id):
+                self.under_way.add(group_id)
+                self._tasks.spawn(self._release(group_id), "group leaves")
+
+    async def _release(self, group_id: str) -> None:
+        try:
+            await self._give_back(group_id)
+        finally:
+            self.under_way.discard(group_id)
+
+    async def _give_back(self, group_id: str) -> None:
+        began_s = time.monotonic()
+        why = self._rules.why(group_id) or "the patterns leave it to the broker"
+        while not self._rules.wanted(group_id):
+            reply = await self._core.ask(Drain(group_id, f"goes back to the broker: {why}"))
+            if not isinstance(reply, DrainReply) or reply.code != Code.NONE:
+                return  # it is gone, or another sidecar goes on
+            if reply.members == 0 and self._seat_given_up(group_id):
+                gone = await self._core.ask(DeleteGroup(group_id))
+                if gone.code == Code.NONE:
+                    seconds = round(time.monotonic() - began_s, 3)
+                    self._log.info("group given back to the broker", group_id=group_id, seconds=seconds, why=why)
+                    self._figures("moves", "broker", "done").inc()
+                    return
+            await asyncio.sleep(PAUSE_S)
+        await self._core.ask(Drain(group_id, "stays with the sidecars", stop=True))

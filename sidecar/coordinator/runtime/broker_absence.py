@@ -1,0 +1,48 @@
+"""When the broker beside the sidecar counts as gone: it has not answered for `gone_s`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from sidecar.link.ports import Tasks
+
+
+class BrokerAbsence:
+    """`gone()` is called when it is, and maybe again as long as it is."""
+
+    def __init__(self, gone_s: float, gone: Callable[[], None], tasks: Tasks) -> None:
+        self.gone_s = gone_s
+        self._gone = gone
+        self._tasks = tasks
+        self._answered_s = time.monotonic()
+        self._waiting: asyncio.Task[None] | None = None
+        """While a front finds the broker silent."""
+
+    @property
+    def silent(self) -> bool:
+        """A front says so, and has not taken it back."""
+        return self._waiting is not None
+
+    def answered(self) -> None:
+        """The rare look at the topics."""
+        self._answered_s = time.monotonic()
+
+    def unanswered(self) -> None:
+        if time.monotonic() - self._answered_s > self.gone_s:
+            self._gone()
+
+    def silence(self, quiet_ms: int) -> None:
+        """A front says that the broker is silent, or, -1, that it answers again. Its clients wait and find that out
+        sooner than the rare look at the topics."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+        if quiet_ms >= 0:
+            left_s = max(self.gone_s - quiet_ms / 1000, 0.0)
+            self._waiting = self._tasks.spawn(self._gone_in(left_s), "broker silent")
+
+    async def _gone_in(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        self._gone()

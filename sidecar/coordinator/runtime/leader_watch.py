@@ -1,0 +1,81 @@
+"""The leaders of `__consumer_offsets` and of the state topic, and which of them ownership does not follow yet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Set
+
+from sidecar.coordinator.membership.leader_cache import Leaders
+from sidecar.coordinator.membership.owner_map import Assignment
+from sidecar.coordinator.statelog.startup import OFFSETS
+from sidecar.kafka.cluster import Cluster, ClusterView, ConnectionLost
+from sidecar.link.ports import Logger
+from sidecar.wire.primitives import WireError
+
+GONE_S = 5.0
+"""So long after a broker was last seen its partitions are asked for often."""
+
+
+class LeaderWatch:
+    """`leaders`: of `__consumer_offsets`, as found at the start; `follow_leader_s`: ownership follows a leader that
+    leads for so long, if the sidecar beside it is well for as long."""
+
+    def __init__(
+        self, leaders: tuple[int, ...], state_topic: str, follow_leader_s: float, cluster: Cluster, log: Logger
+    ) -> None:
+        self._offsets = Leaders(OFFSETS, leaders)
+        self._state = Leaders(state_topic)
+        self._state_topic = state_topic
+        self._follow_leader_s = follow_leader_s
+        self._cluster = cluster
+        self._log = log
+        self._led_since_s: dict[int, float] = {}
+        """Of partitions of `__consumer_offsets` whose leaders have moved."""
+        self._members_since: dict[int, tuple[str, float]] = {}
+        """Node id of a sidecar -> its member id in the owners' group, and since when it has that."""
+
+    @property
+    def of_offsets(self) -> tuple[int, ...]:
+        return self._offsets.now
+
+    @property
+    def of_state(self) -> tuple[int, ...]:
+        return self._state.now
+
+    # ---- which are new --------------------------------------------------------------------------------------
+    def members_assigned(self, a: Assignment) -> None:
+        before, at_s = self._members_since, time.monotonic()
+        named = {node: member_id for node, (member_id, _, _) in a.members.items()}
+        self._members_since = {
+            node: before[node] if node in before and before[node][0] == member_id else (member_id, at_s)
+            for node, member_id in named.items()
+        }
+
+    def new(self) -> Set[int]:
+        """Partitions of `__consumer_offsets` whose leaders are new, or have no sidecar beside them that has been well
+        for as long."""
+        before_s = time.monotonic() - self._follow_leader_s
+        new = {p for p, since_s in self._led_since_s.items() if since_s > before_s}
+        well = {node for node, (_, since_s) in self._members_since.items() if since_s <= before_s}
+        return new | {p for p, leader in enumerate(self._offsets.now) if leader not in well}
+
+    # ---- what brokers tell ------------------------------------------------------------------------------------
+    def lacking(self) -> bool:
+        """There is no leader of some offsets, or it cannot be connected to."""
+        return any(n < 0 or self._cluster.unreached(n, GONE_S) for n in set(self._offsets.now))
+
+    async def ask(self) -> ClusterView:
+        """Any broker. An empty view if nobody answers."""
+        try:
+            return await self._cluster.refresh([OFFSETS, self._state_topic])
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            self._log.debug("leaders not refreshed", problem=str(exc) or "timed out")
+            return ClusterView()
+
+    def take(self, view: ClusterView) -> bool:
+        """Returns whether it tells of the state topic's leaders."""
+        before = self._offsets.now
+        if len(view.leaders.get(OFFSETS, ())) == len(before) and self._offsets.take(view):
+            moved = (p for p, (was, n) in enumerate(zip(before, self._offsets.now, strict=True)) if was != n)
+            self._led_since_s.update(dict.fromkeys(moved, time.monotonic()))
+        return self._state.take(view)

@@ -1,0 +1,48 @@
+"""Reads the broker's settings of groups again and again, and at once when a change passed through this sidecar."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from sidecar.coordinator.migration.group_configs import Configs
+from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.link.ports import Logger
+from sidecar.wire.primitives import WireError
+
+CONTROLLER_LAG_S = 0.1
+"""The controller's word reaches the broker a little after it has answered."""
+
+
+class SettingsRefresh:
+    """`changed()` is called when what was read differs from before."""
+
+    def __init__(
+        self, configs: Configs, cluster: Cluster, refresh_s: float, changed: Callable[[], None], log: Logger
+    ) -> None:
+        self._configs = configs
+        self._cluster = cluster
+        self._refresh_s = refresh_s
+        self._changed = changed
+        self._log = log
+
+    async def rounds(self) -> None:
+        """For ever."""
+        wanted = self._configs.wanted
+        while True:
+            await self._read()
+            try:
+                async with asyncio.timeout(self._refresh_s):
+                    await wanted.wait()
+            except TimeoutError:
+                continue
+            wanted.clear()
+            await self._read()
+            await asyncio.sleep(CONTROLLER_LAG_S)
+
+    async def _read(self) -> None:
+        try:
+            if await self._configs.refresh(self._cluster):
+                self._changed()
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            self._log.debug("settings not read", problem=str(exc) or "timed out")

@@ -1,0 +1,121 @@
+"""The fence of one partition: `InitProducerId` of its transactional id, which shuts out every earlier writer.
+Facts this rests on: docs/reference/measurements.md, 'Writing state'.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sidecar.coordinator.statelog.write_errors import WriteLost
+from sidecar.core.vocabulary.errors import Code, name_of
+from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.lanes import FENCES, Lane
+from sidecar.wire.generated import init_producer_id as ip
+from sidecar.wire.primitives import WireError
+
+TRANSACTIONS = "__transaction_state"
+INIT_RETRIABLE = {
+    Code.COORDINATOR_LOAD_IN_PROGRESS,
+    Code.COORDINATOR_NOT_AVAILABLE,
+    Code.NOT_COORDINATOR,
+    Code.CONCURRENT_TRANSACTIONS,
+    Code.REQUEST_TIMED_OUT,
+}
+INIT_THERE = {Code.COORDINATOR_LOAD_IN_PROGRESS, Code.CONCURRENT_TRANSACTIONS}
+"""The right broker was asked; it needs a moment."""
+RETRY_S = 0.05
+LATE_S = 0.5
+"""A fence takes milliseconds; after so long it is asked whether another broker has its office now."""
+INIT_S = 2.0
+"""An attempt at a fence; the owner tries again, and says why it must."""
+
+
+@dataclass(slots=True)
+class Producer:
+    """In whose name batches are written, and the sequence of the next one's first record."""
+
+    id: int = -1
+    epoch: int = -1
+    sequence: int = 0
+
+    @property
+    def owner_epoch(self) -> int:
+        return self.id << 16 | self.epoch
+
+    def count(self, records: int) -> None:
+        """So many more are written in its name; below 0: they were not, after all."""
+        self.sequence = (self.sequence + records) & 0x7FFFFFFF
+
+
+class Fence:
+    """`over()`: this attempt at owning the partition has ended."""
+
+    def __init__(self, cluster: Cluster, transactional_id: str, partition: int, over: Callable[[], bool]) -> None:
+        self._cluster = cluster
+        self._transactional_id = transactional_id
+        self._partition = partition
+        self._over = over
+
+    async def take(self) -> Producer:
+        """Raises WriteLost, saying why, if that does not succeed within INIT_S."""
+        deadline = time.monotonic() + INIT_S
+        node_id = -1
+        while True:
+            try:
+                if node_id < 0:
+                    node_id = await self._cluster.coordinator_node(self._transactional_id, 1)
+                res = await self._fence(node_id)
+                code, why = res.error_code, name_of(res.error_code)
+            except (ConnectionLost, TimeoutError, WireError) as exc:
+                code, why = Code.COORDINATOR_NOT_AVAILABLE, str(exc) or "timed out"
+            if code == Code.NONE:
+                return Producer(res.producer_id, res.producer_epoch)
+            if code not in INIT_RETRIABLE or time.monotonic() > deadline:
+                raise WriteLost(f"InitProducerId: {why}{await self._remedy()}")
+            if code not in INIT_THERE:
+                node_id = -1
+            await asyncio.sleep(RETRY_S)
+
+    async def _fence(self, node_id: int) -> ip.InitProducerIdResponse:
+        """This broker's answer, as long as it coordinates the transactional id: if it stands still, another one will
+        have its office. Raises ConnectionLost, TimeoutError and WireError."""
+        asking = asyncio.ensure_future(self._ask(node_id))
+        try:
+            while not asking.done():
+                await asyncio.wait([asking], timeout=LATE_S)
+                if not asking.done() and await self._has_moved(node_id) and not asking.done():
+                    raise ConnectionLost(f"broker {node_id} is not the coordinator any more")
+            return asking.result()
+        finally:
+            asking.cancel()
+
+    async def _has_moved(self, node_id: int) -> bool:
+        try:
+            return await self._cluster.coordinator_node(self._transactional_id, 1) != node_id
+        except (ConnectionLost, TimeoutError, WireError):
+            return False  # nobody says so
+
+    async def _ask(self, node_id: int) -> ip.InitProducerIdResponse:
+        conn = await self._cluster.lane(node_id, Lane.FENCES, self._partition % FENCES)
+        if self._over():  # a later attempt may hold the fence by now, and this would shut it out
+            raise WriteLost("stopped")
+        req = ip.InitProducerIdRequest(transactional_id=self._transactional_id, transaction_timeout_ms=60_000)
+        res: ip.InitProducerIdResponse = await conn.request(ip, "InitProducerId", req, high=4)
+        return res
+
+    async def _remedy(self) -> str:
+        """What an operator can do where no transaction coordinator comes."""
+        try:
+            if not await self._cluster.has_no(TRANSACTIONS):
+                return ""
+            view = await self._cluster.refresh([TRANSACTIONS])
+        except (ConnectionLost, TimeoutError, WireError):
+            return ""
+        return (
+            f". There is no topic {TRANSACTIONS}: the brokers make it with transaction.state.log.replication.factor "
+            f"replicas (3 by default) and cannot with {len(view.brokers)} broker(s). Set that, and "
+            "transaction.state.log.min.isr, to no more than the number of brokers, and restart them"
+        )

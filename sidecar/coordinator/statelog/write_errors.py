@@ -1,0 +1,28 @@
+"""What a write to the state topic may come to, and what a broker's code means for it."""
+
+from __future__ import annotations
+
+from sidecar.core.vocabulary.errors import Code
+
+TOO_LARGE = {Code.MESSAGE_TOO_LARGE, Code.RECORD_LIST_TOO_LARGE}
+FENCED = {Code.INVALID_PRODUCER_EPOCH, Code.PRODUCER_FENCED}
+WRITTEN = {Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER}
+RETRIABLE = {
+    Code.TOPIC_AUTHORIZATION_FAILED,  # a right that was taken away may be given back
+    Code.UNKNOWN_TOPIC_OR_PARTITION,
+    Code.UNKNOWN_TOPIC_ID,
+    Code.LEADER_NOT_AVAILABLE,
+    Code.NOT_LEADER_OR_FOLLOWER,
+    Code.REQUEST_TIMED_OUT,
+    Code.NOT_ENOUGH_REPLICAS,
+    Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    Code.KAFKA_STORAGE_ERROR,
+}
+
+
+class WriteLost(Exception):
+    """What was appended may or may not be in the log: the state in memory must be rebuilt."""
+
+
+class Fenced(WriteLost):
+    """Another sidecar owns the partition now."""

@@ -1,0 +1,18 @@
+"""Pauses are short: on virtual time they cost nothing, but many turns of the loop."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.coordinator.migration import intake, release
+from sidecar.coordinator.placeholder import broker_membership as seating
+from sidecar.coordinator.placeholder import placeholders
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "PAUSE_S", 0.005)
+    monkeypatch.setattr(release, "PAUSE_S", 0.005)
+    monkeypatch.setattr(seating, "EARLY_S", 0.005)
+    monkeypatch.setattr(placeholders, "PAUSE_MS", 5)
+    monkeypatch.setattr(placeholders, "PAUSE_MAX_MS", 20)

@@ -1,0 +1,90 @@
+"""A broker in memory that keeps groups which the sidecars may take in, and members of groups that move."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sidecar.coordinator.migration.moves import MoveSettings
+from sidecar.coordinator.migration.unstable_groups import Patience
+from sidecar.core.classic.embedded import assignment
+from sidecar.core.runtime.phases import Phase
+from sidecar.kafka import native
+from sidecar.kafka.native import Member, Native
+from sidecar.wire.generated import heartbeat as hb
+from tests.core.classic_client import subscription
+from tests.inprocess import clock
+from tests.inprocess.house import House, HouseClient, until
+from tests.inprocess.messages import beat, join
+
+QUICK = MoveSettings(settle_s=0.01, hold_s=0.5, patience=Patience(limit_s=0.3, look_s=0.01))
+
+
+class Broker:
+    """What the broker says of a group, and whom it was asked to send away."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, group: Native) -> None:
+        self.group = group
+        self.asked = 0
+        self.silent = False
+        self.gone: list[str] = []
+        monkeypatch.setattr(native, "describe", self._describe)
+        monkeypatch.setattr(native, "send_away", self._send_away)
+
+    async def _describe(self, conn: object, group_id: str, timeout_s: float) -> Native:
+        self.asked += 1
+        if self.silent:
+            raise TimeoutError
+        return self.group
+
+    async def _send_away(self, conn: object, group_id: str, members: Any, reason: str, timeout_s: float) -> None:
+        self.gone += [m.member_id for m in members]
+        left = tuple(m for m in self.group.members if m.member_id not in self.gone)
+        self.group = replace(self.group, members=left) if left else Native(native.NOBODY)
+
+
+def run(test: Callable[[House], Coroutine[Any, Any, None]], **given: Any) -> None:
+    async def whole() -> None:
+        house = House(**{"partitions": 1, "consumer": {"join_wait_ms": 0}, "moves": QUICK, **given})
+        async with house:
+            await house.topics(orders=2)
+            await test(house)
+
+    clock.run(whole())
+
+
+async def say(house: House, group_id: str, **values: str | None) -> None:
+    named = {f"sidecar.{n}": v for n, v in values.items()}
+    await house.configs.put(group_id, named, "changed by a test", house.coordinator.append_unfenced)
+
+
+def classic(*members: str, state: str = "Stable") -> Native:
+    said, given = subscription(["orders"], {}, 4), assignment(3, [("orders", (0,))])
+    natives = tuple(Member(m, None, "app", "/h", said, given) for m in members)
+    return Native(native.CLASSIC, state, natives, "consumer", "range")
+
+
+def beats(member_id: str, generation: int, group: str = "g") -> hb.HeartbeatRequest:
+    return hb.HeartbeatRequest(group, generation, member_id)
+
+
+async def at_work(house: House, client: HouseClient) -> int:
+    """Member m1 of group g owns both partitions; its epoch."""
+    epoch = (await client.ask(join("g", "m1"), 1)).member_epoch
+    group: Any = house.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
+    while not group.members["m1"].assigned:
+        epoch = (await client.ask(beat("g", "m1", epoch), 1)).member_epoch
+        await asyncio.sleep(0.005)
+    return int(epoch)
+
+
+async def being_taken_over(house: House) -> None:
+    """The only partition is another's for a moment, and then what is written there is being read."""
+    house.assign(2)
+    house.hold_tail()
+    house.assign(1)
+    await until(lambda: house.coordinator.service.owners[0].phase is Phase.REPLAYING)

@@ -1,0 +1,73 @@
+"""Groups that are not stable at their broker are waited for, over brokers in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from sidecar.coordinator.migration.unstable_groups import Patience
+from sidecar.core.vocabulary.errors import Code
+from sidecar.kafka import native
+from sidecar.kafka.native import Native
+from tests.coordinator.migration.moving import QUICK, Broker, beats, classic, run, say
+from tests.inprocess.house import House, until
+from tests.inprocess.messages import join
+
+
+def test_a_group_that_is_not_stable_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(monkeypatch, classic("n1", state="PreparingRebalance"))
+
+    async def test(house: House) -> None:
+        client = await house.client()
+        assert (await client.ask(join("g", "m1"), 1)).error_code == Code.NOT_COORDINATOR
+        assert house.rules.overrides == {"g": "later"} and not house.rules.managed("g")
+        broker.group = classic("n1")
+        await until(lambda: house.rules.overrides == {}, 3)
+        assert (await client.ask(beats("n1", 7), 4)).error_code == Code.REBALANCE_IN_PROGRESS
+
+    run(test)
+
+
+@pytest.mark.parametrize("limit_s", [0.0, 300.0])
+def test_what_is_said_while_the_broker_is_asked_counts(monkeypatch: pytest.MonkeyPatch, limit_s: float) -> None:
+    """The broker says that the group is stable, or it has been waited for long enough; meanwhile an administrator has
+    said something else, which must stand."""
+    broker = Broker(monkeypatch, classic("n1", state="PreparingRebalance"))
+    word = "true" if limit_s == 0.0 else "false"
+
+    async def test(house: House) -> None:
+        await say(house, "theirs", managed="true")
+        await until(lambda: house.rules.overrides == {"theirs": "later"}, 3)
+        said = asyncio.Event()
+
+        async def describe(conn: object, group_id: str, timeout_s: float) -> Native:
+            if house.rules.overrides.get(group_id) == "later":
+                broker.group = classic("n1")
+                await say(house, group_id, managed=word)
+                await until(lambda: house.rules.overrides == {"theirs": word}, 3)
+                said.set()
+            return broker.group
+
+        monkeypatch.setattr(native, "describe", describe)
+        await asyncio.wait_for(said.wait(), 3)
+        await until(lambda: not house.coordinator.moves.unstable.watched, 3)
+        await asyncio.sleep(0.05)
+        assert house.rules.overrides == {"theirs": word}
+        assert house.rules.why("theirs") == "changed by a test"
+
+    run(test, moves=replace(QUICK, patience=Patience(limit_s, look_s=0.01)))
+
+
+def test_what_never_becomes_stable_stays_with_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    Broker(monkeypatch, classic("n1", state="PreparingRebalance"))
+
+    async def test(house: House) -> None:
+        await say(house, "theirs", managed="true")
+        await until(lambda: house.rules.overrides == {"theirs": "false"}, 3)
+        assert "does not become stable" in house.lines.fields("group not taken in")["problem"]
+        assert house.metrics.value("moves", "sidecar", "given up") == 1
+        assert "not taken in" in house.rules.why("theirs")
+
+    run(test)

@@ -1,0 +1,148 @@
+"""Commits, fetches and deletions of offsets wait until their placeholder is there."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sidecar.coordinator.placeholder import placeholders as module
+from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchCheck
+from sidecar.core.vocabulary.errors import Code
+from sidecar.kafka import membership as ms
+from sidecar.link.messages import OpenOffsets, Reply, Request
+from sidecar.wire.apis import Api
+from sidecar.wire.primitives import ZERO_UUID
+from tests.coordinator.seated import (
+    OURS,
+    SLOW_S,
+    committed,
+    hasten,
+    joined,
+    names,
+    ours,
+    seat,
+)
+from tests.inprocess.house import Heard, House, run, turns, until
+from tests.inprocess.messages import commit
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    hasten(monkeypatch)
+
+
+def test_a_commit_does_not_wait_for_ever() -> None:
+    async def test(house: House) -> None:
+        house.brokers.faults.hang(Api.JOIN_GROUP)
+        client, epoch = await joined(house)
+        assert await committed(client, epoch) == Code.COORDINATOR_LOAD_IN_PROGRESS
+        assert names(house) == []
+
+    run(test, placeholders={"wait_ms": 50})
+
+
+def test_more_commits_than_may_wait_are_refused() -> None:
+    async def test(house: House) -> None:
+        house.brokers.faults.hang(Api.JOIN_GROUP)
+        client, epoch = await joined(house)
+        client.post(commit("g", "m1", epoch, "orders", {0: 7}), 9)
+        await turns()
+        assert await committed(await house.client(), epoch) == Code.COORDINATOR_NOT_AVAILABLE
+
+    run(test, placeholders={"parked_max": 1})
+
+
+def test_before_offsets_are_deleted_the_broker_is_shown_the_subscription_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "OPEN_MS", 50)
+
+    async def test(house: House) -> None:
+        client, epoch = await joined(house)
+        await house.seated()
+        heard = Heard(house.coordinator)
+        heard.tell(Request(1, OpenOffsets("g", frozenset({"orders"}))))
+        assert (await heard.reply(1)).code == Code.NONE
+        assert seat(house).metadata == ms.readable({"orders"}) and seat(house).generation == 2
+        assert await committed(client, epoch) == Code.NONE
+        await until(lambda: seat(house).metadata == ms.UNREADABLE)
+        await house.seated()
+        assert await committed(client, epoch) == Code.NONE
+        assert names(house) == [(f"{OURS}-1", 2), (f"{OURS}-1", 3)]
+
+    run(test)
+
+
+async def moved_away_and_back(house: House) -> None:
+    house.assign(2)
+    await turns()
+    await house.own()
+
+
+def test_a_fetch_is_answered_only_when_no_former_owner_can_commit_any_more() -> None:
+    async def test(house: House) -> None:
+        await joined(house)
+        await house.seated()
+        joins = house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
+        await moved_away_and_back(house)
+        heard = Heard(house.coordinator)
+        heard.tell(Request(1, FetchCheck("g", None, -1)))
+        await until(lambda: joins.parked)
+        await turns()
+        assert heard.of(Reply) == [] and seat(house).member_id == f"{OURS}-1"
+        joins.release()
+        assert await heard.reply(1) == CheckReply() and seat(house).member_id == f"{OURS}-2"
+
+    run(test)
+
+
+def test_a_commit_that_waited_for_the_takeover_waits_no_longer_for_its_seat() -> None:
+    """Symptom: a commit was let in ten seconds after it was sent, when its member had fetched older offsets. Cause:
+    it waited five seconds for the takeover, and then five more for the seat."""
+
+    async def test(house: House) -> None:
+        _, epoch = await joined(house)
+        await house.seated()
+        joins = house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
+        fences = house.brokers.faults.hang(Api.INIT_PRODUCER_ID)
+        house.assign(2)
+        await turns()
+        house.assign(1)
+        await until(lambda: fences.parked)
+        heard = Heard(house.coordinator)
+        check = CommitCheck("g", "m1", epoch, None, 9, False, (("orders", ZERO_UUID, 0),))
+        heard.tell(Request(1, check))
+        await asyncio.sleep(0.01)
+        fences.release()
+        await until(lambda: joins.parked)
+        await turns()
+        (parked,) = house.coordinator.placeholders.commits._parked["g"]
+        assert parked.until_ms == check.asked_ms + 5_000
+
+    run(test)
+
+
+def test_a_fetch_of_a_new_group_does_not_wait_for_the_seat() -> None:
+    async def test(house: House) -> None:
+        house.brokers.initial_delay_s = SLOW_S
+        await joined(house)
+        heard = Heard(house.coordinator)
+        heard.tell(Request(1, FetchCheck("g", None, -1)))
+        assert await heard.reply(1) == CheckReply()
+        assert seat(house).state in ("Empty", "PreparingRebalance")
+
+    run(test)
+
+
+def test_those_who_wait_are_sent_on_when_the_partition_moves() -> None:
+    async def test(house: House) -> None:
+        house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
+        client, epoch = await joined(house)
+        client.post(commit("g", "m1", epoch, "orders", {0: 7}), 9)
+        await turns()
+        house.assign(2)
+        res = await client.answer(commit("g", "m1", epoch, "orders", {0: 7}), 9)
+        assert res.topics[0].partitions[0].error_code == Code.NOT_COORDINATOR
+
+    run(test)

@@ -1,0 +1,71 @@
+"""A sidecar without its broker withdraws, and comes back with it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from sidecar.link.messages import BrokerSilence
+from sidecar.wire.apis import Api
+from tests.coordinator.runtime.watched import GONE, Bench, hasten, run
+from tests.inprocess.house import until
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    hasten(monkeypatch)
+
+
+def test_without_its_broker_the_sidecar_withdraws_and_comes_back_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        await until(lambda: b.house.service.serving() == [0, 1])
+        b.brokers.stop(1)
+        await until(lambda: b.problems == [GONE])
+        assert b.house.service.serving() == [] and not b.house.coordinator.leased()
+        assert b.house.lines.fields("ownership lost")["why"] == "broker broker-1:9092 does not answer"
+        await until(lambda: b.brokers.count(Api.LEAVE_GROUP))
+        for topic in b.brokers.topics.values():
+            topic.leaders = [2] * len(topic.leaders)
+        b.brokers.start(1)
+        await until(lambda: b.house.service.serving() == [0, 1] and b.problems == [])
+
+    run(test, monkeypatch)
+
+
+def test_it_withdraws_when_a_front_has_found_the_broker_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients wait meanwhile, and the next look at the topics may be far away."""
+
+    async def test(b: Bench) -> None:
+        await until(lambda: not b.problems)
+        b.house.coordinator.from_front(b.front, BrokerSilence(2_000))
+        await until(lambda: b.problems == [GONE], 0.6)
+        assert b.house.coordinator.view.owners == (-1, -1), "nobody has claimed them yet"
+        b.house.coordinator.from_front(b.front, BrokerSilence(-1))
+        await until(lambda: not b.problems)
+
+    run(test, monkeypatch, broker_gone_s=2.5)
+
+
+def test_a_silence_that_ends_before_it_withdraws_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        await until(lambda: not b.problems)
+        for quiet_ms in (2_000, -1):
+            b.house.coordinator.from_front(b.front, BrokerSilence(quiet_ms))
+        began_s = time.monotonic()
+        await until(lambda: time.monotonic() - began_s > 2)
+        assert not b.follower.ownership.withdrawn
+
+    run(test, monkeypatch, broker_gone_s=2.5)
+
+
+def test_a_short_silence_of_the_broker_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        await until(lambda: b.house.service.serving() == [0, 1])
+        lost = b.brokers.faults.drop(Api.METADATA, times=3)
+        await until(lambda: lost.met == 3)
+        await until(lambda: not b.problems)
+        assert "ownership lost" not in b.house.lines.events()
+        assert "metadata not refreshed" in b.house.lines.events("debug")
+
+    run(test, monkeypatch, broker_gone_s=1.0)

@@ -1,0 +1,106 @@
+"""Measures classes: one with more methods, attributes or constructor arguments than LIMITS says is asked whether it is
+two concepts. Those that stay larger stand in LARGE with their reason, and their numbers only go down.
+
+python -m tools.class_sizes      # the classes over the limits, as they are now
+
+An attribute is what a method of the class stores to `self`; a dataclass has no constructor of its own.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+
+class Size(NamedTuple):
+    methods: int
+    attributes: int
+    arguments: int
+
+    def over(self, limits: Size) -> bool:
+        return any(mine > limit for mine, limit in zip(self, limits, strict=True))
+
+    def __str__(self) -> str:
+        return f"{self.methods} methods, {self.attributes} attributes, {self.arguments} constructor arguments"
+
+
+LIMITS = Size(25, 15, 8)
+ROOT_OF_A_ROOM = "puts the parts of its room together, and hands on what one part tells the others"
+LARGE: Mapping[str, tuple[Size, str]] = {
+    "LocalKafka": (Size(40, 6, 0), "one method for each thing that drills and tests do to a cluster, and little state"),
+    "Owner": (Size(38, 32, 8), "to be split: phases and fence of a partition, one turn and its answers, loading"),
+    "Session": (Size(34, 35, 1), "to be split: a client's connection, its link to the broker, and what it waits for"),
+    "Front": (Size(33, 45, 6), "to be split: dispatch, what waits, and what the coordinator has told"),
+    "Ownership": (Size(23, 29, 9), "the life of one membership; placement and what it says of itself may go"),
+    "Coordinator": (Size(32, 26, 11), ROOT_OF_A_ROOM),
+    "Configs": (Size(31, 21, 6), "to be split: what brokers say, what is stored, and requests for settings"),
+    "Service": (Size(31, 19, 6), "to be split: the lease, requests for all partitions, time"),
+    "Rules": (Size(31, 14, 4), "to be split: what is stored of groups, patterns of the others, groups that are kept"),
+    "ConsumerGroup": (Size(29, 7, 0), "the state of one group, and one method for each record that changes it"),
+    "ClientConnection": (Size(27, 29, 2), "the state machine of one connection: one concept (the review says so)"),
+    "StreamsGroup": (Size(26, 17, 0), "the state of one group, and one method for each record that changes it"),
+    "Follower": (Size(22, 14, 10), ROOT_OF_A_ROOM),
+    "App": (Size(18, 17, 4), ROOT_OF_A_ROOM),
+    "BrokerWatch": (Size(15, 16, 6), "one concept, with the figures of what it measures"),
+    "Admin": (Size(10, 13, 9), "the pages of one HTTP server, each of which is given"),
+    "Coordination": (Size(9, 10, 9), ROOT_OF_A_ROOM),
+}
+"""Class, its size, and why it is not two classes (yet)."""
+
+
+def size_of(node: ast.ClassDef) -> Size:
+    methods = [n for n in node.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    stored = {
+        n.attr
+        for method in methods
+        for n in ast.walk(method)
+        if isinstance(n, ast.Attribute)
+        and isinstance(n.ctx, ast.Store)
+        and isinstance(n.value, ast.Name)
+        and n.value.id == "self"
+    }
+    made = next((m.args for m in methods if m.name == "__init__"), None)
+    arguments = 0 if made is None else len(made.posonlyargs + made.args + made.kwonlyargs) - 1
+    return Size(len(methods), len(stored), arguments)
+
+
+def classes_of(tree: ast.AST) -> Iterator[tuple[str, Size]]:
+    """Every class, also within others and within functions."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            yield node.name, size_of(node)
+
+
+def large(classes: Iterable[tuple[str, Size]]) -> dict[str, Size]:
+    """Those over the limits, the largest first."""
+    return dict(sorted(((n, s) for n, s in classes if s.over(LIMITS)), key=lambda row: row[1], reverse=True))
+
+
+def problems(found: Mapping[str, Size], listed: Mapping[str, tuple[Size, str]]) -> Iterator[str]:
+    """What the list does not allow, and what it should not allow any more."""
+    for name, size in found.items():
+        allowed = listed[name][0] if name in listed else LIMITS
+        if size.over(allowed):
+            yield f"{name}: {size}, and tools/class_sizes.py allows {allowed}: split it by concept"
+    for name, (allowed, _) in listed.items():
+        if name not in found:
+            yield f"{name}: within the limits, or gone; take it out of tools/class_sizes.py"
+        elif allowed.over(found[name]):
+            yield f"{name}: {found[name]}, and tools/class_sizes.py allows {allowed}: lower it"
+
+
+def main() -> int:
+    from tools import house
+
+    modules = house.read(house.ROOT).values()
+    found = large(row for m in modules if not m.generated for row in classes_of(m.tree))
+    for name, size in found.items():
+        reason = LARGE[name][1] if name in LARGE else ""
+        print(f'    "{name}": (Size({size.methods}, {size.attributes}, {size.arguments}), "{reason}"),')
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
