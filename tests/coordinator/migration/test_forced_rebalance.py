@@ -46,6 +46,8 @@ def epoch_of(house: House) -> int:
 
 
 def test_the_next_owner_does_the_rebalance_that_the_last_one_did_not_begin() -> None:
+    """Symptom: `sidecar groups rebalance` waited 330 s for an owner that had died before its record was written."""
+
     async def test(house: House) -> None:
         client = await house.client()
         epoch = await ordered(house, client)

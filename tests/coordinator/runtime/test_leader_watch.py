@@ -30,6 +30,8 @@ def test_leaders_come_from_whichever_broker_answers(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_leader_is_new_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: when a broker came back, groups stood still for up to 9 s behind coordinators that were loading."""
+
     async def test(b: Bench) -> None:
         await until(lambda: b.house.service.serving() == [0, 1])
         await until(lambda: b.follower.new_leaders() == {1})  # nobody is there; leaders of the start are not new
