@@ -16,7 +16,7 @@ LEAVE, LEAVE_FOR_A_WHILE = -1, -2
 
 def make_streams(seed: int) -> list[Step]:
     rng = random.Random(seed)
-    own = (f"own-{seed}-a", f"own-{seed}-b") if rng.random() < 0.1 else ()
+    own = (f"streams-{seed}-a", f"streams-{seed}-b") if rng.random() < 0.1 else ()
     topo = random_topology(rng, own + SOURCES[: 4 - len(own)])
     traits = Traits(rng, topo)
     steps = [Step("topic", options={"name": t, "how": "grow"}) for t in own]

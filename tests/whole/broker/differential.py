@@ -37,6 +37,7 @@ from sidecar.wire.generated import create_topics as ct
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import init_producer_id as ip
 from tests.differential.classic import ClassicSide, Parted, Pool, make_classic, settle
+from tests.differential.run import PROPERTIES
 from tests.differential.script import TOPICS, Step
 from tests.whole.broker.codes import Err
 from tests.whole.broker.gateway import Gateway
@@ -45,8 +46,6 @@ from tests.whole.broker.script import DataSide, make_data
 AT_ONCE = 24
 ADD_PARTITIONS = 24
 """AddPartitionsToTxn: its later versions are spoken between brokers only."""
-PROPERTIES = {"group.initial.rebalance.delay.ms": "0", "group.consumer.assignment.interval.ms": "0"}
-"""Those of tests/differential, which shares its broker with these scripts."""
 SIMULATED = {
     **PROPERTIES,
     "offsets.topic.replication.factor": "1",
