@@ -52,6 +52,8 @@ class ParkedRequests:
         """Refuses those that have waited long enough."""
         at = now()
         for waiting in self._waiting.values():
+            if not any(h.until_ms <= at.mono_ms for h in waiting):
+                continue
             for h in waiting.all():
                 if h.until_ms > at.mono_ms:
                     waiting.again([h])
