@@ -142,18 +142,18 @@ def test_the_next_owner_does_the_rebalance_that_the_last_one_did_not_begin(kafka
         move(live, "adopt")
         owner = kafka.owner_of(live.group)
         other = next(n for n in kafka.nodes if n is not owner)
-        generation = picture(kafka, other, live.group)["generation"]
+        generation = picture(kafka, other, live.group)["epoch"]
         assert owner.sidecar is not None
         owner.sidecar.signal(signal.SIGSTOP)
         at(other.sidecar_port, order)
-        assert "lag is uneven" in picture(kafka, other, live.group)["rebalance"]
-        assert picture(kafka, other, live.group)["generation"] == generation
+        assert "lag is uneven" in picture(kafka, other, live.group)["rebalance_asked"]
+        assert picture(kafka, other, live.group)["epoch"] == generation
         owner.sidecar.kill()
         kafka.start_sidecar(owner)
-        wait_until("a new generation", lambda: picture(kafka, other, live.group)["generation"] > generation, 120)
+        wait_until("a new generation", lambda: picture(kafka, other, live.group)["epoch"] > generation, 120)
         kafka.wait_ready()
         live.goes_on("the rebalance")
-        assert picture(kafka, other, live.group)["rebalance"] == ""
+        assert picture(kafka, other, live.group)["rebalance_asked"] == ""
     judge(live, 3)
 
 
@@ -169,7 +169,7 @@ def test_the_administrator_has_a_group_assigned_anew(kafka: LocalKafka, protocol
         assert code == 0 and "was assigned anew" in told
         live.goes_on("the rebalance")
         code, told = groups(kafka, "describe", live.group, "--admin", f"127.0.0.1:{kafka.nodes[0].admin_port}")
-        assert code == 0 and "where: sidecar" in told and f"members: {MEMBERS}" in told and "owns: {" in told
+        assert code == 0 and "where: sidecar" in told and f"members: {MEMBERS}" in told and "owns: " in told
         assert groups(kafka, "rebalance", live.group, "--remove-instance", "nobody")[0] == 1
         assert groups(kafka, "release", live.group)[0] == 0
     judge(live, 3)
