@@ -157,7 +157,7 @@ Confirm(s) == /\ s \in joined /\ known[s] = "current"
               /\ UNCHANGED <<group, known, phase, holder, writer, lease, proof, proving, doubt,
                              broker, clients, words>>
 
-\* sidecar/coordinator/membership/owners_group.py Ownership._commit_written
+\* sidecar/coordinator/membership/lease.py Lease.committed
 \* Its answer: the lease counts from when the commit was sent.
 Confirmed(s) == /\ confirming[s] > 0
                 /\ LET left == IF Is("lease from the answer") THEN Lease ELSE confirming[s] - 1
@@ -169,7 +169,7 @@ Confirmed(s) == /\ confirming[s] > 0
 ------------------------------------------------------------------------------
 (* Takeover *)
 
-\* sidecar/coordinator/statelog/fenced_writer.py FencedWriter.init
+\* sidecar/coordinator/statelog/fence.py Fence.take
 \* The broker may execute it while the sidecar is suspended. Batches for whose verdict nobody waits any more could only
 \* be refused from here on.
 Fence(s) == /\ phase[s] = "fencing" /\ producerEpoch < MaxEpoch
