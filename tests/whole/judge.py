@@ -235,6 +235,7 @@ class Judge:
             c is not client and (c.habits.group_id, c.habits.instance_id) == (h.group_id, h.instance_id)
             for c in self.clients
         )
+        fenced |= code in OF_INSTANCES and self.moving.has_heard(h.group_id, client.member_id)
         no_member = what == "OffsetFetch" and code == Code.UNKNOWN_MEMBER_ID
         earned = client.leaving or no_member or (what == "TxnOffsetCommit" and client.transaction_is_late())
         if api in ENDS and ends(api, code) and not (earned or (h.instance_id and fenced)):

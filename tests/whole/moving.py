@@ -84,6 +84,11 @@ class Moving:
         group = self.at_broker(group_id)
         return heard_ms >= asked_ms or (group is not None and member_id in group.members)
 
+    def has_heard(self, group_id: str, member_id: str) -> bool:
+        """Whether a broker has ever heard of this member. One that was cut off while it coordinated the group may have
+        given the id itself, and lost it with its office."""
+        return (group_id, member_id) in self._heard
+
     def takes_commits(self, group_id: str, c: Named) -> bool:
         """Whether the broker would take a commit of this client."""
         group = self.at_broker(group_id) if group_id in self.homes else None
