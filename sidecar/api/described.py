@@ -1,4 +1,4 @@
-"""What the answers of ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe have in common: who may hear
+"""The common part of ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe: who may hear
 of a group, which operations are told, and how much an answer may hold (room.py)."""
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ words. And before the first member of a new group is let in here, its broker is 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +44,7 @@ def taken_here(call: Call, group_id: str, topics: Iterable[str], kind: str) -> G
         return Code.NONE
     if call.scope.own.is_group(group_id):
         return Code.GROUP_AUTHORIZATION_FAILED
-    known: KnownReply = yield from coordinate(KnownGroups(candidates=(group_id,)))
+    known = yield from _known(group_id)
     if group_id not in known.groups:
         return Code.NONE
     refused: Code = yield from access.refused_read(call, group_id)
@@ -87,14 +87,7 @@ def taken_at_the_broker(call: Call, group_id: str, came_ms: int) -> Generator[Wa
         return Code.NONE
     if not _of_another_kind(asked.found):
         return _free(asked, asked.found.error_code, free, group_id)
-    consumer = yield from _described(
-        call,
-        asked.keeper,
-        Api.CONSUMER_GROUP_DESCRIBE,
-        0,
-        cd.ConsumerGroupDescribeRequest([group_id]),
-        cd.ConsumerGroupDescribeResponse,
-    )
+    consumer = yield from _described(call, asked.keeper, group_id, AS_CONSUMER)
     if consumer.error_code == Code.GROUP_ID_NOT_FOUND:
         return Code.GROUP_ID_NOT_FOUND
     return Code(consumer.error_code) if consumer.error_code in NOT_NOW else Code.NONE
@@ -112,14 +105,7 @@ def taken_from_share(call: Call, group_id: str, came_ms: int) -> Generator[Want,
     found = asked.found
     taken, code = found.error_code == Code.NONE and found.group_state != DEAD, found.error_code
     if _of_another_kind(found):
-        share = yield from _described(
-            call,
-            asked.keeper,
-            Api.SHARE_GROUP_DESCRIBE,
-            SHARE_SINCE,
-            sd.ShareGroupDescribeRequest([group_id]),
-            sd.ShareGroupDescribeResponse,
-        )
+        share = yield from _described(call, asked.keeper, group_id, AS_SHARE)
         taken, code = share.error_code == Code.GROUP_ID_NOT_FOUND, share.error_code
     if taken:
         return Code.GROUP_ID_NOT_FOUND
@@ -142,14 +128,7 @@ def taken_from_streams(call: Call, group_id: str, came_ms: int) -> Generator[Wan
     if _of_another_kind(found):
         if Api.STREAMS_GROUP_DESCRIBE not in (call.client.broker_versions or ()):
             return Code.GROUP_ID_NOT_FOUND
-        streams = yield from _described(
-            call,
-            asked.keeper,
-            Api.STREAMS_GROUP_DESCRIBE,
-            0,
-            st.StreamsGroupDescribeRequest([group_id]),
-            st.StreamsGroupDescribeResponse,
-        )
+        streams = yield from _described(call, asked.keeper, group_id, AS_STREAMS)
         if streams.error_code == Code.GROUP_ID_NOT_FOUND:
             return Code.GROUP_ID_NOT_FOUND
         if streams.error_code != Code.NONE or streams.members:
@@ -161,13 +140,18 @@ def _waits(call: Call, group_id: str, kind: str) -> Generator[Want, Any, bool]:
     """Whether the group would begin while a sidecar that does not coordinate its kind may become its owner."""
     if kind not in call.view.lacking:
         return False
-    known: KnownReply = yield from coordinate(KnownGroups(candidates=(group_id,)))
+    known = yield from _known(group_id)
     return known.code == Code.NONE and group_id not in known.groups
+
+
+def _known(group_id: str) -> Generator[Want, Any, KnownReply]:
+    reply: KnownReply = yield from coordinate(KnownGroups(candidates=(group_id,)))
+    return reply
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What the broker `keeper` says of the name, as of a classic group."""
+    """The answer of the broker `keeper` to DescribeGroups."""
 
     found: dg.DescribedGroup
     keeper: int
@@ -191,21 +175,36 @@ def _asked(call: Call, group_id: str, came_ms: int, free: Mapping[str, int]) -> 
         return None
     if versions is None or versions.get(Api.DESCRIBE_GROUPS, (0, 0))[1] < TELLS_KINDS_SINCE:
         return None
-    known: KnownReply = yield from coordinate(KnownGroups(candidates=(group_id,)))
+    known = yield from _known(group_id)
     if known.code != Code.NONE or group_id in known.groups:
         return None
     keeper, at_ms = call.keeper_of(group_id), call.now_ms
-    req = dg.DescribeGroupsRequest([group_id])
-    found = yield from _described(call, keeper, Api.DESCRIBE_GROUPS, TELLS_KINDS_SINCE, req, dg.DescribeGroupsResponse)
+    found = yield from _described(call, keeper, group_id, AS_CLASSIC)
     return _Asked(found, keeper, at_ms)
 
 
-def _described(
-    call: Call, keeper: int, api: Api, version: int, request: Any, response: type[Any]
-) -> Generator[Want, Any, Any]:
-    """The one group of the answer."""
-    body = yield from store_at(call, keeper, version, request.encode(version), api)
-    return slices.only(response.decode(version, body).groups)
+@dataclass(frozen=True, slots=True)
+class _Describe:
+    """The API that describes one kind of groups."""
+
+    api: Api
+    version: int
+    request: Callable[[list[str]], Any]
+    response: type[Any]
+
+
+AS_CLASSIC = _Describe(Api.DESCRIBE_GROUPS, TELLS_KINDS_SINCE, dg.DescribeGroupsRequest, dg.DescribeGroupsResponse)
+AS_CONSUMER = _Describe(
+    Api.CONSUMER_GROUP_DESCRIBE, 0, cd.ConsumerGroupDescribeRequest, cd.ConsumerGroupDescribeResponse
+)
+AS_SHARE = _Describe(Api.SHARE_GROUP_DESCRIBE, SHARE_SINCE, sd.ShareGroupDescribeRequest, sd.ShareGroupDescribeResponse)
+AS_STREAMS = _Describe(Api.STREAMS_GROUP_DESCRIBE, 0, st.StreamsGroupDescribeRequest, st.StreamsGroupDescribeResponse)
+
+
+def _described(call: Call, keeper: int, group_id: str, how: _Describe) -> Generator[Want, Any, Any]:
+    """The group, as the broker `keeper` describes it."""
+    body = yield from store_at(call, keeper, how.version, how.request([group_id]).encode(how.version), how.api)
+    return slices.only(how.response.decode(how.version, body).groups)
 
 
 def _of_another_kind(group: dg.DescribedGroup) -> bool:

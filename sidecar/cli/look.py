@@ -284,7 +284,7 @@ def in_words(value: Any) -> object:
 
 
 UNTOLD = ("members", "live", "at_rest", "epoch_name", "assignor_name")
-"""What a sidecar says of a group for programs, or what is told in lines of its own."""
+"""Fields of the answer that are for programs, or that have lines of their own."""
 
 
 def _lines(found: Mapping[str, Any]) -> list[str]:

@@ -4,7 +4,7 @@ where values come from."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import re2
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -87,20 +87,38 @@ INT_MAX = 2_147_483_647
 LEAST, MOST = "The least that a group may set as ", "The most that a group may set as "
 
 
-class Consumer(Section):
-    """Kafka's group.consumer.*; docs/reference/behaviour.md, section 7."""
+class Epochs(Section):
+    """Settings that Kafka has for each kind of groups with epochs (KIP-848)."""
 
     session_timeout_ms: int = Field(45_000, ge=1, description="A member silent for longer is removed.")
-    min_session_timeout_ms: int = Field(45_000, ge=1, description=f"{LEAST}consumer.session.timeout.ms.")
-    max_session_timeout_ms: int = Field(60_000, ge=1, description=f"{MOST}consumer.session.timeout.ms.")
+    min_session_timeout_ms: int = Field(45_000, ge=1, description=f"{LEAST}session.timeout.ms of its kind.")
+    max_session_timeout_ms: int = Field(60_000, ge=1, description=f"{MOST}session.timeout.ms of its kind.")
     heartbeat_interval_ms: int = Field(5_000, ge=1, description="How often members are told to heartbeat.")
-    min_heartbeat_interval_ms: int = Field(5_000, ge=1, description=f"{LEAST}consumer.heartbeat.interval.ms.")
-    max_heartbeat_interval_ms: int = Field(15_000, ge=1, description=f"{MOST}consumer.heartbeat.interval.ms.")
+    min_heartbeat_interval_ms: int = Field(5_000, ge=1, description=f"{LEAST}heartbeat.interval.ms of its kind.")
+    max_heartbeat_interval_ms: int = Field(15_000, ge=1, description=f"{MOST}heartbeat.interval.ms of its kind.")
     assignment_interval_ms: int = Field(
         1_000, ge=0, description="At least so long between two assignments of a group; 0: none."
     )
-    min_assignment_interval_ms: int = Field(0, ge=0, description=f"{LEAST}consumer.assignment.interval.ms.")
-    max_assignment_interval_ms: int = Field(15_000, ge=0, description=f"{MOST}consumer.assignment.interval.ms.")
+    min_assignment_interval_ms: int = Field(0, ge=0, description=f"{LEAST}assignment.interval.ms of its kind.")
+    max_assignment_interval_ms: int = Field(15_000, ge=0, description=f"{MOST}assignment.interval.ms of its kind.")
+
+    @model_validator(mode="after")
+    def _in_range(self) -> Self:
+        faults = []
+        for name in ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms"):
+            low, value, high = (getattr(self, of + name) for of in ("min_", "", "max_"))
+            if not low <= value <= high:
+                faults.append(f"{name} {value} is not in [min_{name} {low}, max_{name} {high}]")
+        if self.session_timeout_ms <= self.heartbeat_interval_ms:
+            faults.append("session_timeout_ms must be greater than heartbeat_interval_ms")
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self
+
+
+class Consumer(Epochs):
+    """Kafka's group.consumer.*; docs/reference/behaviour.md, section 7."""
+
     max_size: int = Field(2_147_483_647, ge=1, description="Members of a group.")
     assignors: tuple[str, ...] = Field(
         ("uniform", "range"),
@@ -146,26 +164,10 @@ class Consumer(Section):
         "quarter of it. What was cut has its next turn after nine times as long.",
     )
 
-    @model_validator(mode="after")
-    def _in_range(self) -> Consumer:
-        _check_ranges(self)
-        return self
 
-
-class Streams(Section):
+class Streams(Epochs):
     """Kafka's group.streams.*, for `groups.kinds` with streams; docs/reference/behaviour.md, section 7."""
 
-    session_timeout_ms: int = Field(45_000, ge=1, description="A member silent for longer is removed.")
-    min_session_timeout_ms: int = Field(45_000, ge=1, description=f"{LEAST}streams.session.timeout.ms.")
-    max_session_timeout_ms: int = Field(60_000, ge=1, description=f"{MOST}streams.session.timeout.ms.")
-    heartbeat_interval_ms: int = Field(5_000, ge=1, description="How often members are told to heartbeat.")
-    min_heartbeat_interval_ms: int = Field(5_000, ge=1, description=f"{LEAST}streams.heartbeat.interval.ms.")
-    max_heartbeat_interval_ms: int = Field(15_000, ge=1, description=f"{MOST}streams.heartbeat.interval.ms.")
-    assignment_interval_ms: int = Field(
-        1_000, ge=0, description="At least so long between two assignments of a group; 0: none."
-    )
-    min_assignment_interval_ms: int = Field(0, ge=0, description=f"{LEAST}streams.assignment.interval.ms.")
-    max_assignment_interval_ms: int = Field(15_000, ge=0, description=f"{MOST}streams.assignment.interval.ms.")
     initial_rebalance_delay_ms: int = Field(
         3_000, ge=0, description="The first assignment of an empty group waits so long for more members."
     )
@@ -203,25 +205,11 @@ class Streams(Section):
     )
 
     @model_validator(mode="after")
-    def _in_range(self) -> Streams:
-        _check_ranges(self)
+    def _standbys_in_range(self) -> Self:
         if self.num_standby_replicas > self.max_standby_replicas:
             wanted, most = self.num_standby_replicas, self.max_standby_replicas
             raise ValueError(f"num_standby_replicas {wanted} is greater than max_standby_replicas {most}")
         return self
-
-
-def _check_ranges(section: Consumer | Streams) -> None:
-    """Raises ValueError."""
-    faults = []
-    for name in ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms"):
-        low, value, high = (getattr(section, of + name) for of in ("min_", "", "max_"))
-        if not low <= value <= high:
-            faults.append(f"{name} {value} is not in [min_{name} {low}, max_{name} {high}]")
-    if section.session_timeout_ms <= section.heartbeat_interval_ms:
-        faults.append("session_timeout_ms must be greater than heartbeat_interval_ms")
-    if faults:
-        raise ValueError("; ".join(faults))
 
 
 class Classic(Section):

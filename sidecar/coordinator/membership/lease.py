@@ -11,8 +11,9 @@ NEVER = Now(-(1 << 62), -(1 << 62))
 
 
 class Lease:
-    """It ends `proof_ms` after the last request that proves that something could be committed, and a session timeout
-    after the last answer of any broker. Each counts from when it was *sent*. `proved(until)` is told each new end."""
+    """The lease ends `proof_ms` after the last request that proves that something could be committed, and a session
+    timeout after the last answer of any broker. Each counts from when it was *sent*. `proved(until)` is told each new
+    end."""
 
     def __init__(self, session_timeout_ms: int, proof_ms: int, proved: Callable[[Now], None]) -> None:
         self._session_timeout_ms = session_timeout_ms
@@ -24,11 +25,11 @@ class Lease:
         """When the last request was sent that a broker answered, as to a member that was alive when it last heard."""
 
     def lost(self) -> None:
-        """What was committed for the former member says nothing of the next one."""
+        """Commits of the former member say nothing of the next one."""
         self._committed = NEVER
 
     def committed(self, sent: Now) -> None:
-        """What was sent then is written."""
+        """The commit that was sent then is written."""
         self._committed = sent
         self.answered(self._heard)
 

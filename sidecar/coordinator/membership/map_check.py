@@ -53,8 +53,8 @@ class MapCheck:
             raise ConnectionLost("a stranger leads the owners' group")
 
     def without_doubles(self, a: Assignment, own_id: str) -> Assignment:
-        """What is assigned to this node id is not this sidecar's, if another one has the same id. For a moment that may
-        be so while one sidecar takes another one's place; but two of them would shut each other out for ever."""
+        """The map without this node id, if another sidecar has the same id. For a moment that may be so while one
+        sidecar takes another one's place; but two of them would shut each other out for ever."""
         member_id, host, port = a.members.get(self._node_id, (own_id, "", 0))
         if member_id == own_id:
             self.double = ""

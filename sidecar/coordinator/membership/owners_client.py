@@ -61,7 +61,7 @@ class OwnersClient:
         return {m.member_id for m in group.members}
 
     async def alone(self) -> bool:
-        """Nobody is in the owners' group, as far as the brokers can be asked."""
+        """Whether the owners' group has no members, as far as the brokers can be asked."""
         try:
             group = await self.describe()
         except (ConnectionLost, TimeoutError, WireError) as exc:

@@ -113,9 +113,15 @@ class CommitGate:
         if isinstance(event, FetchCheck):
             behind = self._under_way.before_fetch(event.group_id, event.member_id)
         else:
-            who = (event.group_id, event.member_id, event.partitions, (front, event.connection))
-            behind = self._under_way.before_commit(*who)
-            reply = replace(reply, seat=chair.seat, ticket=self._under_way.begin(*who, now().mono_ms))
+            group_id, member_id, places, way = (
+                event.group_id,
+                event.member_id,
+                event.partitions,
+                (front, event.connection),
+            )
+            behind = self._under_way.before_commit(group_id, member_id, places, way)
+            ticket = self._under_way.begin(group_id, member_id, places, way, now().mono_ms)
+            reply = replace(reply, seat=chair.seat, ticket=ticket)
         if behind:
             self._park(chair, token, event, reply, behind)
             return None

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sidecar.coordinator.membership.former_owners import FormerOwners
 from sidecar.coordinator.membership.owner_map import Assignment
@@ -156,8 +156,8 @@ class Follower:
 
     def _find_lacking(self, a: Assignment) -> None:
         """No group of a kind begins as long as it might be given to a sidecar that does not coordinate that kind."""
-        others = replace(a, members={n: m for n, m in a.members.items() if n != self._coordinator.settings.node_id})
-        found = {kind: nodes for kind in self._settings.ownership.kinds if (nodes := others.lacking(kind))}
+        own, kinds = self._coordinator.settings.node_id, self._settings.ownership.kinds
+        found = {kind: nodes for kind in kinds if (nodes := [n for n in a.lacking(kind) if n != own])}
         if found != self._lacking:
             for kind, nodes in found.items():
                 self._log.warning("groups of a kind wait", kind=kind, nodes=nodes, remedy=KINDS_ALIKE)
