@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from array import array
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any
 
 from sidecar.assign.tasks import (
     AssignmentConfigs,
@@ -42,9 +42,9 @@ def question(spec: TaskSpec, **more: object) -> dict[str, object]:
     return {"subtopologies": subtopologies, "members": members, **configs, **more}
 
 
-def in_java_order(spec: TaskSpec, answer: dict[str, Any]) -> TaskProblem:
-    """The problem with members and processes in the orders of the JVM that answered."""
-    ordered = replace(spec, members={m: spec.members[m] for m in answer["members"]})
+def in_java_order(spec: TaskSpec, members: Iterable[str]) -> TaskProblem:
+    """The problem with members in this order, that of a JVM, and processes in the order that follows from it."""
+    ordered = replace(spec, members={m: spec.members[m] for m in members})
     problem = task_problem_of(ordered)
     processes = JavaOrder(of_string, len(ordered.members))
     in_process: dict[str, JavaOrder[str]] = {}

@@ -101,7 +101,7 @@ def compare_share(oracle: Oracle, kernels: tuple[Any, ...], case: ShareCase) -> 
 
 def compare_tasks(oracle: Oracle, kernels: tuple[Any, ...], spec: TaskSpec) -> Any:
     answer = oracle.ask(question(spec))
-    problem = in_java_order(spec, answer)
+    problem = in_java_order(spec, answer["members"])
     for kernel in kernels:
         assert plain(problem, run(kernel, problem)) == answer["result"]
     return answer["result"]

@@ -6,14 +6,13 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Iterable, MutableMapping
-from dataclasses import fields, replace
-from itertools import accumulate
+from dataclasses import fields
 from typing import cast
 
 from sidecar.assign import SHARE_BUILT_IN, TASK_BUILT_IN
 from sidecar.assign.share import ShareArrayAssignor, ShareProblem
 from sidecar.assign.sticky import Sticky
-from sidecar.assign.tasks import MemberTasks, TaskArrayAssignor, TaskSpec, task_problem_of
+from sidecar.assign.tasks import MemberTasks, TaskArrayAssignor, TaskSpec
 from sidecar.cli import main as cli
 from sidecar.cli import run, worker
 from sidecar.core.share.config import ShareConfig
@@ -22,6 +21,7 @@ from sidecar.native.groups_twin import Csr
 from sidecar.native.twin import read
 from tests.assign.java_order import JavaOrder, of_string, of_uuid
 from tests.assign.share_oracle import ShareCase, kernel_arguments
+from tests.assign.task_oracle import in_java_order
 
 
 class JavaSticky(Sticky):
@@ -29,16 +29,7 @@ class JavaSticky(Sticky):
         order = JavaOrder(of_string)
         for m in spec.members:
             order.put(m)
-        ordered = replace(spec, members={m: spec.members[m] for m in order.order()})
-        problem = task_problem_of(ordered)
-        processes = JavaOrder(of_string, len(ordered.members))
-        in_process: dict[str, JavaOrder[str]] = {}
-        for m, s in ordered.members.items():
-            processes.compute_if_absent(s.process_id)
-            in_process.setdefault(s.process_id, JavaOrder(of_string)).put(m)
-        grouped = [[problem.members[m] for m in in_process[p].order()] for p in processes.order()]
-        proc_off = array("i", [0, *accumulate(map(len, grouped))])
-        problem = replace(problem, proc_off=proc_off, proc_members=array("i", [m for mine in grouped for m in mine]))
+        problem = in_java_order(spec, order.order())
         targets = self.tasks(problem).all(problem.layout, array("i", problem.members.values()))
         return dict(zip(problem.members, targets, strict=True))
 

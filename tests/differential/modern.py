@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,9 +12,9 @@ from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.local import LocalKafka
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import metadata as md
-from tests.differential.classic import AT_MOST_S, Parted
-from tests.differential.run import AGAIN, AT_ONCE, Difference, change_topic, known, tell_ends, topic_ids
-from tests.differential.script import TOPICS, Step
+from tests.differential.classic import Parted
+from tests.differential.run import Difference, admin_of, change_topic, known, play_many
+from tests.differential.script import Step
 from tests.differential.share import ShareSide, make_share
 from tests.differential.streams import StreamsSide
 from tests.differential.streams_script import make_streams
@@ -110,28 +109,10 @@ async def play_moderns(
     kafka: LocalKafka, seeds: range, tell: bool = False, what: Modern = STREAMS
 ) -> tuple[int, list[str]]:
     """Steps in all, and the differences."""
-    left = iter(seeds)
-    admin = AdminClient({"bootstrap.servers": kafka.internal, "log_level": 3})
-    node = kafka.nodes[0]
-    found: list[str] = []
-    ended: Counter[str] = Counter()
-    total = 0
-
-    async def worker() -> None:
-        nonlocal total
-        ours = await BrokerConnection.open("127.0.0.1", node.sidecar_port, "diff", AT_MOST_S)
-        theirs = await BrokerConnection.open("127.0.0.1", node.clients_port, "diff", AT_MOST_S)
-        ids = await topic_ids(theirs, list(TOPICS))
-        for seed in left:
-            try:
-                steps, why = await Script(what, seed, ours, theirs, ids).play(admin, tell)
-                total += steps
-                ended[why or "the whole script"] += 1
-            except Difference as exc:
-                found.append(f"{AGAIN} --{what.option} --seed {seed}\n{exc}")
-        ours.close()
-        theirs.close()
-
-    await asyncio.gather(*(worker() for _ in range(min(AT_ONCE, len(seeds)))))
-    tell_ends(ended)
-    return total, found
+    admin = admin_of(kafka)
+    return await play_many(
+        kafka,
+        seeds,
+        f" --{what.option}",
+        lambda seed, ours, theirs, ids: Script(what, seed, ours, theirs, ids).play(admin, tell),
+    )

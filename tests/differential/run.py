@@ -85,7 +85,7 @@ def cluster(folder: Path, version: str = ANCHOR) -> Iterator[LocalKafka]:
     kafka.sidecar_main = "tests.differential.java_sidecar"
     with kafka:
         kafka.wait_ready()
-        admin = AdminClient({"bootstrap.servers": kafka.internal, "log_level": 3})
+        admin = admin_of(kafka)  # what it has begun ends with it
         for future in admin.create_topics([NewTopic(n, p, 1) for n, p in (TOPICS | MORE_TOPICS).items()]).values():
             future.result(timeout=30)
         time.sleep(1)
@@ -307,11 +307,14 @@ def tell_ends(ended: Counter[str]) -> None:
     print("scripts by where they ended:", ", ".join(f"{why} {n:,}" for why, n in ended.most_common()))
 
 
-async def play_all(kafka: LocalKafka, seeds: range, tell: bool = False, topics: bool = False) -> tuple[int, list[str]]:
-    """Steps in all, and the differences."""
+PlayOne = Callable[[int, BrokerConnection, BrokerConnection, dict[str, bytes]], Awaitable[tuple[int, str]]]
+"""(seed, sidecar, Kafka, topic ids) -> steps, and why the script was not played to its end. Raises Difference."""
+
+
+async def play_many(kafka: LocalKafka, seeds: range, option: str, play_one: PlayOne) -> tuple[int, list[str]]:
+    """Steps in all, and the differences. `option`: of the command that plays one of them again."""
     left = iter(seeds)
-    admin = AdminClient({"bootstrap.servers": kafka.internal, "log_level": 3}) if topics else None
-    node, older = kafka.nodes[0], is_older(kafka.version)
+    node = kafka.nodes[0]
     found: list[str] = []
     ended: Counter[str] = Counter()
     total = 0
@@ -323,17 +326,32 @@ async def play_all(kafka: LocalKafka, seeds: range, tell: bool = False, topics: 
         ids = await topic_ids(theirs, list(TOPICS))
         for seed in left:
             try:
-                steps, why = await play(seed, ours, theirs, ids, tell, admin, older)
+                steps, why = await play_one(seed, ours, theirs, ids)
                 total += steps
                 ended[why or "the whole script"] += 1
             except Difference as exc:
-                found.append(f"{AGAIN}{' --topics' if topics else ''} --seed {seed}\n{exc}")
+                found.append(f"{AGAIN}{option} --seed {seed}\n{exc}")
         ours.close()
         theirs.close()
 
     await asyncio.gather(*(worker() for _ in range(min(AT_ONCE, len(seeds)))))
     tell_ends(ended)
     return total, found
+
+
+def admin_of(kafka: LocalKafka) -> AdminClient:
+    return AdminClient({"bootstrap.servers": kafka.internal, "log_level": 3})
+
+
+async def play_all(kafka: LocalKafka, seeds: range, tell: bool = False, topics: bool = False) -> tuple[int, list[str]]:
+    """Steps in all, and the differences."""
+    admin, older = admin_of(kafka) if topics else None, is_older(kafka.version)
+    return await play_many(
+        kafka,
+        seeds,
+        " --topics" if topics else "",
+        lambda seed, ours, theirs, ids: play(seed, ours, theirs, ids, tell, admin, older),
+    )
 
 
 def main() -> int:

@@ -359,14 +359,14 @@ class DataSide:
         res = await self.patiently(et, "EndTxn", req, version, lambda r: r.error_code)
         if res.error_code == 0:
             await self._markers_written()
-        if res.error_code == 0 and version >= 5:
-            self.former[member] = self.producers.get(member, (-1, -1))
-            self.producers[member] = res.producer_id, res.producer_epoch
+            if version >= 5:
+                self.former[member] = self.producers.get(member, (-1, -1))
+                self.producers[member] = res.producer_id, res.producer_epoch
         return res.error_code, self.label(res.producer_id), res.producer_epoch
 
     async def _markers_written(self) -> None:
-        """Those of the group's offsets and, where the broker tells its transactions, those of all logs: the answer to
-        EndTxn is older than they are."""
+        """Wait for the markers of the group's offsets and, where the broker tells its transactions, of all logs: the
+        answer to EndTxn is older than they are."""
         for _ in range(200):
             rows = [row for _, topic in (await self.do_fetch(""))[1] for row in topic]
             if all(code != UNSTABLE for _, code, _, _ in rows) and not await self._is_being_ended():
