@@ -9,8 +9,7 @@ from sidecar.core.consumer.reconcile import Target, reconcile
 from sidecar.core.consumer.records import Kind
 from sidecar.core.modern import inspect as modern
 from sidecar.core.modern.explain import Explainer, Held
-from sidecar.core.modern.sessions import SESSION
-from sidecar.core.runtime.inspect import Body, Inspect, MemberView, Names, Note, listed, owned_places
+from sidecar.core.runtime.inspect import Body, MemberView, Names, Note, listed, owned_places
 from sidecar.core.vocabulary.topics import TopicImage
 
 
@@ -30,11 +29,6 @@ def _view(group: ConsumerGroup, m: Member, names: Names) -> MemberView:
         modern.by_name(m.pending, names),
         modern.by_name(group.target.of(m.member_id), names),
     )
-
-
-def _member(group: ConsumerGroup, member_id: str, names: Names) -> MemberView | None:
-    m = group.members.get(member_id)
-    return None if m is None else _view(group, m, names)
 
 
 def _speaks(group: ConsumerGroup) -> Mapping[str, int]:
@@ -92,14 +86,9 @@ def _tell_regex(sub_id: str, body: Body | None, last: Body | None) -> Iterable[N
         yield Note("pattern", sub_id, f"stands for {' '.join(topics) or 'nothing'}")
 
 
-INSPECT = Inspect(
+INSPECT = modern.inspecting(
+    Explainer(Kind.GROUP, Kind.CURRENT, Kind.TARGET_METADATA, _view, _advance, held=_held, next=_next, notes=_notes),
     states={str(s): modern.STATES[s] for s in GroupState},
-    at_rest=modern.AT_REST,
-    facts=modern.facts,
-    member=_member,
-    heading=modern.heading,
-    begins=modern.begins,
-    places=modern.places,
     tell={
         Kind.GROUP: modern.tell_group,
         Kind.TARGET_METADATA: modern.tell_target,
@@ -107,10 +96,5 @@ INSPECT = Inspect(
         Kind.STATIC_MEMBER: _tell_static,
         Kind.REGEX: _tell_regex,
     },
-    explain=Explainer(
-        Kind.GROUP, Kind.CURRENT, Kind.TARGET_METADATA, _view, _advance, held=_held, next=_next, notes=_notes
-    ),
-    session=SESSION,
-    live=modern.live,
     speaks=_speaks,
 )

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from sidecar.core.modern.explain import Explainer
 from sidecar.core.modern.group import ModernGroup
+from sidecar.core.modern.sessions import SESSION
 from sidecar.core.modern.soft_state import ModernSoft
-from sidecar.core.runtime.inspect import Body, Heading, Names, Note, Teller, client_of
+from sidecar.core.runtime.inspect import Body, Heading, Inspect, MemberView, Names, Note, Teller, client_of
 
 STATES = {
     "Empty": "it has no members",
@@ -16,6 +18,27 @@ STATES = {
     "Stable": "everybody has what it is to have",
 }
 AT_REST = frozenset(("Empty", "Stable"))
+
+
+def inspecting(explain: Explainer, states: Mapping[str, str], tell: Mapping[str, Teller], **own: Any) -> Inspect:
+    """The view of one kind. `own`: fields of `Inspect` in the place of those that all kinds with epochs have."""
+
+    def member(group: ModernGroup[Any], member_id: str, names: Names) -> MemberView | None:
+        m = group.members.get(member_id)
+        return None if m is None else explain.view(group, m, names)
+
+    shared: dict[str, Any] = {
+        "at_rest": AT_REST,
+        "facts": facts,
+        "member": member,
+        "heading": heading,
+        "begins": begins,
+        "places": places,
+        "session": SESSION,
+        "live": live,
+        "place": explain.place,
+    }
+    return Inspect(states=states, tell=tell, explain=explain, **{**shared, **own})
 
 
 def facts(group: ModernGroup[Any]) -> dict[str, Any]:

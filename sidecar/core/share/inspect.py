@@ -8,8 +8,7 @@ from typing import Any
 
 from sidecar.core.modern import inspect as modern
 from sidecar.core.modern.explain import Explainer
-from sidecar.core.modern.sessions import SESSION
-from sidecar.core.runtime.inspect import Body, Inspect, MemberView, Names, listed, topic_place
+from sidecar.core.runtime.inspect import Body, MemberView, Names, listed, topic_place
 from sidecar.core.share.group import GroupState, Member, ShareGroup
 from sidecar.core.share.records import Kind
 from sidecar.core.vocabulary.topics import TopicImage
@@ -29,11 +28,6 @@ def _view(group: ShareGroup, m: Member, names: Names) -> MemberView:
         owns=modern.by_name(m.assigned, names),
         target=modern.by_name(group.target.of(m.member_id), names),
     )
-
-
-def _member(group: ShareGroup, member_id: str, names: Names) -> MemberView | None:
-    m = group.members.get(member_id)
-    return None if m is None else _view(group, m, names)
 
 
 def _facts(group: ShareGroup) -> dict[str, Any]:
@@ -66,21 +60,14 @@ def _owned(body: Body) -> Iterable[str]:
     return (topic_place(i["topic_name"] or str(i["topic_id"]), p) for i in body["assigned"] for p in i["partitions"])
 
 
-INSPECT = Inspect(
+INSPECT = modern.inspecting(
+    Explainer(Kind.GROUP, Kind.CURRENT, Kind.TARGET_METADATA, _view, _advance, notes=_notes),
     states={str(s): STATES[s] for s in GroupState},
-    at_rest=modern.AT_REST,
-    facts=_facts,
-    member=_member,
-    heading=modern.heading,
-    begins=modern.begins,
-    places=modern.places,
     tell={
         Kind.GROUP: modern.tell_group,
         Kind.TARGET_METADATA: modern.tell_target,
         Kind.MEMBER: modern.tell_member(_subscribes),
         Kind.CURRENT: modern.tell_owned(_owned),
     },
-    explain=Explainer(Kind.GROUP, Kind.CURRENT, Kind.TARGET_METADATA, _view, _advance, notes=_notes),
-    session=SESSION,
-    live=modern.live,
+    facts=_facts,
 )

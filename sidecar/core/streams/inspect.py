@@ -6,13 +6,12 @@ is not the active one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from sidecar.core.modern import inspect as modern
 from sidecar.core.modern.explain import Explainer, Held
-from sidecar.core.modern.sessions import SESSION
-from sidecar.core.runtime.inspect import Body, Inspect, MemberView, Names, Note
+from sidecar.core.runtime.inspect import Body, MemberView, Names, Note
 from sidecar.core.streams.configure import configured_with
 from sidecar.core.streams.group import GroupState, Member, StreamsGroup
 from sidecar.core.streams.reconcile import reconcile
@@ -54,11 +53,6 @@ def _view(group: StreamsGroup, m: Member, names: Names) -> MemberView:
         target=_by_role(group.target_of(m.member_id)),
         more={**more, "tags": dict(m.client_tags)},
     )
-
-
-def _member(group: StreamsGroup, member_id: str, names: Names) -> MemberView | None:
-    m = group.members.get(member_id)
-    return None if m is None else _view(group, m, names)
 
 
 def _facts(group: StreamsGroup) -> dict[str, Any]:
@@ -148,26 +142,16 @@ def _places(body: Body) -> set[tuple[Any, ...]]:
     return {(role, i["subtopology_id"], p) for role in ROLES for i in body[role] for p in i["partitions"]}
 
 
-TELL: Mapping[str, Any] = {
-    Kind.GROUP: _tell_group,
-    Kind.TOPOLOGY: _tell_topology,
-    Kind.TARGET_METADATA: modern.tell_target,
-    Kind.MEMBER: modern.tell_member(_of_process),
-    Kind.CURRENT: modern.tell_owned(_owned),
-}
-INSPECT = Inspect(
+INSPECT = modern.inspecting(
+    Explainer(Kind.GROUP, Kind.CURRENT, Kind.TARGET_METADATA, _view, _advance, held=_held, notes=_notes, place=task),
     states={str(s): STATES[s] for s in GroupState},
-    at_rest=modern.AT_REST,
+    tell={
+        Kind.GROUP: _tell_group,
+        Kind.TOPOLOGY: _tell_topology,
+        Kind.TARGET_METADATA: modern.tell_target,
+        Kind.MEMBER: modern.tell_member(_of_process),
+        Kind.CURRENT: modern.tell_owned(_owned),
+    },
     facts=_facts,
-    member=_member,
-    heading=modern.heading,
-    begins=modern.begins,
     places=_places,
-    tell=TELL,
-    explain=Explainer(
-        Kind.GROUP, Kind.CURRENT, Kind.TARGET_METADATA, _view, _advance, held=_held, notes=_notes, place=task
-    ),
-    session=SESSION,
-    live=modern.live,
-    place=task,
 )

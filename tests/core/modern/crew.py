@@ -20,13 +20,13 @@ from sidecar.core.modern.events import MemberHeartbeat, MemberReply
 from sidecar.core.modern.explain import Explainer
 from sidecar.core.modern.group import INITIAL_EPOCH, LEAVE_EPOCH
 from sidecar.core.modern.parked_joins import ParkedAnswers, waits
-from sidecar.core.modern.sessions import REMOVING, SESSION, arm_session, forget, removing_timers
+from sidecar.core.modern.sessions import REMOVING, arm_session, forget, removing_timers
 from sidecar.core.modern.soft_state import ModernSoft, Waiting
 from sidecar.core.modern.target_assignment import AssignorDone, Targets
 from sidecar.core.modern.target_table import MemberTable, MemberTargets
 from sidecar.core.modern.validation import check_epoch, check_size, unknown_member
 from sidecar.core.runtime.events import Answer, StandingReply
-from sidecar.core.runtime.inspect import Inspect, MemberView, Names, Note
+from sidecar.core.runtime.inspect import MemberView, Names, Note
 from sidecar.core.runtime.records import Partitions, Record, RecordKind, Role, Tombstone
 from sidecar.core.runtime.registry import GroupKind
 from sidecar.core.runtime.turn import Turn
@@ -370,18 +370,10 @@ def _tell_member(sub_id: str, body: Any, last: Any) -> list[Note]:
     return [Note("left" if body is None else "joined", sub_id)] if body is None or last is None else []
 
 
-INSPECT = Inspect(
+INSPECT = inspect.inspecting(
+    Explainer(GROUP, MEMBER, TARGET_EPOCH, _view, lambda group, m, gave_up: m),
     states=inspect.STATES,
-    at_rest=inspect.AT_REST,
-    facts=inspect.facts,
-    member=lambda group, member_id, names: _view(group, group.members[member_id], names),
-    heading=inspect.heading,
-    begins=inspect.begins,
-    places=inspect.places,
     tell={GROUP: inspect.tell_group, TARGET_EPOCH: inspect.tell_target, MEMBER: _tell_member},
-    explain=Explainer(GROUP, MEMBER, TARGET_EPOCH, _view, lambda group, m, gave_up: m),
-    session=SESSION,
-    live=inspect.live,
 )
 KIND = GroupKind(
     name=CREW,
