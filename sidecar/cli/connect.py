@@ -67,8 +67,7 @@ class Client:
         """What it answers over the wire client. Raises Failed."""
         import asyncio
 
-        from sidecar.kafka.cluster import ConnectionLost
-        from sidecar.wire.primitives import WireError
+        from sidecar.kafka.net import NO_ANSWER
 
         async def ask() -> T:
             cluster = self.cluster(bootstrap, client_id)
@@ -79,7 +78,7 @@ class Client:
 
         try:
             return asyncio.run(ask())
-        except (ConnectionLost, TimeoutError, WireError) as exc:
+        except NO_ANSWER as exc:
             raise Failed(Code.UNREACHED, f"{bootstrap}: {str(exc) or 'no answer in time'}", CHECK) from None
 
 

@@ -104,9 +104,8 @@ async def gathered(cluster: Cluster) -> Listing:
 
 
 async def _node(cluster: Cluster, node_id: int, found: Listing) -> None:
-    from sidecar.kafka.cluster import ConnectionLost
+    from sidecar.kafka.net import NO_ANSWER
     from sidecar.wire.generated import list_groups as lg
-    from sidecar.wire.primitives import WireError
 
     try:
         conn = await cluster.node(node_id)
@@ -119,7 +118,7 @@ async def _node(cluster: Cluster, node_id: int, found: Listing) -> None:
             mine[g.group_id] = {"type": kind, "protocol": g.protocol_type, "state": g.group_state, "node": node_id}
         found.groups |= mine
         await _members(conn, mine, found)
-    except (ConnectionLost, TimeoutError, WireError) as exc:
+    except NO_ANSWER as exc:
         found.problems.append(f"node {node_id}: {str(exc) or 'no answer in time'}")
 
 

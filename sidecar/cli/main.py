@@ -103,9 +103,9 @@ def release(
     """Make groups the brokers' own at once, when no sidecar runs any more: their placeholders are removed.
 
     While sidecars run, `sidecar groups release` gives a group back, under its live members."""
-    from sidecar.kafka.cluster import Cluster, ConnectionLost
+    from sidecar.kafka.cluster import Cluster
     from sidecar.kafka.membership import release as leave
-    from sidecar.wire.primitives import WireError
+    from sidecar.kafka.net import NO_ANSWER
 
     failed: list[str] = []
 
@@ -114,7 +114,7 @@ def release(
         for group_id in groups:
             try:
                 done = await leave(await cluster.coordinator(group_id, 0), group_id)
-            except (ConnectionLost, TimeoutError, WireError) as exc:
+            except NO_ANSWER as exc:
                 failed.append(group_id)
                 done = f"not released: {str(exc) or 'timed out'}"
             rows.append({"group": group_id, "result": done})

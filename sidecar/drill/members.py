@@ -19,7 +19,7 @@ from typing import Protocol
 from sidecar.coordinator.membership.lease_commit import COMMIT_V
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.cluster import Address, Cluster
-from sidecar.kafka.net import BrokerConnection, ConnectionLost
+from sidecar.kafka.net import NO_ANSWER, BrokerConnection, ConnectionLost
 from sidecar.kafka.security import OPEN, Security
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import heartbeat as hb
@@ -27,7 +27,6 @@ from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import leave_group as lg
 from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import sync_group as sg
-from sidecar.wire.primitives import WireError
 
 HEARTBEAT_EVERY_S = 0.1
 COMMIT_EVERY_S = 0.05
@@ -279,7 +278,7 @@ class Member:
         started, keep = time.monotonic(), False
         try:
             keep = await turn(conn) not in ELSEWHERE and time.monotonic() - started < PATIENCE_S
-        except (ConnectionLost, TimeoutError, WireError) as exc:
+        except NO_ANSWER as exc:
             self.refused[type(exc).__name__] += 1
         finally:
             if not keep:

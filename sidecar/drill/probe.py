@@ -16,10 +16,9 @@ from typing import Any
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.kafka.cluster import Cluster
-from sidecar.kafka.net import BrokerConnection, ConnectionLost
+from sidecar.kafka.net import NO_ANSWER, BrokerConnection
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import consumer_group_heartbeat as ch
-from sidecar.wire.primitives import WireError
 
 DESCRIBE_EVERY_S = 0.25
 
@@ -100,7 +99,7 @@ class Probe:
                 code = await turn(conn, node)
                 if code in (Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE):
                     conn.close()
-            except (ConnectionLost, TimeoutError, WireError) as exc:
+            except NO_ANSWER as exc:
                 self._fault(type(exc).__name__)
                 if conn is not None:
                     conn.close()

@@ -48,7 +48,8 @@ from sidecar.front.settings import FrontSettings
 from sidecar.front.settling import WaitingRoom, in_doubt
 from sidecar.front.slices import Slices
 from sidecar.front.steady import Grants, touch_due
-from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.cluster import Cluster
+from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.clock import CLOCK
 from sidecar.link.messages import (
     AskAccess,
@@ -363,7 +364,7 @@ class Front:
     async def _store(self, run: Run, want: Store) -> None:
         try:
             frame = await other_brokers.ask(self._cluster, want, run.session.number % self.settings.commit_lanes)
-        except (ConnectionLost, TimeoutError, WireError) as exc:
+        except NO_ANSWER as exc:
             # Nobody can say whether the broker did it: the client must see a broken connection, as from a broker.
             self._give_up(run)
             run.session.close("broker_closed", str(exc) or "timed out")

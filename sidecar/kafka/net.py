@@ -49,6 +49,10 @@ class ConnectionLost(ConnectionError):
     """The connection is lost. What was asked for may or may not have happened."""
 
 
+NO_ANSWER = (ConnectionLost, TimeoutError, WireError)
+"""What a request to a broker raises that gets no answer, or none that can be read."""
+
+
 class NotAuthenticated(ConnectionLost):
     """The broker does not take who this client says it is, or the client not who the broker is."""
 

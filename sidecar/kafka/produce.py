@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.denials import TOPIC
-from sidecar.kafka.net import BrokerConnection
+from sidecar.kafka.net import NO_ANSWER, BrokerConnection
 from sidecar.wire.apis import Api
 from sidecar.wire.frames import response_body
 from sidecar.wire.generated import produce as pr
@@ -104,7 +104,7 @@ class _Leader:
     async def _open(self, items: list[_Item]) -> None:
         try:
             conn = await self.cluster.open(self.node_id)
-        except (ConnectionLost, TimeoutError, WireError) as exc:
+        except NO_ANSWER as exc:
             self._lost(None, items, exc)
         else:
             self._send(conn, items)

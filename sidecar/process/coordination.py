@@ -47,7 +47,8 @@ from sidecar.core.runtime.quarantine import Anew
 from sidecar.core.share.config import SHARE, ShareConfig
 from sidecar.core.streams.config import STREAMS
 from sidecar.core.vocabulary.placement import partition_for
-from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.cluster import Cluster
+from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.loopback import Loopback
 from sidecar.process.assignors import CONSUMER as OFFERED
 from sidecar.process.assignors import SHARE as OFFERED_TO_SHARE
@@ -69,7 +70,6 @@ from sidecar.process.starting import Slices, Starting
 from sidecar.process.tasks import Broken, Supervisor
 from sidecar.process.ways import OverLoopback, OverUnix
 from sidecar.state.codec import StateCodec
-from sidecar.wire.primitives import WireError
 
 READY_TICK_S = 0.05
 AGAIN_S, AGAIN_MOST_S = 1.0, 30.0
@@ -405,7 +405,7 @@ class Keeper:
         topic = self._settings.state.topic
         try:
             fault = policy_fault(topic, await read_configs(cluster, topic))
-        except (ConnectionLost, TimeoutError, WireError) as exc:
+        except NO_ANSWER as exc:
             self._app.log.warning("settings of the state topic not read", problem=str(exc) or "timed out")
             return
         if fault:

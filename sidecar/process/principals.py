@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
-from sidecar.kafka.net import BrokerConnection
+from sidecar.kafka.net import NO_ANSWER, BrokerConnection
 from sidecar.link.ports import Logger
 from sidecar.wire.generated import describe_configs as dc
-from sidecar.wire.primitives import WireError
 
 BROKER = 4
 """The resource type of DescribeConfigs."""
@@ -82,7 +81,7 @@ async def knows_clients(cluster: Cluster, node_id: int, broker: tuple[str, int],
     """Raises StartError if that broker would know clients by certificates. Where it does not tell, nobody knows."""
     try:
         configs = await read_security(cluster, node_id)
-    except (ConnectionLost, TimeoutError, WireError) as exc:
+    except NO_ANSWER as exc:
         log.warning("not known how the broker knows clients", problem=str(exc) or "timed out")
         return
     fault = principals_fault(broker, configs)

@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Protocol
 
 from sidecar.core.streams.missing import StatusCode
 from sidecar.core.vocabulary.errors import Code, name_of
-from sidecar.kafka.net import BrokerConnection
+from sidecar.kafka.net import NO_ANSWER, BrokerConnection
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import offset_fetch as of
-from tests.whole.exactly_once import TROUBLE, End, Producer
+from tests.whole.exactly_once import End, Producer
 from tests.whole.loop import SimLoop
 from tests.whole.net import Net
 from tests.whole.universe import Proc
@@ -200,7 +200,7 @@ class Client:
                 self.conn = await BrokerConnection.open(found.host, found.port, self.name, 2.0)
                 return self.conn
             self.judge.found(self, host, name_of(found.error_code), asked_ms)
-        except TROUBLE as exc:
+        except NO_ANSWER as exc:
             self._failed = host  # it tries again, as every client does, and somebody else first
             self.judge.found(self, host, f"no answer ({exc!r})", asked_ms)
         await self.pause(BACK_OFF_S)
@@ -219,7 +219,7 @@ class Client:
         self.waits_since_ms = asked_ms = self.proc.universe.now_ms
         try:
             res = await conn.request(module, what, req, high=high, timeout_s=timeout_s)
-        except TROUBLE:
+        except NO_ANSWER:
             self.judge.has_none(self, what, asked_ms)
             self.steady = 0
             if conn is self.conn:
@@ -333,7 +333,7 @@ class Client:
         self.committing = True
         try:
             res = await conn.request(module, what, req, high=high, timeout_s=REQUEST_S)
-        except TROUBLE:
+        except NO_ANSWER:
             self.judge.has_none(self, what, asked_ms)
             for place, offset in sent.items():
                 self.judge.gives_up(self, place, offset)

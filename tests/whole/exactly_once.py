@@ -12,18 +12,17 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from sidecar.core.vocabulary.errors import Code
-from sidecar.kafka.net import BrokerConnection, ConnectionLost
+from sidecar.kafka.net import NO_ANSWER, BrokerConnection
 from sidecar.wire.generated import add_offsets_to_txn as ao
 from sidecar.wire.generated import end_txn as et
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import init_producer_id as ip
 from sidecar.wire.generated import txn_offset_commit as tc
-from sidecar.wire.primitives import WireError
 
 if TYPE_CHECKING:
     from tests.whole.client import Client, Place
 
-TROUBLE = (ConnectionLost, TimeoutError, WireError)
+
 TIMEOUT_MS = 5_000
 """Of a transaction: then its coordinator aborts it."""
 REQUEST_S, PAUSE_S = 3.0, 0.1
@@ -128,7 +127,7 @@ class Producer:
                         return res
                     if res.error_code != Code.CONCURRENT_TRANSACTIONS:
                         self._forget()
-            except TROUBLE:
+            except NO_ANSWER:
                 self._forget()
             await self._client.pause(PAUSE_S)
 

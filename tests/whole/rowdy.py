@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sidecar.core.vocabulary.errors import Code
-from sidecar.kafka.net import BrokerConnection
+from sidecar.kafka.net import NO_ANSWER, BrokerConnection
 from sidecar.wire.apis import Api
 from sidecar.wire.frames import SIZE, request_frame
 from sidecar.wire.generated import consumer_group_heartbeat as ch
@@ -18,7 +18,6 @@ from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import share_group_heartbeat as sh
 from sidecar.wire.generated import streams_group_heartbeat as st
 from tests.whole.client import Client
-from tests.whole.exactly_once import TROUBLE
 from tests.whole.judge import LOADING_MS
 from tests.whole.loop import SimLoop
 from tests.whole.share import ShareMember
@@ -59,7 +58,7 @@ class Rowdy:
                 self.world.judge.figures[f"rowdy: {act.__name__}"] += 1
                 try:
                     await act()
-                except (OSError, asyncio.IncompleteReadError, *TROUBLE):
+                except (OSError, asyncio.IncompleteReadError, *NO_ANSWER):
                     self.world.judge.figures["rowdy: cut short"] += 1
         except Exception as exc:  # noqa: BLE001 - it travels to the judge
             self.world.judge.broke(exc)

@@ -12,14 +12,13 @@ from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import State
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code, name_of
-from sidecar.kafka.net import BrokerConnection
+from sidecar.kafka.net import NO_ANSWER, BrokerConnection
 from sidecar.process.settings import Settings
 from sidecar.wire.generated import incremental_alter_configs as ia
 from tests.whole.broker.image import Image
 from tests.whole.broker.rights import GROUP, READ
 from tests.whole.client import PARTITIONS_OF, Client, Habits
 from tests.whole.doorkeeper import Doorkeeper
-from tests.whole.exactly_once import TROUBLE
 from tests.whole.judge import STATE_TOPIC, Judge
 from tests.whole.kafka import PORTS, SIDECAR_PORT, Kafka, host_of
 from tests.whole.loop import SimLoop
@@ -259,7 +258,7 @@ class World:
                 res = await conn.request(ia, "IncrementalAlterConfigs", req, timeout_s=ORDERED_S)
             finally:
                 conn.close()
-        except TROUBLE as exc:
+        except NO_ANSWER as exc:
             self.say("desk", f"{group_id}: sidecar.managed={value}: no answer from {host} ({exc!r})")
             return None
         code = int(res.responses[0].error_code)

@@ -72,9 +72,8 @@ def gather(client: Client, bootstrap: str, topic: str, sidecars: Sequence[About 
 
 
 async def _brokers(cluster: Cluster, topic: str) -> Facts:
-    from sidecar.kafka.cluster import ConnectionLost
+    from sidecar.kafka.net import NO_ANSWER
     from sidecar.wire.generated import metadata as md
-    from sidecar.wire.primitives import WireError
 
     facts = Facts(topic)
     res = await cluster.ask_anyone(md, "Metadata", md.MetadataRequest(topics=None, allow_auto_topic_creation=False))
@@ -86,14 +85,14 @@ async def _brokers(cluster: Cluster, topic: str) -> Facts:
         anyone = await cluster.anyone()
         facts.state_configs = await configs(anyone, TOPIC, topic, STATE_NAMES)
         facts.stored = await configs(anyone, cf.BROKER, "", list(cf.BROKER_MOVES))
-    except (ConnectionLost, TimeoutError, WireError) as exc:
+    except NO_ANSWER as exc:
         facts.state_configs = facts.stored = Unknown(str(exc) or "no answer in time")
     brokers: dict[int, Configs | Unknown] = {}
     for n in nodes:
         try:
             conn = await cluster.node(n.node_id)
             brokers[n.node_id] = await configs(conn, cf.BROKER, str(n.node_id), BROKER_NAMES)
-        except (ConnectionLost, TimeoutError, WireError) as exc:
+        except NO_ANSWER as exc:
             brokers[n.node_id] = Unknown(f"node {n.node_id}: {str(exc) or 'no answer in time'}")
     facts.brokers = brokers
     return facts
@@ -112,13 +111,12 @@ def _topic(t: Any) -> Topic:
 
 async def _node(cluster: Cluster, node_id: int, address: str) -> Node:
     """Whether a sidecar answers where clients are sent for this node."""
-    from sidecar.kafka.cluster import ConnectionLost
-    from sidecar.wire.primitives import WireError
+    from sidecar.kafka.net import NO_ANSWER
 
     try:
         conn = await cluster.node(node_id)
         found = await configs(conn, cf.GROUP, PROBE, None)
-    except (ConnectionLost, TimeoutError, WireError) as exc:
+    except NO_ANSWER as exc:
         return Node(node_id, address, None, str(exc) or "no answer in time")
     return Node(node_id, address, not isinstance(found, Unknown) and cf.STATE in found)
 

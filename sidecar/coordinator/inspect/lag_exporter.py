@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 
 from sidecar.core.runtime.phases import Phase
 from sidecar.core.runtime.service import Service
-from sidecar.kafka.cluster import Cluster, ClusterView, ConnectionLost
+from sidecar.kafka.cluster import Cluster, ClusterView
 from sidecar.kafka.lanes import Lane
+from sidecar.kafka.net import NO_ANSWER
 from sidecar.kafka.offsets import EARLIEST, LATEST, Offsets, Place, committed, listed
 from sidecar.link.ports import Figures, Logger
-from sidecar.wire.primitives import WireError
 
 """The connection to each broker over which it is asked: commits do not wait behind it."""
 GROUPS_AT_ONCE, PLACES_AT_ONCE = 100, 1_000
@@ -189,7 +189,7 @@ class Exporter:
         try:
             conn = await self._cluster.lane(node_id, Lane.EXPORTER)
             found.committed.update(await committed(conn, groups, ANSWER_S))
-        except (ConnectionLost, TimeoutError, WireError) as exc:
+        except NO_ANSWER as exc:
             self._trouble("committed offsets", node_id, exc)
 
     def _led_here(self, found: Found, view: ClusterView) -> None:
@@ -214,7 +214,7 @@ class Exporter:
                 try:
                     conn = await self._cluster.lane(node_id, Lane.EXPORTER)
                     into.update(await listed(conn, by_topic, timestamp, ANSWER_S))
-                except (ConnectionLost, TimeoutError, WireError) as exc:
+                except NO_ANSWER as exc:
                     self._trouble("ends of partitions", node_id, exc)
                     break
 

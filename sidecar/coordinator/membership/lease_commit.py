@@ -17,11 +17,10 @@ from contextlib import suppress
 from sidecar.coordinator.clock import now
 from sidecar.core.runtime.turn import Now
 from sidecar.core.vocabulary.errors import Code, name_of
-from sidecar.kafka.cluster import Cluster, ConnectionLost
-from sidecar.kafka.net import BrokerConnection
+from sidecar.kafka.cluster import Cluster
+from sidecar.kafka.net import NO_ANSWER, BrokerConnection
 from sidecar.link.ports import Logger
 from sidecar.wire.generated import offset_commit as oc
-from sidecar.wire.primitives import WireError
 
 TRIES = 15
 """So many commits are tried while one proof lasts."""
@@ -76,7 +75,7 @@ class Confirming:
                     conn = await self._cluster.open(node)
                 self._asked = conn
                 await self._commit(conn, *member)
-            except (ConnectionLost, TimeoutError, WireError) as exc:
+            except NO_ANSWER as exc:
                 self._log.debug("the lease is not confirmed", error=str(exc) or "timed out")
                 if conn is not None:
                     conn.close()

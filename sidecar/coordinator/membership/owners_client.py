@@ -10,11 +10,10 @@ from typing import Any
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.lanes import Lane
-from sidecar.kafka.net import BrokerConnection
+from sidecar.kafka.net import NO_ANSWER, BrokerConnection
 from sidecar.link.ports import Logger
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import leave_group as lg
-from sidecar.wire.primitives import WireError
 
 LEAVE_AGAIN_S = 0.1
 WATCH_S = 1.0
@@ -64,7 +63,7 @@ class OwnersClient:
         """Whether the owners' group has no members, as far as the brokers can be asked."""
         try:
             group = await self.describe()
-        except (ConnectionLost, TimeoutError, WireError) as exc:
+        except NO_ANSWER as exc:
             self._log.debug("other sidecars not looked for", error=str(exc) or "timed out")
             return False
         return group.error_code == Code.NONE and not group.members
@@ -84,7 +83,7 @@ class OwnersClient:
     async def try_leave(self, member_id: str) -> None:
         try:
             await self.leave(member_id)
-        except (ConnectionLost, TimeoutError, WireError) as exc:
+        except NO_ANSWER as exc:
             self._log.warning("could not leave the owners' group; the session will end by itself", error=str(exc))
 
     async def leave_surely(self, member_id: str, stopping: Callable[[], bool]) -> None:
@@ -94,7 +93,7 @@ class OwnersClient:
             try:
                 await self.leave(member_id)
                 return
-            except (ConnectionLost, TimeoutError, WireError) as exc:
+            except NO_ANSWER as exc:
                 self._log.debug("could not leave the owners' group, trying again", error=str(exc) or "timed out")
                 await asyncio.sleep(LEAVE_AGAIN_S)
 
@@ -106,7 +105,7 @@ class OwnersClient:
             await asyncio.sleep(WATCH_S)
             try:
                 found = await self.coordinator()
-            except (ConnectionLost, TimeoutError, WireError) as exc:
+            except NO_ANSWER as exc:
                 self._log.debug("coordinator of the owners' group not found", error=str(exc) or "timed out")
         self._log.info("another broker coordinates the owners' group; joining there", node=found, before=node)
         conn.close()

@@ -33,11 +33,10 @@ from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.core.vocabulary.placement import place
 from sidecar.kafka.cluster import Address, Cluster, ConnectionLost
 from sidecar.kafka.lanes import Lane
-from sidecar.kafka.net import BrokerConnection
+from sidecar.kafka.net import NO_ANSWER, BrokerConnection
 from sidecar.link.ports import Logger, Tasks
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import sync_group as sg
-from sidecar.wire.primitives import WireError
 
 AGAIN_S = 0.1
 PROTOCOL_TYPE, PROTOCOL = "sidecar", "beside-leader-v1"
@@ -189,7 +188,7 @@ class Ownership:
                     continue
                 self._expects_until_s = 0.0
                 await self._rejoin.wait()
-            except (ConnectionLost, TimeoutError, WireError) as exc:
+            except NO_ANSWER as exc:
                 self.log.debug("owners' group not reached", error=str(exc) or "timed out")
                 await asyncio.sleep(0.1)
             except Lost as exc:
@@ -303,7 +302,7 @@ class Ownership:
     async def _remove(self, node: int, member_id: str, why: str) -> bool:
         try:
             self._removed[member_id] = await self._group.leave(member_id)
-        except (ConnectionLost, TimeoutError, WireError) as exc:
+        except NO_ANSWER as exc:
             self.log.warning("a lost peer could not be removed yet", peer=node, error=str(exc) or "timed out")
             return False
         self._rejoin.set()

@@ -13,11 +13,10 @@ from sidecar.coordinator.membership.lease import Lease
 from sidecar.coordinator.membership.ports import OwnershipSettings
 from sidecar.core.runtime.turn import Now
 from sidecar.core.vocabulary.errors import Code
-from sidecar.kafka.cluster import Cluster, ConnectionLost
-from sidecar.kafka.net import BrokerConnection
+from sidecar.kafka.cluster import Cluster
+from sidecar.kafka.net import NO_ANSWER, BrokerConnection
 from sidecar.link.ports import Logger
 from sidecar.wire.generated import heartbeat as hb
-from sidecar.wire.primitives import WireError
 
 BRISK_S = 0.1
 """The time between two heartbeats while the coordinator of the owners' group is looked for, and a little longer: it has
@@ -70,7 +69,7 @@ class OwnersHeartbeats:
             req = hb.HeartbeatRequest(group_id=self._settings.group_id, generation_id=generation, member_id=member_id)
             timeout_s = self._settings.session_timeout_ms / 2000
             res = await self._conn.request(hb, "Heartbeat", req, timeout_s=timeout_s)
-        except (ConnectionLost, TimeoutError, WireError) as exc:
+        except NO_ANSWER as exc:
             self._log.debug("owners' heartbeat failed", error=str(exc) or "timed out")
             self._close()
             return

@@ -23,8 +23,8 @@ from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka import native, share_group
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.lanes import Lane
+from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Figures, Logger
-from sidecar.wire.primitives import WireError
 
 AT_ONCE = 100
 """Groups in one question."""
@@ -70,7 +70,7 @@ class Abandoned:
             for start in range(0, len(groups), AT_ONCE):
                 try:
                     await self._forget(partition, groups[start : start + AT_ONCE])
-                except (ConnectionLost, TimeoutError, WireError) as exc:
+                except NO_ANSWER as exc:
                     # The next round asks again.
                     problem = str(exc) or "timed out"
                     self._log.info("empty groups are not looked at", partition=partition, problem=problem)

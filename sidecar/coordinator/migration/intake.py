@@ -15,12 +15,13 @@ from sidecar.coordinator.clock import now
 from sidecar.coordinator.migration.adoption import adoption, obstacle
 from sidecar.coordinator.migration.core_client import CoreClient
 from sidecar.coordinator.migration.managed_groups import Rules
-from sidecar.coordinator.migration.native_groups import TROUBLE, NativeGroups
+from sidecar.coordinator.migration.native_groups import NativeGroups
 from sidecar.coordinator.migration.unstable_groups import UnstableGroups
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka import native
 from sidecar.kafka.cluster import ConnectionLost
 from sidecar.kafka.native import Native
+from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Logger, Tasks
 
 PAUSE_S, PAUSE_MAX_S = 0.05, 2.0
@@ -80,7 +81,7 @@ class Intakes:
                 try:
                     outcome = await self._decide(group_id, await self._natives.describe(group_id))
                     break
-                except TROUBLE as exc:
+                except NO_ANSWER as exc:
                     self._not_told(group_id, str(exc) or "timed out", again=pause_s == PAUSE_MAX_S)
                     await asyncio.sleep(pause_s)
                     pause_s = min(2 * pause_s, PAUSE_MAX_S)
@@ -133,7 +134,7 @@ class Intakes:
     async def _remove(self, group_id: str) -> None:
         try:
             await self._natives.remove_taken_in(group_id, await self._natives.describe(group_id))
-        except TROUBLE as exc:
+        except NO_ANSWER as exc:
             self._log.debug("members stay at the broker", group_id=group_id, problem=str(exc) or "timed out")
         finally:
             self.sent_away.discard(group_id)

@@ -10,11 +10,8 @@ from sidecar.kafka import native
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.lanes import Lane
 from sidecar.kafka.native import Native
-from sidecar.wire.primitives import WireError
 
 ANSWER_S = 5.0
-TROUBLE = (ConnectionLost, TimeoutError, WireError)
-"""What a broker that cannot be asked raises."""
 
 
 class NativeGroups:
@@ -27,14 +24,14 @@ class NativeGroups:
         self._leader_of = leader_of
 
     async def describe(self, group_id: str) -> Native:
-        """Raises one of TROUBLE."""
+        """Raises one of NO_ANSWER."""
         node_id = self._leader_of(self._service.partition_of(group_id))
         if node_id < 0:
             raise ConnectionLost("no leader of the offsets is known")
         return await native.describe(await self._cluster.lane(node_id, Lane.MOVES), group_id, ANSWER_S)
 
     async def remove_taken_in(self, group_id: str, found: Native) -> None:
-        """From the broker's group: those who are members here. Raises one of TROUBLE."""
+        """From the broker's group: those who are members here. Raises one of NO_ANSWER."""
         here = self._core.member_ids(group_id)
         members = [m for m in found.members if m.member_id in here]
         if members:

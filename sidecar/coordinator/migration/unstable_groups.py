@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from sidecar.coordinator.migration.core_client import CoreClient
 from sidecar.coordinator.migration.managed_groups import Rules
-from sidecar.coordinator.migration.native_groups import TROUBLE, NativeGroups
+from sidecar.coordinator.migration.native_groups import NativeGroups
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.kafka import native
+from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Figures, Logger, Tasks
 
 Store = Callable[[str, dict[str, str | None], str], Awaitable[None]]
@@ -89,7 +90,7 @@ class UnstableGroups:
                         await self.give_up(group_id, f"it does not become stable at the broker: {found.state}")
                     elif found.kind in (native.NOBODY, native.OTHER) or found.stable:
                         await self._comes(group_id)
-                except TROUBLE as exc:
+                except NO_ANSWER as exc:
                     self._log.debug("a group is waited for", group_id=group_id, problem=str(exc) or "timed out")
         finally:
             self.watched.discard(group_id)

@@ -23,10 +23,9 @@ from sidecar.kafka import membership as ms
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.lanes import PLACEHOLDERS, Lane
 from sidecar.kafka.membership import Looked
-from sidecar.kafka.net import BrokerConnection
+from sidecar.kafka.net import NO_ANSWER, BrokerConnection
 from sidecar.link.ports import Logger, Tasks
 from sidecar.wire.generated import join_group as jg
-from sidecar.wire.primitives import WireError
 
 ROUND = 100
 """Groups of one look; so many requests are under way at one broker."""
@@ -37,7 +36,6 @@ LEAST_SESSION_MS = 1_000
 QUEUED, URGENT = 1, 2
 STRANGERS = "the broker's group has members of its own"
 T = TypeVar("T")
-TROUBLE = (ConnectionLost, TimeoutError, WireError)
 
 
 @dataclass(slots=True, eq=False)
@@ -163,7 +161,7 @@ class Seating:
             self._tasks.spawn(self._rounds(desk), f"seats-{node_id}")
 
     async def heartbeat(self, chair: Chair, seat: Seat) -> int:
-        """The broker's answer; raises what TROUBLE names."""
+        """The broker's answer; raises what NO_ANSWER names."""
         node_id = self._leader_of(chair.partition)
         if node_id < 0:
             raise ConnectionLost("no leader of the offsets is known")
@@ -172,7 +170,7 @@ class Seating:
 
     async def free(self, groups: Mapping[int, Sequence[str]]) -> int:
         """At the end of the last sidecar: nobody holds a seat any more in these groups, told by their partition.
-        Returns in how many the seat was there. Raises what TROUBLE names."""
+        Returns in how many the seat was there. Raises what NO_ANSWER names."""
         at: dict[int, list[Chair]] = {}
         for partition, ids in groups.items():
             chairs = at.setdefault(self._leader_of(partition), [])
@@ -222,7 +220,7 @@ class Seating:
                 break
             try:
                 found = await self._look(desk, chairs)
-            except TROUBLE as exc:
+            except NO_ANSWER as exc:
                 for chair in chairs:
                     self._failed(chair, str(exc) or "timed out")
                 continue
@@ -282,7 +280,7 @@ class Seating:
                 mine = chair.there or "" if keep else ""
                 chair.seat, chair.final, chair.renew = None, False, False
                 await self._ask(desk, lambda conn: self._join(conn, chair, mine))
-        except TROUBLE as exc:
+        except NO_ANSWER as exc:
             self._failed(chair, str(exc) or "timed out")
         else:
             self._done(chair)
@@ -323,7 +321,7 @@ class Seating:
                 early = joined.done() or await self._seat_early(desk, chair)
                 pause_s *= 2
             await joined
-        except TROUBLE as exc:
+        except NO_ANSWER as exc:
             if conn is not None:
                 conn.close()
             self._failed(chair, str(exc) or "timed out")
@@ -348,7 +346,7 @@ class Seating:
                 return False  # the broker has not come to it yet
             seat = Seat(found.member_id, chair.generation, ms.INSTANCE_ID)
             code = await self._ask(desk, lambda conn: ms.heartbeat(conn, chair.group_id, seat, ANSWER_S))
-        except TROUBLE as exc:
+        except NO_ANSWER as exc:
             self._log.debug("no early seat", group_id=chair.group_id, problem=str(exc) or "timed out")
             return False
         begun = not chair.busy or chair.joining is not None or chair.final

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 from zlib import crc32
 
 from sidecar.coordinator.clock import now
-from sidecar.coordinator.placeholder.broker_membership import TROUBLE, Chair, Seating
+from sidecar.coordinator.placeholder.broker_membership import Chair, Seating
 from sidecar.core.vocabulary.errors import Code, name_of
+from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Logger
 
 HEARTBEATS = 3
@@ -60,7 +61,7 @@ class PlaceholderHeartbeats:
             return
         try:
             code = await self._seating.heartbeat(chair, seat)
-        except TROUBLE as exc:
+        except NO_ANSWER as exc:
             self._log.debug("placeholder not heard", group_id=chair.group_id, problem=str(exc) or "timed out")
             return
         if code == Code.NONE:

@@ -20,13 +20,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sidecar.coordinator.clock import now
-from sidecar.coordinator.placeholder.broker_membership import STRANGERS, TROUBLE, Chair, Seating
+from sidecar.coordinator.placeholder.broker_membership import STRANGERS, Chair, Seating
 from sidecar.coordinator.placeholder.commit_gate import CommitGate
 from sidecar.coordinator.placeholder.placeholder_heartbeats import PlaceholderHeartbeats
 from sidecar.core.runtime.events import Answer
 from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck, Seat
 from sidecar.core.vocabulary.cache import BoundedCache
 from sidecar.kafka.cluster import Cluster
+from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Figures, Logger, Tasks
 
 PAUSE_MS, PAUSE_MAX_MS = 50, 2_000
@@ -299,7 +300,7 @@ class Placeholders:
         try:
             async with asyncio.timeout(FREE_S):
                 freed = await self._seating.free(groups)
-        except TROUBLE as exc:
+        except NO_ANSWER as exc:
             self._log.warning(
                 "placeholders stay at the brokers until their sessions end",
                 session_timeout_ms=self._seating.session_ms,

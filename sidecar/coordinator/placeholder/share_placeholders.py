@@ -29,12 +29,11 @@ from sidecar.core.share.events import PlaceholderLeft, PlaceholderRefused, Share
 from sidecar.core.share.placeholder import HoldPlaceholder, LeavePlaceholder
 from sidecar.core.vocabulary.errors import TEXT, Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.net import NO_ANSWER
 from sidecar.kafka.share_group import Initialised
 from sidecar.link.messages import OpenShareState
 from sidecar.link.ports import Figures, Logger, Tasks
-from sidecar.wire.primitives import WireError
 
-TROUBLE = (ConnectionLost, TimeoutError, WireError)
 FIRST_MS, EACH_MS = (50, 100, 200, 400), 1_000
 """After a change, while anything is not initialised."""
 BEAT_MS, BEAT_INTERVALS = 15_000, 3
@@ -262,7 +261,7 @@ class SharePlaceholders:
             else:
                 await self._leave(p, wanted, node_id)
             p.pause_ms, p.refused = 0, False
-        except TROUBLE as exc:
+        except NO_ANSWER as exc:
             self._trouble(p, str(exc) or "timed out", exc.remedy if isinstance(exc, Refused) else "")
         p.busy = False
         if p.gone:
@@ -374,7 +373,7 @@ class SharePlaceholders:
             nonlocal problem
             try:
                 await leave(node_id, group_id, member_id)
-            except TROUBLE as exc:
+            except NO_ANSWER as exc:
                 problem = str(exc) or "timed out"
 
         try:

@@ -8,9 +8,9 @@ from collections.abc import Set
 from sidecar.coordinator.membership.leader_cache import Leaders
 from sidecar.coordinator.membership.owner_map import Assignment
 from sidecar.coordinator.statelog.startup import OFFSETS
-from sidecar.kafka.cluster import Cluster, ClusterView, ConnectionLost
+from sidecar.kafka.cluster import Cluster, ClusterView
+from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Logger
-from sidecar.wire.primitives import WireError
 
 GONE_S = 5.0
 """So long after a broker was last seen its partitions are asked for often."""
@@ -68,7 +68,7 @@ class LeaderWatch:
         """Any broker. An empty view if nobody answers."""
         try:
             return await self._cluster.refresh([OFFSETS, self._state_topic])
-        except (ConnectionLost, TimeoutError, WireError) as exc:
+        except NO_ANSWER as exc:
             self._log.debug("leaders not refreshed", problem=str(exc) or "timed out")
             return ClusterView()
 

@@ -12,9 +12,9 @@ from sidecar.coordinator.runtime.topic_refresh import ALL, Names
 from sidecar.coordinator.statelog.startup import Control
 from sidecar.coordinator.statelog.topic_lookup import Known, any_there
 from sidecar.coordinator.statelog.topic_watch import StateTopic
-from sidecar.kafka.cluster import ClusterView, ConnectionLost
+from sidecar.kafka.cluster import ClusterView
+from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Logger
-from sidecar.wire.primitives import WireError
 
 QUICK_S = 0.1
 """So often leaders are asked for while one cannot be reached."""
@@ -84,7 +84,7 @@ class MetadataRefresh:
             await self._fresh.during(self._list(ALL))
             if not self._absence.silent:
                 self.resume()
-        except (ConnectionLost, TimeoutError, WireError) as exc:
+        except NO_ANSWER as exc:
             self._log.debug("metadata not refreshed", problem=str(exc) or "timed out")
             self._absence.unanswered()
         self._take(self._control.view if self._same_listener else await self._leaders.ask())
@@ -93,7 +93,7 @@ class MetadataRefresh:
         """A look for who cannot wait for the next refresh."""
         try:
             await self._fresh.during(self._list(self._fresh.names()))
-        except (ConnectionLost, TimeoutError, WireError) as exc:
+        except NO_ANSWER as exc:
             self._log.debug("metadata not refreshed", problem=str(exc) or "timed out")
 
     async def _list(self, names: Names) -> None:

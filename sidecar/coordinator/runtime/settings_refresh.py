@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 from sidecar.coordinator.migration.group_configs import Configs
-from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.cluster import Cluster
+from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Logger
-from sidecar.wire.primitives import WireError
 
 CONTROLLER_LAG_S = 0.1
 """The controller's word reaches the broker a little after it has answered."""
@@ -44,5 +44,5 @@ class SettingsRefresh:
         try:
             if await self._configs.refresh(self._cluster):
                 self._changed()
-        except (ConnectionLost, TimeoutError, WireError) as exc:
+        except NO_ANSWER as exc:
             self._log.debug("settings not read", problem=str(exc) or "timed out")

@@ -13,8 +13,8 @@ from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.lanes import FENCES, Lane
+from sidecar.kafka.net import NO_ANSWER
 from sidecar.wire.generated import init_producer_id as ip
-from sidecar.wire.primitives import WireError
 
 TRANSACTIONS = "__transaction_state"
 INIT_RETRIABLE = {
@@ -69,7 +69,7 @@ class Fence:
                     node_id = await self._cluster.coordinator_node(self._transactional_id, 1)
                 res = await self._fence(node_id)
                 code, why = res.error_code, name_of(res.error_code)
-            except (ConnectionLost, TimeoutError, WireError) as exc:
+            except NO_ANSWER as exc:
                 code, why = Code.COORDINATOR_NOT_AVAILABLE, str(exc) or "timed out"
             if code == Code.NONE:
                 return Producer(res.producer_id, res.producer_epoch)
@@ -95,7 +95,7 @@ class Fence:
     async def _has_moved(self, node_id: int) -> bool:
         try:
             return await self._cluster.coordinator_node(self._transactional_id, 1) != node_id
-        except (ConnectionLost, TimeoutError, WireError):
+        except NO_ANSWER:
             return False  # nobody says so
 
     async def _ask(self, node_id: int) -> ip.InitProducerIdResponse:
@@ -112,7 +112,7 @@ class Fence:
             if not await self._cluster.has_no(TRANSACTIONS):
                 return ""
             view = await self._cluster.refresh([TRANSACTIONS])
-        except (ConnectionLost, TimeoutError, WireError):
+        except NO_ANSWER:
             return ""
         return (
             f". There is no topic {TRANSACTIONS}: the brokers make it with transaction.state.log.replication.factor "

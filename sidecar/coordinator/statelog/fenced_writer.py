@@ -21,11 +21,11 @@ from sidecar.coordinator.statelog.partition_leader import PartitionLeader
 from sidecar.coordinator.statelog.write_errors import FENCED, TOO_LARGE, WRITTEN, Fenced, WriteLost
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.net import NO_ANSWER
 from sidecar.kafka.produce import SILENT_S, Appender
 from sidecar.link.ports import Tasks
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import RECORD_BYTES, Encoded
-from sidecar.wire.primitives import WireError
 
 RETRY_S = 0.05
 BATCH_BYTES = 8 << 20
@@ -220,7 +220,7 @@ class FencedWriter:
             pause_s = RETRY_S
             try:
                 leader.node_id = await leader.find(batch.last)
-            except (ConnectionLost, TimeoutError, WireError) as exc:
+            except NO_ANSWER as exc:
                 batch.last = str(exc) or "timed out"
             except WriteLost as exc:
                 self._task = None

@@ -21,14 +21,14 @@ from sidecar.coordinator.statelog.fence import Producer
 from sidecar.coordinator.statelog.partition_leader import PartitionLeader
 from sidecar.coordinator.statelog.write_errors import TOO_LARGE, WRITTEN, WriteLost
 from sidecar.core.vocabulary.errors import Code, name_of
-from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.lanes import TRANSACTIONS, Lane
+from sidecar.kafka.net import NO_ANSWER
 from sidecar.kafka.produce import Appender
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import Encoded
 from sidecar.wire.generated import add_partitions_to_txn as ap
 from sidecar.wire.generated import end_txn as et
-from sidecar.wire.primitives import WireError
 
 RETRIABLE = {
     Code.COORDINATOR_LOAD_IN_PROGRESS,
@@ -80,7 +80,7 @@ class Transaction:
                 conn = await self.cluster.lane(node_id, Lane.TRANSACTIONS, self.partition % TRANSACTIONS)
                 code = code_of(await conn.request(module, name, req, high=high))
                 text = f"{name}: {name_of(code)}"
-            except (ConnectionLost, TimeoutError, WireError) as exc:
+            except NO_ANSWER as exc:
                 code, text = Code.COORDINATOR_NOT_AVAILABLE, f"{name}: {str(exc) or 'timed out'}"
             if code not in RETRIABLE or time.monotonic() > until:
                 return Outcome(code, text)
@@ -150,7 +150,7 @@ class LargeWrite:
             try:
                 await self._leader.find(self._batch.last)
                 return await self._txn.commit(until)
-            except (ConnectionLost, TimeoutError, WireError) as exc:
+            except NO_ANSWER as exc:
                 if time.monotonic() >= until:
                     return Outcome(Code.COORDINATOR_NOT_AVAILABLE, str(exc) or "timed out")
             except WriteLost as exc:
@@ -175,7 +175,7 @@ class LargeWrite:
                     text = name_of(code)
                     if not batch.retriable(code):
                         return Outcome(code, text), base
-            except (ConnectionLost, TimeoutError, WireError) as exc:
+            except NO_ANSWER as exc:
                 text = str(exc) or "timed out"
             except WriteLost as exc:
                 return Outcome(Code.UNKNOWN_TOPIC_ID, str(exc)), -1

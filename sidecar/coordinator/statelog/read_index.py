@@ -15,9 +15,9 @@ from sidecar.coordinator.statelog.topic_watch import MIN_ISR, read_configs
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.lanes import Lane
+from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Tasks
 from sidecar.wire.generated import list_offsets as lo
-from sidecar.wire.primitives import WireError
 
 """The connection to each broker over which leaders are asked."""
 VERSION = 7
@@ -27,7 +27,6 @@ ANY_REPLICA, LEADER_ONLY = -2, -1
 """The replica id in ListOffsets: with the first one every replica answers, with the end of its log; with the second one
 the leader alone, with its high watermark."""
 ANSWER_S, PAUSE_S = 1.0, 0.05
-TROUBLE = (ConnectionLost, TimeoutError, WireError)
 
 
 class Written:
@@ -70,7 +69,7 @@ class Written:
             while waiting := [f for f in self._waiting.pop(partition, ()) if not f.done()]:
                 try:
                     end = await self._found(partition)
-                except TROUBLE:
+                except NO_ANSWER:
                     self._waiting[partition] = waiting + self._waiting.get(partition, [])
                     await asyncio.sleep(PAUSE_S)
                     continue
@@ -89,7 +88,7 @@ class Written:
             if leader < 0:
                 raise ConnectionLost(f"{self._topic}-{partition} has no leader")
             return await self._asked(leader, partition, LEADER_ONLY)
-        except TROUBLE:
+        except NO_ANSWER:
             self._leaders = ()
             return await self._of_replicas(partition)
 
@@ -109,7 +108,7 @@ class Written:
     async def _end_at(self, node: int, partition: int) -> int | None:
         try:
             return await self._asked(node, partition, ANY_REPLICA)
-        except TROUBLE:
+        except NO_ANSWER:
             return None
 
     async def _asked(self, node: int, partition: int, replica_id: int) -> int:

@@ -14,11 +14,11 @@ from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.cluster import Address, Cluster, ClusterView, ConnectionLost, MetadataReader
 from sidecar.kafka.credentials import Login
 from sidecar.kafka.denials import TOPIC
-from sidecar.kafka.net import BrokerConnection, NotAuthenticated
+from sidecar.kafka.net import NO_ANSWER, BrokerConnection, NotAuthenticated
 from sidecar.kafka.security import OPEN
 from sidecar.link.ports import Logger
 from sidecar.wire.generated import metadata as md
-from sidecar.wire.primitives import ZERO_UUID, WireError
+from sidecar.wire.primitives import ZERO_UUID
 
 OFFSETS = "__consumer_offsets"
 RETRY_S = 0.1
@@ -129,7 +129,7 @@ async def find_broker(s: StartSettings, control: Control, log: Logger, waits: Te
                 return
         except NotAuthenticated as exc:
             problem, until = str(exc), float("inf")
-        except (ConnectionLost, TimeoutError, WireError) as exc:
+        except NO_ANSWER as exc:
             problem = str(exc) or "timed out"
         waits(f"waiting for the broker: {problem}")
         if time.monotonic() > until:
@@ -148,7 +148,7 @@ async def one_cluster(s: StartSettings, control: Control, cluster: Cluster, log:
     while not s.same_listener:
         try:
             there = (await cluster.refresh([])).cluster_id
-        except (ConnectionLost, TimeoutError, WireError) as exc:
+        except NO_ANSWER as exc:
             problem = str(exc) or "timed out"
             waits(f"waiting for bootstrap: {problem}")
             again(problem)
@@ -189,7 +189,7 @@ async def offsets_leaders(
 async def _look_again(control: Control, tell: Callable[[str], None]) -> None:
     try:
         await control.look()
-    except (ConnectionLost, TimeoutError, WireError) as exc:
+    except NO_ANSWER as exc:
         tell(str(exc) or "timed out")
 
 
@@ -229,7 +229,7 @@ async def _create(s: StartSettings, brokers: int, cluster: Cluster, partitions: 
     try:
         code = await create_state_topic(cluster, s.topic, partitions, replicas, configs)
         problem = name_of(code)
-    except (ConnectionLost, TimeoutError, WireError) as exc:
+    except NO_ANSWER as exc:
         code, problem = int(Code.UNKNOWN_SERVER_ERROR), str(exc) or "timed out"
     if code == Code.NONE:
         log.info("created the state topic", topic=s.topic, partitions=partitions, replicas=replicas)

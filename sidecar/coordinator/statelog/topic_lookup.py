@@ -14,6 +14,7 @@ from typing import Protocol
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.core.vocabulary.topics import Topic
 from sidecar.kafka.cluster import Cluster, ConnectionLost, view_of
+from sidecar.kafka.net import NO_ANSWER
 from sidecar.wire.generated import metadata as md
 from sidecar.wire.primitives import ZERO_UUID, WireError
 
@@ -44,7 +45,7 @@ async def ask_for(cluster: Cluster, topic: str, topic_id: bytes = ZERO_UUID) -> 
         named = await _ask(cluster, md.MetadataRequestTopic(name=topic))
         if named.error_code == Code.TOPIC_AUTHORIZATION_FAILED and topic_id != ZERO_UUID:
             return await _denied(cluster, topic, topic_id)
-    except (ConnectionLost, TimeoutError, WireError) as exc:
+    except NO_ANSWER as exc:
         return Found(State.UNREACHABLE, f"no broker answers for {topic}: {str(exc) or 'timed out'}")
     return _found(named, topic, topic_id)
 

@@ -16,9 +16,10 @@ from sidecar.coordinator.statelog.startup_errors import StartAnew
 from sidecar.coordinator.statelog.topic_lookup import Found, State, ask_for
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Logger
 from sidecar.wire.generated import describe_configs as dc
-from sidecar.wire.primitives import ZERO_UUID, WireError
+from sidecar.wire.primitives import ZERO_UUID
 
 TOPIC = 2
 """The resource type of DescribeConfigs."""
@@ -132,7 +133,7 @@ class StateTopic:
         """Read its settings, and tell what is new."""
         try:
             found = faults(self._name, await read_configs(cluster, self._name), brokers)
-        except (ConnectionLost, TimeoutError, WireError) as exc:
+        except NO_ANSWER as exc:
             self._log.debug("settings of the state topic not read", problem=str(exc) or "timed out")
             return
         for fault in found:

@@ -6,13 +6,12 @@ import asyncio
 
 from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka.lanes import Lane
-from sidecar.kafka.net import BrokerConnection, ConnectionLost
+from sidecar.kafka.net import NO_ANSWER, BrokerConnection, ConnectionLost
 from sidecar.process.coordination import Coordination
 from sidecar.wire.generated import describe_configs as dc
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import offset_fetch as of
 from tests.whole.client import Habits
-from tests.whole.exactly_once import TROUBLE
 from tests.whole.faults import GROUPS
 from tests.whole.judge import STATE_TOPIC
 from tests.whole.kafka import SIDECAR_PORT, host_of
@@ -353,7 +352,7 @@ async def _asks(world: World, n: int) -> None:
             found = await conn.request(of, "OffsetFetch", of.OffsetFetchRequest(groups=wanted), high=9, timeout_s=9.0)
             codes += [g.error_code for g in found.groups]
             answers += 1
-        except TROUBLE as exc:
+        except NO_ANSWER as exc:
             raise Violation(f"sidecar {n} is asked for {[*GROUPS]} and gives no answer: {exc!r}") from exc
         finally:
             conn.close()
