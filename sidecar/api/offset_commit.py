@@ -86,7 +86,7 @@ def offset_commit(call: Call) -> Handler:
         version = _broker_version(call)
         if check.seat is not None:
             version = max(version, COMMIT_NAMES_INSTANCE)
-        sent = replace(req, topics=_without(req.topics, check.partitions | hidden.keys()))
+        sent = replace(req, topics=_without(req.topics, hidden.keys()))
         sent.generation_id_or_member_epoch, sent.member_id, sent.group_instance_id = _in_whose_name(check.seat)
         raw = yield from _encoded(call, check, sent, version)
         body = yield from _send(call, req.group_id, check, version, raw)
@@ -94,11 +94,10 @@ def offset_commit(call: Call) -> Handler:
         codes = {p.error_code for t in res.topics for p in t.partitions}
         code = _unseated(check.seat, codes)
         if code == Code.NONE:
-            refused = (*codes, *hidden.values(), check.partition_code if check.partitions else 0)
-            call.scope.committed(next(filter(None, refused), Code.NONE))
-            if version == call.version and not check.partitions and not hidden:
+            call.scope.committed(next(filter(None, (*codes, *hidden.values())), Code.NONE))
+            if version == call.version and not hidden:
                 return body
-            _merge(res, {**dict.fromkeys(check.partitions, check.partition_code), **hidden})
+            _merge(res, hidden)
             return (yield from slices.encoded(res, call.version))
         check = yield from _check_again(event, check.seat, code)
         event.again = True
@@ -124,11 +123,11 @@ def txn_offset_commit(call: Call) -> Handler:
     who = (req.group_id, req.member_id, req.generation_id_or_member_epoch, req.group_instance_id)
     event = CommitCheck(*who, call.version, True, places, connection=call.client.number)
     check = yield from _check(call, event)
-    asked = _in_doubt(call, req.group_id, check.code or check.partition_code)
+    asked = _in_doubt(call, req.group_id, check.code)
     hidden = yield from _txn_refused_topics(call, req, check)
     req.topics = _others(req.topics, hidden)
     nothing = bool(hidden) and not req.topics
-    while check.code == Code.NONE and not nothing and not check.partition_code and not call.client.left:
+    while check.code == Code.NONE and not nothing and not call.client.left:
         version = call.version if check.seat is None else max(call.version, TXN_NAMES_INSTANCE)
         req.generation_id_or_member_epoch, req.member_id, req.group_instance_id = _in_whose_name(check.seat)
         raw = yield from _encoded(call, check, req, version)
@@ -150,8 +149,7 @@ def txn_offset_commit(call: Call) -> Handler:
             req.topics = _others(req.topics, hidden)
             nothing = bool(hidden) and not req.topics
     yield from _not_sent(check)
-    # A transaction stands or falls as a whole.
-    code = check.code or check.partition_code or Code.COORDINATOR_NOT_AVAILABLE
+    code = check.code or Code.COORDINATOR_NOT_AVAILABLE
     call.scope.committed(code)
     failed = yield from slices.made(req.topics, lambda t: _txn_failed(t, code))
     return (yield from slices.encoded(tc.TxnOffsetCommitResponse(topics=failed + hidden), call.version))
@@ -308,7 +306,7 @@ def _txn_refused_topics(
     call: Call, req: tc.TxnOffsetCommitRequest, check: CheckReply
 ) -> Generator[Want, Any, list[tc.TxnOffsetCommitResponseTopic]]:
     """As above. WRITE of the transactional id comes before READ of the group."""
-    if not _in_doubt(call, req.group_id, check.code or check.partition_code):
+    if not _in_doubt(call, req.group_id, check.code):
         return []
     yield from _owe_nothing_sent(check)
     nowhere = [tc.TxnOffsetCommitRequestPartition(NOWHERE)]

@@ -165,19 +165,6 @@ def test_an_older_broker_gets_its_own_version(elsewhere: bool) -> None:
     sent.broker(STORED).answers(STORED)
 
 
-def test_refused_partitions_come_back_with_their_error() -> None:
-    parts: Parts = {"t": (0, 1), "u": (5,)}
-    refusal = CheckReply(
-        partition_code=Code.STALE_MEMBER_EPOCH, partitions=frozenset({("t", ZERO_UUID, 1), ("u", ZERO_UUID, 5)})
-    )
-    client = Client(broker_versions=OLD_BROKER)
-    conversation = Play(Api.OFFSET_COMMIT, asked(parts), 9, view=ELSEWHERE, client=client).may_read("g")
-    conversation.coordinates(check(parts)).coordinator(refusal)
-    conversation.stores(OTHER, stripped(ONE), 8).broker(STORED)
-    stale = Code.STALE_MEMBER_EPOCH
-    conversation.answers(told(("t", 0, Code.NONE), ("t", 1, stale), ("u", 5, stale)))
-
-
 def test_topics_by_id() -> None:
     def request(*topics: bytes, member: str = "m", epoch: int = 3) -> oc.OffsetCommitRequest:
         part = [oc.OffsetCommitRequestPartition(0, 100)]
@@ -193,10 +180,9 @@ def test_topics_by_id() -> None:
         )
 
     event = CommitCheck("g", "m", 3, None, 10, False, (("", A, 0), ("", B, 0)))
-    refusal = CheckReply(partition_code=Code.STALE_MEMBER_EPOCH, partitions=frozenset({("", B, 0)}))
-    conversation = Play(Api.OFFSET_COMMIT, request(A, B), 10).may_read("g").coordinates(event).coordinator(refusal)
-    conversation.asks(request(A, member="", epoch=-1)).broker(response((A, Code.NONE)))
-    conversation.answers(response((A, Code.NONE), (B, Code.STALE_MEMBER_EPOCH)))
+    conversation = Play(Api.OFFSET_COMMIT, request(A, B), 10).may_read("g").coordinates(event).coordinator(CheckReply())
+    stored = response((A, Code.NONE), (B, Code.NONE))
+    conversation.asks(request(A, B, member="", epoch=-1)).broker(stored).answers(stored)
 
 
 # ---- in a transaction -------------------------------------------------------------------------------------------
@@ -227,20 +213,9 @@ def test_a_checked_transactional_commit_goes_on_without_the_member(version: int,
     conversation.broker(txn_told(Code.NONE)).answers(txn_told(Code.NONE))
 
 
-def test_a_transaction_is_refused_as_a_whole() -> None:
-    some = CheckReply(partition_code=Code.ILLEGAL_GENERATION, partitions=frozenset({("t", ZERO_UUID, 1)}))
-    for reply, code in ((CheckReply(Code.UNKNOWN_MEMBER_ID), Code.UNKNOWN_MEMBER_ID), (some, Code.ILLEGAL_GENERATION)):
-        conversation = Play(Api.TXN_OFFSET_COMMIT, txn(), 5).may_read("g").coordinates(txn_check(5))
-        conversation.coordinator(reply).shows(txn()).answers(txn_told(code))
-
-
-def test_a_transaction_that_is_refused_keeps_nobody_waiting() -> None:
-    """It was let pass under a ticket, and one of its partitions was refused, so that nothing is sent."""
-    some = frozenset({("t", ZERO_UUID, 1)})
-    refused = CheckReply(partition_code=Code.ILLEGAL_GENERATION, partitions=some, seat=SEAT, ticket=7)
+def test_a_transaction_is_refused() -> None:
     conversation = Play(Api.TXN_OFFSET_COMMIT, txn(), 5).may_read("g").coordinates(txn_check(5))
-    conversation.coordinator(refused).owes(7, sent=False).shows(txn()).reports(7)
-    conversation.answers(txn_told(Code.ILLEGAL_GENERATION))
+    conversation.coordinator(CheckReply(Code.UNKNOWN_MEMBER_ID)).shows(txn()).answers(txn_told(Code.UNKNOWN_MEMBER_ID))
 
 
 def test_a_transaction_without_read() -> None:

@@ -68,10 +68,21 @@ def test_a_process_in_whose_place_another_came_has_earned_it_and_the_other_has_n
     assert ["member_id='new'" in told for told in seen.wrong] == [True]
 
 
-def test_what_a_commit_says_of_one_partition_counts() -> None:
+def test_a_process_that_asked_before_another_may_have_been_heard_after_it() -> None:
+    seen = Endings()
+    for key, member in ((0, "late"), (1, "in time")):
+        seen.asked(key, ConsumerHeartbeat("g", member, 0, "i"))
+    for key, member in ((1, "in time"), (0, "late")):
+        seen.answered(key, HeartbeatReply(member_id=member, member_epoch=2))
+    seen.asked(2, ConsumerHeartbeat("g", "in time", 2, "i"))
+    seen.answered(2, HeartbeatReply(Code.FENCED_INSTANCE_ID))
+    assert not seen.wrong
+
+
+def test_what_a_commit_is_told_counts() -> None:
     seen = Endings()
     seen.asked(1, COMMIT)
-    seen.answered(1, CheckReply(partition_code=Code.UNKNOWN_SERVER_ERROR, partitions=frozenset({("t", b"", 0)})))
+    seen.answered(1, CheckReply(Code.UNKNOWN_SERVER_ERROR))
     assert seen.wrong
 
 

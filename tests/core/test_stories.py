@@ -218,9 +218,7 @@ class Story:
             check = CommitCheck(GROUP, who, epoch, None, version, transactional, places)
             reply = self.world.ask(check)
         assert isinstance(reply, CheckReply)
-        refused = ", ".join(sorted(f"{n}-{p}" for n, _, p in reply.partitions))
-        some = f", {Code(reply.partition_code).name} for {refused}" if refused else ""
-        return f"{who}: {Code(reply.code).name}{some}"
+        return f"{who}: {Code(reply.code).name}"
 
     def member(self, who: str, verb: str, options: dict[str, str]) -> str:
         hb = ConsumerHeartbeat(options.get("group", GROUP), options.get("id", who), self.epochs.get(who, 0))

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from sidecar.core.classic.events import ClassicHeartbeat, JoinGroup, JoinReply, SyncGroup
 from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.runtime.events import Answer, Event
-from sidecar.core.runtime.offset_checks import TXN_OF_CONSUMERS, CheckReply, CommitCheck, FetchCheck
+from sidecar.core.runtime.offset_checks import TXN_OF_CONSUMERS, CommitCheck, FetchCheck
 from sidecar.core.share.events import ShareHeartbeat
 from sidecar.core.streams.events import StreamsHeartbeat
 from sidecar.core.vocabulary.errors import Code, name_of
@@ -140,6 +140,7 @@ class Endings:
         self._asked: dict[object, tuple[int, Event]] = {}
         """By key: requests that are not answered yet, numbered as they came."""
         self._number = 0
+        """Counts requests, and answers that let somebody in."""
         self._of_consumers: set[str] = set()
         """Member ids that speak the consumer protocol, or that of streams groups, and commit alike."""
         self._holders: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -147,7 +148,8 @@ class Endings:
         self._came_with: dict[tuple[str, str], str | None] = {}
         """By group and member id: the instance id with which it came first."""
         self._coming: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
-        """By group and instance id: who has asked to come with it, and the number of its last request."""
+        """By group and instance id: who has asked to come with it, and the number of its last request, or of the answer
+        that let it in: it was heard at some time between them."""
         self._in_since: dict[tuple[str, str], int] = {}
         """By group and member id: the number of the request by which it was let in last."""
         self._members: dict[str, dict[str, str]] = defaultdict(dict)
@@ -182,13 +184,12 @@ class Endings:
         if answer.code == Code.COORDINATOR_LOAD_IN_PROGRESS and isinstance(event, ClassicHeartbeat | SyncGroup):
             return  # the front says something else instead (sidecar/api/classic.py)
         api = self._api(event)
-        for code in {int(answer.code), answer.partition_code if isinstance(answer, CheckReply) else 0}:
-            clients = ends(api, code)
-            if clients:
-                self.seen[f"{api}: {name_of(code)}"] += 1
-                if not self._earned(event, code):
-                    told = f"{api} is answered {name_of(code)}, which ends {', '.join(clients)}"
-                    self.wrong.append(f"{told}: {event}")
+        code = int(answer.code)
+        if clients := ends(api, code):
+            self.seen[f"{api}: {name_of(code)}"] += 1
+            if not self._earned(event, code):
+                told = f"{api} is answered {name_of(code)}, which ends {', '.join(clients)}"
+                self.wrong.append(f"{told}: {event}")
         self._learn(number, event, answer)
 
     def lost(self) -> None:
@@ -232,6 +233,9 @@ class Endings:
             self._turned_away(event, given)  # one that comes again is the last that has come
             self._came(event, given)
             self._in_since[event.group_id, given] = number
+            self._number += 1
+            instance_id = getattr(event, "instance_id", None) or ""
+            self._coming[event.group_id, instance_id][given] = self._number
             if given != getattr(event, "member_id", None):
                 self._let_in.append((event, given))
 

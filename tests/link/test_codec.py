@@ -139,7 +139,7 @@ EVENTS: list[Event] = [
 ANSWERS: list[Answer] = [
     Answer(Code.NON_EMPTY_GROUP, "no"),
     HeartbeatReply(member_id="m", member_epoch=3, heartbeat_interval_ms=5, assignment={TOPIC: (1,)}),
-    CheckReply(partition_code=113, partitions=frozenset({("a", TOPIC, 0)})),
+    CheckReply(Code.STALE_MEMBER_EPOCH),
     DescribeReply(state="Stable", epoch=3, assignment_epoch=3, assignor="range", members=(MEMBER,)),
     ShareHeartbeatReply(member_id="m", member_epoch=3, heartbeat_interval_ms=5, assignment={TOPIC: (1,)}),
     ShareDescribeReply(state="Stable", epoch=3, assignment_epoch=3, assignor="simple", members=(SHARE_MEMBER,)),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -324,36 +325,56 @@ def longest_ms(work: Iterator[None]) -> float:
 
 
 ENDED = object()
-STEP_MS = 5.0
+STEP_MS, TRIES = 20.0, 3
+
+
+def held_ms(make: Callable[[], Iterator[None]]) -> float:
+    """As above, of work that may be done again. The least of three: what else the machine does lengthens a step, too,
+    but not in each try. The bound is that of every request (tests/api/test_linear.py); a quiet machine takes 2 ms."""
+    least = longest_ms(make())
+    for _ in range(TRIES - 1):
+        if least >= STEP_MS:
+            least = min(least, longest_ms(make()))
+    return least
+
+
+def ten_thousand_groups() -> Synthetic:
+    s = Synthetic()
+    s.many(10_000)
+    return s
+
+
+def five_thousand_members() -> Synthetic:
+    s = Synthetic()
+    s.consumer_group("g", members=5_000, each=1)
+    return s
 
 
 @pytest.mark.tier("test")  # large groups: 6 s
 def test_ten_thousand_groups_do_not_hold_the_loop() -> None:
-    s = Synthetic()
-    s.many(10_000)
-    assert longest_ms(s.views.overview()) < STEP_MS
+    assert held_ms(lambda: ten_thousand_groups().views.overview()) < STEP_MS
+    views = ten_thousand_groups().views
     for sort in ("group", "-members", "changed"):
-        assert longest_ms(s.views.groups("", "", "", sort, 0, 100)) < STEP_MS
-    assert longest_ms(s.views.groups("7", "classic", "", "group", 4_000, 100)) < STEP_MS
+        assert held_ms(partial(views.groups, "", "", "", sort, 0, 100)) < STEP_MS
+    assert held_ms(lambda: views.groups("7", "classic", "", "group", 4_000, 100)) < STEP_MS
 
 
 @pytest.mark.tier("test")  # large groups: 6 s
 def test_a_group_of_five_thousand_members_does_not_hold_the_loop() -> None:
-    s = Synthetic()
-    s.consumer_group("g", members=5_000, each=1)
-    assert longest_ms(s.views.overview()) < STEP_MS
-    assert longest_ms(s.views.group("g", 0, 0, 100)) < STEP_MS
+    assert held_ms(lambda: five_thousand_members().views.overview()) < STEP_MS
+    s = five_thousand_members()
+    assert held_ms(lambda: s.views.group("g", 0, 0, 100)) < STEP_MS
     assert group(s, "g")["rebalances"][0]["moved"] == 5_000
 
 
 @pytest.mark.tier("test")  # a large group
 def test_what_group_tells_does_not_hold_the_loop() -> None:
     """/group tells all of a group at once. Symptom: 3,000 members held everybody up for 0.15 s, with each reader."""
-    s = Synthetic()
-    s.consumer_group("g", members=5_000, each=1)
+    s = five_thousand_members()
     told, parts = done(s.views.whole("g")), list[bytes]()
-    assert longest_ms(s.views.whole("g")) < STEP_MS
-    assert longest_ms(encoded(told, parts)) < STEP_MS
+    assert held_ms(lambda: s.views.whole("g")) < STEP_MS
+    assert held_ms(lambda: encoded(told, [])) < STEP_MS
+    done(encoded(told, parts))
     assert json.loads(b"".join(parts)) == json.loads(json.dumps(told)) and len(told["members"]) == 5_000
     assert encodes_alike({"a": {}, "b": [], "c": [{"d": [1, "\x1b"]}] * 40, "e": None})
 

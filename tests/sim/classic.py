@@ -22,7 +22,7 @@ from sidecar.core.classic.events import (
 )
 from sidecar.core.consumer.offsets import ZERO_ID
 from sidecar.core.runtime.events import Answer, Event
-from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck
+from sidecar.core.runtime.offset_checks import CommitCheck
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import consumer_protocol_subscription as cs
 from tests.sim.leader import share, topics_of
@@ -208,11 +208,8 @@ class ClassicMember(Peer):
         self.check(self.group_id)
 
     def _beaten(self, event: Event, reply: Answer) -> None:
-        code = reply.code
-        if isinstance(reply, CheckReply) and reply.partitions:
-            code = Code(reply.partition_code)
-        if code:
-            self._refused(code)
+        if reply.code:
+            self._refused(reply.code)
         elif isinstance(event, ClassicHeartbeat):
             self.beaten_ms = self.world.now
 

@@ -35,14 +35,13 @@ def _commit(turn: Turn, group: ConsumerGroup, c: CommitCheck) -> CheckReply:
         return CheckReply(stale)
     image = turn.image
     if c.member_epoch < member.member_epoch:
-        refused = frozenset(p for p in c.partitions if not _may_commit(image, member, c.member_epoch, p))
-    else:
-        # The present epoch alone does not do. A Java client joins again in the background after it was removed, and its
-        # application then commits what it read before with the epoch that it has now (docs/differences.md).
-        refused = frozenset(p for p in c.partitions if _of_another(group, image, member, p))
-        if refused and not config_of(turn, c.group_id).refuse_commits_of_others:
-            return OK
-    return CheckReply(partition_code=stale, partitions=refused) if refused else OK
+        may = all(_may_commit(image, member, c.member_epoch, place) for place in c.partitions)
+        return OK if may else CheckReply(stale)
+    if not config_of(turn, c.group_id).refuse_commits_of_others:
+        return OK
+    # The present epoch alone does not do. A Java client joins again in the background after it was removed, and its
+    # application then commits what it read before with the epoch that it has now (docs/differences.md).
+    return CheckReply(stale) if any(_of_another(group, image, member, place) for place in c.partitions) else OK
 
 
 def _topic_id(image: TopicImage, name: str, topic_id: bytes) -> bytes:

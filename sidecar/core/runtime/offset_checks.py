@@ -32,12 +32,11 @@ class Seat(Struct, frozen=True, gc=False):
 
 
 class CheckReply(Answer):
-    """`partitions` lists those refused with `partition_code`, when only some are. `seat`: in whose name the commit goes
-    on to the broker; None while the group has no members. `ticket`: by which the front reports the end of the commit,
-    0 if it need not. Whoever drives the core fills in both."""
+    """`seat`: in whose name the commit goes on to the broker; None while the group has no members. `ticket`: by which
+    the front reports the end of the commit, 0 if it need not. Whoever drives the core fills in both.
 
-    partition_code: int = 0
-    partitions: frozenset[Place] = frozenset()
+    A commit is let in or refused as a whole, as at Kafka, where one partition's refusal ends the request."""
+
     seat: Seat | None = None
     ticket: int = 0
 

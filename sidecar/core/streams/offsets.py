@@ -36,8 +36,7 @@ def _commit(turn: Turn, group: StreamsGroup, c: CommitCheck) -> CheckReply:
     if not config_of(turn, c.group_id).refuse_commits_of_others:
         return OK
     # The present epoch alone does not do: the member may have lost the task and joined again since it read.
-    refused = frozenset(p for p in c.partitions if _of_another(turn.image, group, member, p))
-    return CheckReply(partition_code=stale, partitions=refused) if refused else OK
+    return CheckReply(stale) if any(_of_another(turn.image, group, member, place) for place in c.partitions) else OK
 
 
 def _subtopology(image: TopicImage, group: StreamsGroup, place: Place) -> str | None:

@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass, field, replace
 
 from sidecar.core.runtime.effects import Effects
-from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck
+from sidecar.core.runtime.offset_checks import CommitCheck
 from sidecar.core.streams.configure import configured_with
 from sidecar.core.streams.events import TopicsCreated
 from sidecar.core.streams.group import Member, StreamsGroup
@@ -257,13 +257,12 @@ class Run:
             if c.epoch and c.member_id in group.members and c.active():
                 places = tuple((topics[s], bytes(16), p) for s, p in c.active())
                 own = self.world.ask(CommitCheck("g", c.member_id, c.epoch, None, 9, False, places))
-                assert isinstance(own, CheckReply) and not own.code and not own.partitions, "a commit is refused"
+                assert not own.code, "a commit is refused"
                 for m in group.members.values():
                     if m.member_id != c.member_id and m.member_epoch >= 0:
                         epoch = self.rng.choice((m.member_epoch, m.previous_epoch))
                         other = self.world.ask(CommitCheck("g", m.member_id, epoch, None, 9, False, places))
-                        assert isinstance(other, CheckReply)
-                        assert other.code or other.partitions == frozenset(places), "a commit of another is let pass"
+                        assert other.code, "a commit of another is let pass"
 
     def quiet(self) -> None:
         """Faults stop: it must converge."""

@@ -34,7 +34,7 @@ from sidecar.core.runtime.events import (
     Standing,
     StandingReply,
 )
-from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchCheck
+from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck
 from sidecar.core.streams.adoption import AdoptStreams, NativeStreamsMember
 from sidecar.core.streams.events import (
     DescribeStreamsGroup,
@@ -288,9 +288,6 @@ class Story:
         reply = self.world.ask(event)
         if reply.code:
             return [f"{Code(reply.code).name}: {reply.message}"]
-        if isinstance(reply, CheckReply) and reply.partitions:
-            told = ", ".join(f"{n}:{p}" for n, _, p in sorted(reply.partitions))
-            return [f"{Code(reply.partition_code).name} for {told}"]
         if isinstance(reply, StandingReply):
             return [f"{reply.kind} group of {reply.members}, subscribed to {', '.join(sorted(reply.subscribed))}"]
         return [f"{reply.members} members"] if isinstance(reply, DrainReply) else [Code(reply.code).name]
