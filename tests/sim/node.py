@@ -15,8 +15,10 @@ from sidecar.core.classic.config import ClassicConfig
 from sidecar.core.classic.events import ClassicHeartbeat, JoinGroup, SyncGroup
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat
+from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.regexes import RegexResolved, ResolveRegex
 from sidecar.core.kinds import REGISTRY
+from sidecar.core.modern.assignor_run import RunInput
 from sidecar.core.modern.target_assignment import AssignorDone, RunAssignor
 from sidecar.core.runtime.commands import Append, Claim, Fence, Follow, Occupied, Renew, Stop, TookOver, Void, Work
 from sidecar.core.runtime.effects import Count, Observe, Reply
@@ -86,7 +88,7 @@ class Node:
         self.lived_ms = 0
         """How long this process has run with a valid lease."""
         self._generation = -1
-        self._runs: dict[tuple[int, int, str], tuple[Any, int]] = {}
+        self._runs: dict[tuple[int, int, str], tuple[Any, list[RunInput]]] = {}
         self._tokens = 0
         self._acking = False
         self._broke = ""
@@ -429,10 +431,11 @@ class Node:
         world, inp = self.world, ask.input
         soft = self._soft(c.partition, inp.group_id)
         key = (c.partition, c.attempt, inp.group_id)
-        known, under_way = self._runs.get(key, (soft, 0))
+        known, under_way = self._runs.get(key, (soft, []))
         if known is not soft:  # the group has become a classic one meanwhile, and one of consumers again
-            under_way = 0
-        self._runs[key] = (soft, under_way + 1)
+            under_way = []
+        under_way = [earlier for earlier in under_way if not self._emptied_since(c.partition, earlier)]
+        self._runs[key] = (soft, [*under_way, inp])
         if under_way and not world.runs_may_be_late:
             raise Violation(f"two assignor runs in flight for {inp.group_id}")
         fails = world.strikes(world.faults.assignor_fails)
@@ -440,13 +443,21 @@ class Node:
         def end() -> None:
             known, under_way = self._runs[key]
             if known is soft:
-                self._runs[key] = (soft, under_way - 1)
+                self._runs[key] = (soft, [other for other in under_way if other is not inp])
             output = None if fails else REGISTRY.runner(inp.kind)(inp, world.assignors[inp.assignor])
             done = AssignorDone(inp.group_id, inp, output, "planted" if fails else "")
             self.service.owners[c.partition].done(c.attempt, done, self.clock())
             self.drain()
 
         self.later(world.rng.choice((1, 20, 300, 1500)) if world.faults.on else 20, end)
+
+    def _emptied_since(self, partition: int, run: RunInput) -> bool:
+        """A group without members gives up its run: its target is nothing, and has no time."""
+        shard = self.service.owners[partition].shard
+        group = None if shard is None else shard.groups.get(run.group_id)
+        if not isinstance(group, ConsumerGroup):
+            return False
+        return group.assignment_timestamp_ms == 0 and group.assignment_epoch >= run.epoch
 
     def _soft(self, partition: int, group_id: str) -> Any:
         shard = self.service.owners[partition].shard
