@@ -42,7 +42,7 @@ SUBSCRIBED = 86
 """GROUP_SUBSCRIBED_TO_TOPIC."""
 UNKNOWN_SERVER_ERROR = -1
 """Kafka breaks where a consumer joins a classic group that has no protocol selected yet."""
-UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 25, 27
+INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 23, 25, 27
 
 
 class Parted(Exception):

@@ -255,6 +255,9 @@ class Node:
             raise Violation(f"sidecar {self.name} shuts out the owner of {c.partition} without a lease of its own")
         rng, faults = self.world.rng, self.world.faults
         tenure = self.tenures[c.partition] = Tenure(c.attempt)
+        for ask in self.pending.values():  # what the former attempt did not answer waits for this one's records only
+            if self.world.partition_of(ask.event.group_id) == c.partition:
+                ask.behind = 0
         fails, slow = self.world.strikes(faults.append_fails), self.world.strikes(faults.slow)
         writer = self.writer
         owner = self.service.owners[c.partition]

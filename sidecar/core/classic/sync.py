@@ -21,10 +21,14 @@ def sync(turn: Turn, e: SyncGroup, token: int) -> None:
     group = _member_of(turn, e)
     if not group.in_generation(e.generation):
         raise CoordinatorError(Code.ILLEGAL_GENERATION, f"The group is in generation {group.generation}.")
-    if _other(e.protocol_type, group.type) or _other(e.protocol, group.protocol):
+    joining = group.state is State.PREPARING
+    # Before a downgrade each member was told the first of its own protocols, and it has done nothing wrong. Kafka
+    # refuses it, which ends Java's clients (docs/differences.md).
+    told_its_own = joining and any(name == e.protocol for name, _ in group.members[e.member_id].protocols)
+    if _other(e.protocol_type, group.type) or (_other(e.protocol, group.protocol) and not told_its_own):
         raise CoordinatorError(Code.INCONSISTENT_GROUP_PROTOCOL, f"The group uses {group.type}, {group.protocol}.")
     soft: ClassicSoft = turn.soft_of(group.group_id)
-    if group.state is State.PREPARING:
+    if joining:
         raise CoordinatorError(Code.REBALANCE_IN_PROGRESS, "Members are joining.")
     assigns = group.state is State.COMPLETING and group.leader == e.member_id
     given = {m: a for m, a in e.assignments if m in group.members} if assigns else {}
