@@ -86,14 +86,15 @@ def state_seeds() -> list[bytes]:
 
 # ---- settings
 @cache
-def folder() -> Path:
+def folder() -> tempfile.TemporaryDirectory[str]:
+    """It goes with the process."""
     for name in [n for n in os.environ if n.startswith("SIDECAR_")]:
         del os.environ[name]
-    return Path(tempfile.mkdtemp(prefix="sidecar-fuzz-"))
+    return tempfile.TemporaryDirectory(prefix="sidecar-fuzz-")
 
 
 def settings(data: bytes) -> None:
-    file = folder() / "settings.yaml"
+    file = Path(folder().name) / "settings.yaml"
     file.write_bytes(data)
     with suppress(SettingsError):
         load(file, {"listen": "127.0.0.1:9092", "broker": "127.0.0.1:19092"})

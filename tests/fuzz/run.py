@@ -144,19 +144,19 @@ def with_sanitizer(argv: list[str]) -> int:
     """Compile the extensions for it, and run this command again on them."""
     import sidecar
 
-    folder = tempfile.mkdtemp(prefix="sidecar-asan-")
     source = Path(sidecar.__file__).parent / "native"
     include = sysconfig.get_paths()["include"]
-    for name in NATIVES:
-        out = f"{folder}/{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
-        flags = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-shared", "-fPIC"]
-        subprocess.run(["gcc", *flags, f"-I{include}", str(source / f"{name}.c"), "-o", out], check=True)
     found = [
         subprocess.check_output(["gcc", f"-print-file-name=lib{n}.so"], text=True).strip() for n in ("asan", "ubsan")
     ]
-    env = {**os.environ, "LD_PRELOAD": ":".join(found), NATIVE: folder, "PYTHONMALLOC": "malloc"}
-    env["ASAN_OPTIONS"] = "detect_leaks=0:quarantine_size_mb=16"  # the interpreter's own, at its end
-    return subprocess.run([sys.executable, "-m", "tests.fuzz.run", *argv], env=env, check=False).returncode
+    with tempfile.TemporaryDirectory(prefix="sidecar-asan-") as folder:
+        for name in NATIVES:
+            out = f"{folder}/{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
+            flags = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-shared", "-fPIC"]
+            subprocess.run(["gcc", *flags, f"-I{include}", str(source / f"{name}.c"), "-o", out], check=True)
+        env = {**os.environ, "LD_PRELOAD": ":".join(found), NATIVE: folder, "PYTHONMALLOC": "malloc"}
+        env["ASAN_OPTIONS"] = "detect_leaks=0:quarantine_size_mb=16"  # the interpreter's own, at its end
+        return subprocess.run([sys.executable, "-m", "tests.fuzz.run", *argv], env=env, check=False).returncode
 
 
 def report(name: str, r: Result) -> bool:
