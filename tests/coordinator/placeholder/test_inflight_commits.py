@@ -30,9 +30,12 @@ def check(member: str, epoch: int, *partitions: int) -> CommitCheck:
     return CommitCheck("g", member, epoch, None, 9, False, tuple(("orders", ZERO_UUID, p) for p in partitions))
 
 
+ANYBODY = {"refuse_commits_of_others": False}
+"""Which member owns a partition is not what is tried here."""
+
+
 async def two_members(house: House) -> Heard:
-    """Members m1 and m2 of one group with a seat. Both may commit everything: which of them owns a partition is not
-    what is tried here. Returns a front that speaks for both."""
+    """Members m1 and m2 of one group with a seat. Returns a front that speaks for both."""
     client, _ = await joined(house)
     await client.ask(join("g", "m2"), 1)
     await house.seated()
@@ -74,7 +77,7 @@ def test_another_member_waits_for_a_commit_that_is_under_way_to_the_same_partiti
         assert (await heard.reply(4)).seat == first.seat and (await heard.reply(5)).code == Code.NONE
         await waits(heard, 6, check("m1", 3, 1))
 
-    run(test)
+    run(test, consumer=ANYBODY)
 
 
 def test_a_member_that_has_given_up_waiting_does_not_overtake_itself() -> None:
@@ -89,7 +92,7 @@ def test_a_member_that_has_given_up_waiting_does_not_overtake_itself() -> None:
         heard.tell(CommitEnded(first.ticket, sure=True))
         assert (await heard.reply(2)).seat == first.seat
 
-    run(test)
+    run(test, consumer=ANYBODY)
 
 
 @pytest.mark.parametrize("how", ["told", "front"])
@@ -110,7 +113,7 @@ def test_a_commit_in_doubt_is_waited_for_until_the_broker_would_refuse_it(how: s
         assert first.seat is not None and reply.seat.member_id == f"{OURS}-2" != first.seat.member_id
         assert seat(house).commit_refusal(first.seat.member_id, OURS, 1) == Code.FENCED_INSTANCE_ID
 
-    run(test)
+    run(test, consumer=ANYBODY)
 
 
 def test_a_commit_of_which_nobody_speaks_any_more_is_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +124,7 @@ def test_a_commit_of_which_nobody_speaks_any_more_is_in_doubt(monkeypatch: pytes
         first = await passed(heard, 1, check("m1", 3, 0))
         assert (await passed(heard, 2, check("m2", 3, 0))).seat != first.seat
 
-    run(test)
+    run(test, consumer=ANYBODY)
 
 
 def test_those_who_wait_for_a_commit_do_not_wait_for_ever() -> None:
@@ -134,7 +137,7 @@ def test_those_who_wait_for_a_commit_do_not_wait_for_ever() -> None:
         house.assign(2)
         assert (await heard.reply(3)).code == Code.NOT_COORDINATOR and house.coordinator.placeholders.commits.quiet
 
-    run(test, placeholders={"wait_ms": 50})
+    run(test, consumer=ANYBODY, placeholders={"wait_ms": 50})
 
 
 @pytest.mark.parametrize("done", [False, True])
