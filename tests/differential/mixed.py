@@ -123,6 +123,10 @@ class MixedSide(ClassicSide):
         """It was downgraded, and upgraded again before the rebalance was over."""
         self.refused = False
         """A JoinGroup to an empty consumer group was refused."""
+        self.waiting: set[str] = set()
+        """Members of the classic protocol whose JoinGroup, which claims partitions, is not answered yet."""
+        self.claimed = False
+        """The group was upgraded while such a member waited, which keeps what it claims."""
         self.before: cd.DescribedGroup | None = None
         """The group as it was before this step, if a member of the consumer protocol joins and the broker is older."""
         self.upgrades = False
@@ -135,6 +139,7 @@ class MixedSide(ClassicSide):
     def excused(self, n: int, theirs: ClassicSide) -> str:
         """Why the answers differ, if they are meant to (docs/differences.md):
         * A group whose classic generation came to no assignment keeps the last one when it upgrades; Kafka drops it.
+        * So does a member that waits for a generation, and what it claims and nobody else has is its own.
         * One that is upgraded before the rebalance of its downgrade is over keeps what members have; Kafka takes the
           target for that, which may be another member's still.
         * A due target is computed by a timer, too; in Kafka only by a heartbeat of the consumer protocol.
@@ -155,7 +160,7 @@ class MixedSide(ClassicSide):
             return "downgrade by a static member" if by_downgrade else ""
         if isinstance(a, dict) or isinstance(b, dict):
             return ""
-        for reason in ("broken_off", "midway", "refused"):
+        for reason in ("broken_off", "midway", "refused", "claimed"):
             if getattr(self, reason):
                 return reason
         if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b) == HEARTBEAT_FIELDS and a[0] == b[0] == 0:
@@ -166,7 +171,10 @@ class MixedSide(ClassicSide):
         return "due target" if early else ""
 
     async def do_join(self, member: str, **options: Any) -> object:  # type: ignore[override]
+        if any(self.owned.get(member, {}).values()):
+            self.waiting.add(member)
         answer = await super().do_join(member, **options)
+        self.waiting.discard(member)
         assert isinstance(answer, dict)
         if answer["codes"][1] == 0 and answer["leader"] != "nobody":
             self.unsynced = True
@@ -199,7 +207,7 @@ class MixedSide(ClassicSide):
         if code == 0:
             self.owned[member] = owned
             if member in self.led:
-                self.modern = self.unsynced = self.broken_off = False
+                self.modern = self.unsynced = self.broken_off = self.claimed = False
         return code, kind, name, owned
 
     # ---- members of the consumer protocol -------------------------------------------------------------------------
@@ -212,6 +220,7 @@ class MixedSide(ClassicSide):
         self.upgrades = described[2] in ("Stable", "PreparingRebalance", "CompletingRebalance")
         if self.modern and described[2] == "PreparingRebalance":
             self.midway = True
+        self.claimed = self.claimed or (self.upgrades and bool(self.waiting))
         answer = await self.consumers.do_join(member, ASSIGNOR, ["diff-a"], INSTANCES[member])
         if code_of(answer) == 0:
             self.modern = True
