@@ -146,7 +146,7 @@ class MixedSide(ClassicSide):
         * A JoinGroup that is refused leaves an empty consumer group as it is; Kafka forgets it, but not in its log.
         * A downgrade by a static member is a rebalance, too, if somebody still has what the target gives to another;
           and the member is told the protocol that the group has chosen. Kafka tells it the first of its own.
-        * A SyncGroup behind a downgrade names the protocol that the member was told before.
+        * A SyncGroup behind an upgrade or a downgrade names the protocol that the member was told before.
         * A group that upgrades gets a new target, and so a new epoch, if its last assignment leaves partitions out.
         * What a broker older than the anchor does otherwise (older.py)."""
         a, b = self.answers[n], theirs.answers[n]
@@ -165,8 +165,8 @@ class MixedSide(ClassicSide):
                 return reason
         if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b) == HEARTBEAT_FIELDS and a[0] == b[0] == 0:
             return "partitions left out" if self.upgrades and a[2] == b[2] + 1 else ""
-        if isinstance(a, tuple) and (code_of(a), code_of(b)) == (REBALANCE_IN_PROGRESS, INCONSISTENT_GROUP_PROTOCOL):
-            return "told its own protocol"
+        if code_of(b) == INCONSISTENT_GROUP_PROTOCOL and code_of(a) in (0, REBALANCE_IN_PROGRESS):
+            return "told another protocol before"
         early = (a, b) == (REBALANCE_IN_PROGRESS, 0) or (code_of(a), code_of(b)) == (REBALANCE_IN_PROGRESS, 0)
         return "due target" if early else ""
 

@@ -26,15 +26,20 @@ def sync(turn: Turn, e: SyncGroup, token: int) -> None:
     group: ConsumerGroup = turn.groups[e.group_id]
     member = _caller(group, e)
     assert member.classic is not None
-    name, metadata = member.classic.protocols[0]
-    if e.protocol_type not in (None, CONSUMER_TYPE) or e.protocol not in (None, name):
-        raise CoordinatorError(Code.INCONSISTENT_GROUP_PROTOCOL, f"The member joined with {CONSUMER_TYPE}, {name}.")
+    own = member.classic.protocols
+    # Before an upgrade it was told the protocol of the group. Kafka takes no other than the first of its own, which
+    # ends Java's clients (docs/differences.md).
+    told = own[0] if e.protocol is None else next((p for p in own if p[0] == e.protocol), None)
+    if e.protocol_type not in (None, CONSUMER_TYPE) or told is None:
+        raise CoordinatorError(
+            Code.INCONSISTENT_GROUP_PROTOCOL, f"The member joined with {CONSUMER_TYPE}, {own[0][0]}."
+        )
     if group.assignment_epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         arm_join(turn, e.group_id, member)
         raise CoordinatorError(Code.REBALANCE_IN_PROGRESS, "There is a new target: the member must join again.")
     synced(turn, e.group_id, member.member_id)
     arm_session(turn, e.group_id, member)
-    said = subscription(metadata)
+    said = subscription(told[1])
     given = assignment(0 if said is None else said.version, _named(member, turn.image))
     turn.reply(token, SyncReply(protocol_type=e.protocol_type, protocol=e.protocol, assignment=given))
 
