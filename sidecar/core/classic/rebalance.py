@@ -63,7 +63,7 @@ def prepare(turn: Turn, group: ClassicGroup, why: str, reason: Reason) -> None:
     soft: ClassicSoft = turn.soft_of(group.group_id)
     if group.state is State.COMPLETING:
         _fail_syncs(turn, group, soft)
-    soft.unsynced.clear()
+        soft.unsynced = set(group.members)  # nobody has heard of an assignment
     turn.timers.cancel((SYNC, group.group_id))
     initial = group.state is State.EMPTY
     soft.initial, soft.grew, soft.nobody = initial, False, False

@@ -60,6 +60,7 @@ def _loaded(turn: Turn, group: ClassicGroup) -> None:
     """A join or sync phase that was under way begins anew."""
     soft: ClassicSoft = turn.soft_of(group.group_id)
     if group.state is State.PREPARING:
+        soft.unsynced = set(group.members)  # what they heard of the last generation is not known here
         await_join(turn, group)
     elif group.state is State.COMPLETING:
         soft.unsynced = set(group.members)

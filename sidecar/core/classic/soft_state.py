@@ -19,7 +19,7 @@ class ClassicSoft(Soft):
     new: set[str] = field(default_factory=set)
     """Members in their first join phase: their session does not wait for its end."""
     unsynced: set[str] = field(default_factory=set)
-    """Members of this generation that have sent no SyncGroup."""
+    """Members of the last generation that have sent no SyncGroup in it."""
     initial: bool = False
     """The rebalance under way is the first one of an empty group."""
     grew: bool = False

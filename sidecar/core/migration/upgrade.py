@@ -65,9 +65,7 @@ def consumer_joins(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
         drop(turn, group, "an empty classic group becomes a consumer group")
     else:
         check_upgrade(turn, group)
-        soft: ClassicSoft = turn.soft_of(hb.group_id)
-        heard = group.members.keys() - soft.unsynced if group.state is State.STABLE else frozenset[str]()
-        records = as_consumer_group(group, turn.image, heard)
+        records = as_consumer_group(group, turn.image, _heard(group, turn.soft_of(hb.group_id)))
         check(_preview(hb.group_id, records), hb, config)
         drop(turn, group, WHY)
         for record in records:
@@ -95,6 +93,13 @@ def _preview(group_id: str, records: Sequence[Record]) -> ConsumerGroup:
     except InvariantError as exc:
         raise no_upgrade(group_id, "two members are assigned the same partition") from exc
     return group
+
+
+def _heard(group: ClassicGroup, soft: ClassicSoft) -> Set[str]:
+    """Members that know their last assignment, and have said nothing since."""
+    if group.state is State.COMPLETING or group.adopted:
+        return frozenset()
+    return group.members.keys() - soft.unsynced - soft.joins.keys()
 
 
 def as_consumer_group(group: ClassicGroup, image: TopicImage, heard: Set[str]) -> list[Record]:
