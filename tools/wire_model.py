@@ -8,10 +8,11 @@ import zipfile
 from dataclasses import dataclass, field
 from typing import Any
 
+from sidecar.drill.artifacts import KAFKA
 from sidecar.wire.apis import SERVED as APIS
 from sidecar.wire.apis import Api, message_name
 
-NEWEST = "4.4.0"
+NEWEST = KAFKA
 """The Kafka whose messages are generated."""
 EARLIER = "3.9.1"
 """The last one that has all versions of the APIs that Kafka 4 no longer serves, and 3.x brokers do."""

@@ -10,7 +10,11 @@ import zlib
 from pathlib import Path
 
 KAFKA = "4.4.0"
-"""The default version of the brokers; the Java clients and tools always have this version."""
+"""The anchor, and the only place that names it: the sidecar does what this Kafka does, its messages are generated, and
+brokers, Java clients and tools have this version unless told otherwise."""
+BEFORE = "4.3.1"
+"""The newest one before it, beside which tests play, too."""
+ANCHORS = (KAFKA, BEFORE)
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>local</groupId><artifactId>kafka</artifactId><version>1</version>

@@ -433,6 +433,7 @@ class Front:
 
     def _topics_passed(self) -> None:
         if self._view is not None:
+            self._grants.rest(now_ms())
             self._send(TopicsPassed())
 
     def link_lost(self) -> None:

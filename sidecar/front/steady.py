@@ -17,6 +17,8 @@ from sidecar.link.messages import TOUCH_MS, Grant, Touch
 REQUEST_BYTES, STEADY_BYTES = 1_024, 300
 """Of the longest request that is remembered, and what an answer takes beside its bytes."""
 OF_A_CONNECTION = 1 << 18
+REST_MS, APART_MS = 300, 1_000
+"""While topics change, the coordinator answers every heartbeat: for so long, and again so long after that began."""
 
 
 @dataclass(slots=True)
@@ -56,6 +58,12 @@ class Grants:
     lease_until_ms: int = 0
     lease_until_wall_ms: int = FOR_EVER_MS
     groups: dict[str, GroupGrant] = field(default_factory=dict)
+    resting_until_ms: int = 0
+
+    def rest(self, now_ms: int) -> None:
+        """Topics were changed through this front: a heartbeat that it answered now might miss that for an interval."""
+        if now_ms >= self.resting_until_ms - REST_MS + APART_MS:
+            self.resting_until_ms = now_ms + REST_MS
 
     def remember(self, grant: Grant, api_key: int, version: int, until_ms: int, frame: bytes, now_ms: int) -> Steady:
         """`frame`: the whole response that was just given; `until_ms`: the end of the principal's rights."""
@@ -79,7 +87,7 @@ class Grants:
 
     def allows(self, s: Steady, api_key: int, version: int, now_ms: int) -> bool:
         asked = s.version == version and s.api_key == api_key
-        in_time = now_ms < s.until_ms and now_ms < self.lease_until_ms
+        in_time = self.resting_until_ms <= now_ms < s.until_ms and now_ms < self.lease_until_ms
         return asked and s.group.valid and in_time and time.time() * 1000 < self.lease_until_wall_ms
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from sidecar import native
 from sidecar.assign.tasks import AssignmentConfigs, Subtopology, TaskMemberSpec, TaskProblem, TaskSpec, TaskTable
+from sidecar.drill.artifacts import ANCHORS
 from sidecar.native import groups_twin
 from tests.assign.oracle import Oracle
 from tests.assign.share_oracle import ShareCase, kernel_arguments, named, random_share_case, subscribed
@@ -67,7 +68,7 @@ TASK_EDGES = {
 }
 
 
-@pytest.fixture(scope="module", params=["4.4.0", "4.3.1"])
+@pytest.fixture(scope="module", params=ANCHORS)
 def share_oracle(request: pytest.FixtureRequest) -> Iterator[Oracle]:
     o = Oracle(*SMALL, program="ShareOracle", version=request.param)
     yield o

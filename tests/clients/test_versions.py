@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import pytest
 
 from sidecar.core.vocabulary.errors import Code
+from sidecar.drill.artifacts import KAFKA
 from sidecar.drill.local import LocalKafka
 from sidecar.wire.apis import SERVED, Api
 from sidecar.wire.frames import SIZE, request_frame, response_body
@@ -95,7 +96,7 @@ def test_a_version_that_the_broker_lacks_closes_the_connection(kafka: LocalKafka
         assert caller.ask(oc, Api.OFFSET_COMMIT, 1, oc.OffsetCommitRequest(f"{group}gone")) is None
 
 
-@pytest.fixture(scope="module", params=["3.9.1", "4.4.0"])
+@pytest.fixture(scope="module", params=["3.9.1", KAFKA])
 def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     env = {"SIDECAR_GROUPS__INCLUDE": '["managed.*"]'}
     folder = tmp_path_factory.mktemp(f"versions-{request.param}")

@@ -5,12 +5,11 @@ Each has a name and a row in docs/differences.md, and excuses a step only if tha
 
 from __future__ import annotations
 
+from sidecar.drill.artifacts import KAFKA
 from sidecar.drill.zookeeper import numbers
 from sidecar.wire.generated import consumer_group_describe as cd
 from tests.differential.script import Step
 
-ANCHOR = "4.4.0"
-"""What the sidecar does is what this Kafka does."""
 EMPTIED, ASSIGNOR, RANGE = "a group that was emptied", "another assignor", "the range of a setting"
 DEFAULT_ASSIGNOR = "uniform"
 """The first of group.consumer.assignors."""
@@ -23,7 +22,7 @@ HEARTBEAT_FIELDS = 6
 
 def is_older(version: str) -> bool:
     """Whether a broker of this version differs from the anchor."""
-    return numbers(version)[:2] < numbers(ANCHOR)[:2]
+    return numbers(version)[:2] < numbers(KAFKA)[:2]
 
 
 def goes_on(s: Step, ours: object, theirs: object) -> str:

@@ -25,12 +25,13 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
 from sidecar.core.vocabulary.errors import Code
+from sidecar.drill.artifacts import KAFKA
 from sidecar.drill.local import LocalKafka
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import metadata as md
 from tests.differential.classic import AT_MOST_S, ClassicSide, Parted, Pool, make_classic, settle
 from tests.differential.mixed import MixedSide, make_mixed
-from tests.differential.older import ANCHOR, goes_on, is_older, parts
+from tests.differential.older import goes_on, is_older, parts
 from tests.differential.script import MORE_TOPICS, TOPICS, Side, Step, make, make_topics
 
 AT_ONCE = 24
@@ -80,7 +81,7 @@ PROPERTIES = {
 
 
 @contextmanager
-def cluster(folder: Path, version: str = ANCHOR) -> Iterator[LocalKafka]:
+def cluster(folder: Path, version: str = KAFKA) -> Iterator[LocalKafka]:
     kafka = LocalKafka(folder, brokers=1, version=version, sidecar_env=ENV, properties=PROPERTIES)
     kafka.sidecar_main = "tests.differential.java_sidecar"
     with kafka:
@@ -357,7 +358,7 @@ async def play_all(kafka: LocalKafka, seeds: range, tell: bool = False, topics: 
 def main() -> int:
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--scripts", type=int, default=2_000)
-    ap.add_argument("--kafka", default=ANCHOR, help="the version of the broker")
+    ap.add_argument("--kafka", default=KAFKA, help="the version of the broker")
     ap.add_argument("--first", type=int, default=0)
     ap.add_argument("--seed", type=int)
     ap.add_argument("--classic", action="store_true", help="scripts of the classic protocol")

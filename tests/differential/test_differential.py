@@ -13,31 +13,29 @@ from collections.abc import Iterator
 
 import pytest
 
+from sidecar.drill.artifacts import BEFORE, KAFKA
 from sidecar.drill.local import LocalKafka
 from tests.differential.modern import SHARE, STREAMS, Modern, play_moderns
-from tests.differential.older import ANCHOR
 from tests.differential.run import CLASSIC, MIXED, Play, cluster, play_all, play_classics
 from tests.harness.tiers import Seeds
 from tests.whole.broker.differential import SIMULATED_VERSION, compare
 
 SCRIPTS, WITH_TOPICS, CLASSIC_SCRIPTS, MIXED_SCRIPTS, BROKER_SCRIPTS = 2_000, 48, 1_000, 1_000, 250
 SHARE_SCRIPTS, STREAMS_SCRIPTS = 2_000, 2_000
-OLDER = SIMULATED_VERSION
-"""The Kafka before the anchor. It is the one that tests/whole simulates."""
 OLDER_SHARE = 4
 """The Kafka before the anchor plays the scripts of the anchor, divided by this."""
 LEAST_STEPS = 20
 """Of a script on average: the scripts are about something."""
 
 
-@pytest.fixture(scope="module", params=[ANCHOR, pytest.param(OLDER, marks=pytest.mark.tier("all"))])
+@pytest.fixture(scope="module", params=[KAFKA, pytest.param(BEFORE, marks=pytest.mark.tier("all"))])
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     with cluster(tmp_path_factory.mktemp("differential") / "run", request.param) as kafka:
         yield kafka
 
 
 def _share(kafka: LocalKafka, scripts: int) -> int:
-    return scripts // (1 if kafka.version == ANCHOR else OLDER_SHARE)
+    return scripts // (1 if kafka.version == KAFKA else OLDER_SHARE)
 
 
 @pytest.mark.parametrize("scripts, topics", [(SCRIPTS, False), (WITH_TOPICS, True)], ids=["consumer", "topics"])
@@ -64,7 +62,7 @@ def test_no_difference_with_share_groups(both: LocalKafka, seeds: Seeds) -> None
     _play(both, SHARE, seeds.of(_share(both, SHARE_SCRIPTS)))
 
 
-@pytest.mark.parametrize("both", [ANCHOR], indirect=True)
+@pytest.mark.parametrize("both", [KAFKA], indirect=True)
 def test_no_difference_with_streams_groups(both: LocalKafka, seeds: Seeds) -> None:
     """4.3.1 has neither static members nor offsets of tasks, and another assignor: each script would end soon."""
     _play(both, STREAMS, seeds.of(STREAMS_SCRIPTS))
@@ -79,7 +77,7 @@ def _play(both: LocalKafka, what: Modern, played: range) -> None:
     assert steps > LEAST_STEPS * len(played)
 
 
-@pytest.mark.parametrize("both", [OLDER], indirect=True)
+@pytest.mark.parametrize("both", [SIMULATED_VERSION], indirect=True)
 @pytest.mark.parametrize("kind", ["data", "classic"])
 def test_the_simulated_broker_answers_like_a_real_one(both: LocalKafka, seeds: Seeds, kind: str) -> None:
     """The broker that tests/whole simulates. What is accepted: tests/whole/broker/differential.py."""

@@ -12,8 +12,9 @@ import pytest
 from sidecar.core.consumer.events import HeartbeatReply
 from sidecar.core.vocabulary.errors import Code
 from sidecar.front import front as module
-from sidecar.front.steady import Grants, touch_due
-from sidecar.link.messages import TOUCH_MS, Grant, Lease, Request, Touch, Void
+from sidecar.front.steady import REST_MS, Grants, touch_due
+from sidecar.link.messages import TOUCH_MS, Grant, Lease, Request, TopicsPassed, Touch, Void
+from sidecar.proxy.internal import Passing
 from sidecar.wire.apis import Api
 from tests.inprocess import clock
 from tests.inprocess.desk import Desk
@@ -106,6 +107,30 @@ def test_not_after_the_group_has_changed(monkeypatch: pytest.MonkeyPatch) -> Non
         assert await b.beat()
         b.desk.front.from_coordinator(Void(("g",)))
         assert not await b.beat() and await b.beat()
+
+    run(test, monkeypatch)
+
+
+def test_not_while_topics_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At Kafka the first heartbeat after a change has it. Who changes topics all the time takes no more than a share of
+    the grants away."""
+
+    async def test(b: Bench) -> None:
+        change = b.desk.front.internal.marker(Api.CREATE_TOPICS, 7)
+        assert isinstance(change, Passing)
+        change.take(b"", True)
+        assert b.desk.of(TopicsPassed) == [TopicsPassed()]
+        assert not await b.beat()
+        b.now_ms += REST_MS - 1
+        assert not await b.beat()
+        b.now_ms += 1
+        assert await b.beat()
+        alone = 0
+        for _ in range(100):
+            change.take(b"", True)
+            alone += await b.beat()
+            b.now_ms += 20
+        assert 60 <= alone <= 75
 
     run(test, monkeypatch)
 

@@ -7,7 +7,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tests.matrix.report import NO, NOT_RUN, YES
+from sidecar.drill.artifacts import ANCHORS
+from tests.matrix.report import LACKS, NO, NOT_RUN, YES
 
 VERSIONS: Mapping[str, str] = {
     "2.8.2": "ZooKeeper",
@@ -16,8 +17,7 @@ VERSIONS: Mapping[str, str] = {
     "3.7.2": "KRaft",
     "3.9.1": "KRaft",
     "4.0.0": "KRaft",
-    "4.3.1": "KRaft",
-    "4.4.0": "KRaft",
+    **dict.fromkeys(reversed(ANCHORS), "KRaft"),
 }
 CELLS: Mapping[str, str] = {
     "demo": "demo",
@@ -25,10 +25,16 @@ CELLS: Mapping[str, str] = {
     "classic": "classic clients",
     "takeover": "owner killed",
     "tools": "admin tools",
+    "old": "clients of 2015 to 2023",
 }
 """What `--cell` takes, and the head of its column."""
 HEAD = "| Kafka | " + " | ".join(CELLS.values()) + " |"
-CELL = re.compile(rf"{NOT_RUN}|(?:{YES}|{NO}) \d{{4}}-\d\d-\d\d(?:: .+)?")
+CELL = re.compile(rf"{NOT_RUN}|{LACKS}|(?:{YES}|{NO}) \d{{4}}-\d\d-\d\d(?:: .+)?")
+
+
+def cells_of(version: str) -> list[str]:
+    """Kafka 4 took away what clients of 2015 to 2023 send."""
+    return [cell for cell in CELLS if cell != "old" or int(version.split(".")[0]) < 4]
 
 
 @dataclass

@@ -22,18 +22,19 @@ from rich.console import Console
 
 from sidecar.drill.artifacts import KAFKA, ArtifactError
 from sidecar.drill.processes import DrillError, interrupt_on_sigterm
-from tests.matrix.broker_table import CELLS, VERSIONS, Found, updated
+from tests.matrix.broker_table import CELLS, VERSIONS, Found, cells_of, updated
 from tests.matrix.build import BuildError, NotRun
 from tests.matrix.cluster import Cluster
-from tests.matrix.report import NO, YES, print_aligned
+from tests.matrix.report import LACKS, NO, YES, print_aligned
 from tests.matrix.run import names
 from tests.matrix.scenarios import SCENARIOS, Failed, Play, topic_name
-from tests.matrix.table import CLIENTS
+from tests.matrix.table import EVERY, OLD_CLIENTS
 
 CLIENTS_OF = {
     "consumer": ("rebalance", (f"java-{KAFKA}-consumer", "librdkafka-consumer")),
     "classic": ("rebalance", (f"java-{KAFKA}-cooperative", "java-2.8.2-range", "librdkafka-range")),
     "takeover": ("owner", (f"java-{KAFKA}-consumer", "librdkafka-range")),
+    "old": ("resume", tuple(c.name for c in OLD_CLIENTS)),
 }
 """By cell, the scenario and the clients that play it."""
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -54,7 +55,7 @@ def demo(version: str, folder: Path) -> None:
 def clients(cluster: Cluster, cell: str) -> None:
     """Raises Failed, NotRun, BuildError."""
     scenario, wanted = CLIENTS_OF[cell]
-    known = {c.name: c for c in CLIENTS}
+    known = {c.name: c for c in EVERY}
     cluster.make_topics(topic_name(cluster, known[name], scenario) for name in wanted)
     for name in wanted:
         play = Play(cluster, known[name], known[name].kit.build(), scenario)
@@ -152,8 +153,10 @@ def main(argv: list[str]) -> int:
 
     for version in versions:
         folder = a.folder / f"{version}-{time.strftime('%H%M%S')}"
-        one_version(version, cells, folder, lambda cell, result, v=version: say(v, cell, result))  # type: ignore[misc]
-    print_aligned(["broker", *cells], [[v, *(found[v, c].status for c in cells)] for v in versions], console)
+        there = [c for c in cells if c in cells_of(version)]
+        one_version(version, there, folder, lambda cell, result, v=version: say(v, cell, result))  # type: ignore[misc]
+    lines = [[v, *(found[v, c].status if (v, c) in found else LACKS for c in cells)] for v in versions]
+    print_aligned(["broker", *cells], lines, console)
     return 0 if all(f.status == YES for f in found.values()) else 1
 
 

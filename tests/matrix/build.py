@@ -118,16 +118,22 @@ class Java:
 
 @dataclass(frozen=True)
 class Go:
+    """`versions`: the module file, without its suffix; each but the first is for one program."""
+
     name: str
+    versions: str = "go"
 
     def build(self) -> Program:
         go = need("go", "Go")
         source = PROGRAMS / "go"
-        inputs = [source / "go.mod", source / "go.sum", *source.glob("*/*.go")]
+        module = source / f"{self.versions}.mod"
+        inputs = [module, module.with_suffix(".sum"), *source.glob("*/*.go")]
         stamp = _stamp(inputs)
-        folder, done = _folder("go", stamp)
+        folder, done = _folder(self.versions, stamp)
         if not done:
-            _run([go, "build", "-mod=readonly", "-buildvcs=false", "-o", f"{folder}/", "./..."], source)
+            what = ["./..."] if self.versions == "go" else [f"./{self.name}"]
+            options = ["-mod=readonly", f"-modfile={module}", "-buildvcs=false", "-o", f"{folder}/"]
+            _run([go, "build", *options, *what], source)
             (folder / "complete").write_text(stamp)
         return Program((str(folder / self.name),))
 
@@ -135,12 +141,13 @@ class Go:
 @dataclass(frozen=True)
 class Node:
     file: str
+    source: str = "node"
 
     def build(self) -> Program:
         node, npm = need("node", "Node.js"), need("npm", "npm")
-        inputs = [p for p in (PROGRAMS / "node").iterdir() if p.is_file()]
+        inputs = [p for p in (PROGRAMS / self.source).iterdir() if p.is_file()]
         stamp = _stamp(inputs)
-        folder, done = _folder("node", stamp)
+        folder, done = _folder(self.source, stamp)
         if not done:
             for path in inputs:
                 shutil.copy(path, folder)
@@ -152,11 +159,12 @@ class Node:
 @dataclass(frozen=True)
 class Python:
     module: str
+    packages: str = "requirements"
 
     def build(self) -> Program:
-        manifest = PROGRAMS / "python" / "requirements.txt"
+        manifest = PROGRAMS / "python" / f"{self.packages}.txt"
         stamp = _stamp([manifest], sys.version)
-        folder, done = _folder("python", stamp)
+        folder, done = _folder("python" if self.packages == "requirements" else f"python-{self.packages}", stamp)
         python = folder / "venv" / "bin" / "python"
         if not done:
             _run([sys.executable, "-m", "venv", str(folder / "venv")], folder)

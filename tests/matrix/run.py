@@ -43,7 +43,7 @@ from tests.matrix.report import (
     write_json,
 )
 from tests.matrix.scenarios import BACK_AFTER_S, OWNER_S, SCENARIOS, Failed, Play, topic_name
-from tests.matrix.table import CLIENTS, Client
+from tests.matrix.table import CLIENTS, EVERY, Client
 from tests.matrix.wire import APIS, versions
 
 
@@ -114,7 +114,7 @@ def compare(cluster: Cluster, programs: dict[str, Program | Cell], run: Run, con
     """Play what failed once more without sidecars: what fails there too says something of the client, not of us."""
     cluster.direct = True
     for row in run.rows:
-        client = next(c for c in CLIENTS if c.name == row.name)
+        client = next(c for c in EVERY if c.name == row.name)
         program = programs[row.name]
         for scenario, cell in row.cells.items():
             if cell.status != NO or cell.seconds == 0 or isinstance(program, Cell):
@@ -130,7 +130,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     ap = argparse.ArgumentParser(
         prog="clients", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    ap.add_argument("--only", default="", help="clients: " + ", ".join(c.name for c in CLIENTS))
+    ap.add_argument("--only", default="", help="clients: " + ", ".join(c.name for c in EVERY))
     ap.add_argument("--scenario", default="", help="scenarios: " + ", ".join(SCENARIOS))
     ap.add_argument("--direct", action="store_true", help="members connect to the brokers, and there are no sidecars")
     ap.add_argument("--wire", action="store_true", help="with --direct: tell the versions of what each client sends")
@@ -163,8 +163,8 @@ def run_all(a: argparse.Namespace, run: Run, clients: Sequence[Client], folder: 
 
 def main(argv: list[str]) -> int:
     a = arguments(argv)
-    wanted = names(a.only, [c.name for c in CLIENTS], "client")
-    clients = [c for c in CLIENTS if c.name in wanted]
+    wanted = names(a.only, [c.name for c in EVERY], "client") if a.only else [c.name for c in CLIENTS]
+    clients = [c for c in EVERY if c.name in wanted]
     through = "directly" if a.direct else "through the sidecars"
     run = Run(a.kafka, through, names(a.scenario, list(SCENARIOS), "scenario"))
     console = Console(highlight=False, soft_wrap=True)

@@ -43,6 +43,7 @@ def _consumer(version: str) -> Java:
 RANGE = ("--protocol", "classic", "--assignor", "range")
 COOPERATIVE = ("--protocol", "classic", "--assignor", "cooperative-sticky")
 CONSUMER = ("--protocol", "consumer")
+ROUND_ROBIN = "classic, round robin (eager)"
 WAYS = {
     "range": ("classic, range (eager)", RANGE),
     "cooperative": ("classic, cooperative-sticky", COOPERATIVE),
@@ -64,9 +65,17 @@ CLIENTS: tuple[Client, ...] = (
     *_rows("franz-go", "franz-go", Go("franz"), ("range", "cooperative", "consumer")),
     *_rows("sarama", "sarama", Go("sarama"), ("range",)),
     *_rows("kafka-go", "kafka-go", Go("kafkago"), ("range",), NO_STATIC),
-    Client("kafkajs", "kafkajs", "classic, round robin (eager)", Node("kafkajs.js"), (), NO_STATIC),
+    Client("kafkajs", "kafkajs", ROUND_ROBIN, Node("kafkajs.js"), (), NO_STATIC),
     *_rows("kafka-python", "kafka-python", Python("kafka_python_member"), ("range", "cooperative")),
     *_rows("aiokafka", "aiokafka", Python("aiokafka_member"), ("range",)),
     Client("streams", "Kafka Streams", "classic, Streams' own assignor", STREAMS, ()),
     Client("connect", "Kafka Connect", "protocol type connect, and its sink's group", CONNECT, (), NO_STATIC, ".sink"),
 )
+OLD_CLIENTS: tuple[Client, ...] = (
+    Client("sarama-1.27", "sarama", WAYS["range"][0], Go("shopify", "sarama-1.27"), (), NO_STATIC),
+    Client("sarama-1.38", "sarama", WAYS["range"][0], Go("shopify"), (), NO_STATIC),
+    Client("pykafka", "pykafka", WAYS["range"][0], Python("pykafka_member", "old"), (), NO_STATIC),
+    Client("kafka-node", "kafka-node", ROUND_ROBIN, Node("kafka_node.js", "old-node"), (), NO_STATIC),
+)
+"""Clients that send versions which Kafka 4 took away: brokers of Kafka 4 do not serve them."""
+EVERY = (*CLIENTS, *OLD_CLIENTS)

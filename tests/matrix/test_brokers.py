@@ -6,25 +6,29 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.drill.artifacts import KAFKA
 from tests.matrix import brokers
-from tests.matrix.broker_table import CELL, CELLS, HEAD, VERSIONS, Found, row_of, rows, updated
-from tests.matrix.report import NO, YES
+from tests.matrix.broker_table import CELL, CELLS, HEAD, VERSIONS, Found, cells_of, row_of, rows, updated
+from tests.matrix.report import LACKS, NO, YES
 
 DOCUMENT = Path(__file__).resolve().parent.parent.parent / "docs" / "versions.md"
-EMPTY = ["before", HEAD, "|---" * 6 + "|", *(row_of(v) + " not run |" * len(CELLS) for v in VERSIONS), "after"]
+RULE = "|---" * (1 + len(CELLS)) + "|"
+EMPTY = ["before", HEAD, RULE, *(row_of(v) + " not run |" * len(CELLS) for v in VERSIONS), "after"]
 
 
 def test_each_cell_of_the_document_says_what_was_seen_and_when() -> None:
     table = rows(DOCUMENT.read_text())
     assert all(len(cells) == len(CELLS) for cells in table.values())
     assert [c for cells in table.values() for c in cells if not CELL.fullmatch(c)] == []
+    lacking = {(v, c) for v, cells in table.items() for c, said in zip(CELLS, cells, strict=True) if said == LACKS}
+    assert lacking == {(v, c) for v in VERSIONS for c in CELLS if c not in cells_of(v)}
 
 
 def test_a_run_changes_its_own_cells() -> None:
-    text = updated("\n".join(EMPTY), {("2.8.2", "demo"): Found(YES), ("4.4.0", "tools"): Found(NO, "a|b")})
+    text = updated("\n".join(EMPTY), {("2.8.2", "demo"): Found(YES), (KAFKA, "tools"): Found(NO, "a|b")})
     table = rows(text)
     assert all(CELL.fullmatch(c) for cells in table.values() for c in cells)
-    assert table["2.8.2"][0].startswith("yes ") and table["4.4.0"][-1].endswith(": a/b")
+    assert table["2.8.2"][0].startswith("yes ") and table[KAFKA][list(CELLS).index("tools")].endswith(": a/b")
     assert sum(c == "not run" for cells in table.values() for c in cells) == len(VERSIONS) * len(CELLS) - 2
     assert text.startswith("before\n") and text.endswith("\nafter")
 
@@ -35,7 +39,7 @@ def test_a_table_of_another_form_is_not_written() -> None:
 
 
 @pytest.mark.tier("all")
-@pytest.mark.parametrize(("version", "cell"), [("2.8.2", "tools"), ("3.6.2", "takeover")])
+@pytest.mark.parametrize(("version", "cell"), [("2.8.2", "tools"), ("3.6.2", "takeover"), ("3.9.1", "old")])
 def test_a_cell(version: str, cell: str, tmp_path: Path) -> None:
     assert brokers.main(["--kafka", version, "--cell", cell, "--folder", str(tmp_path)]) == 0
 

@@ -8,7 +8,7 @@ from tests.matrix import build
 from tests.matrix.member import Journal, held_twice, missing, repeated
 from tests.matrix.report import FAILED, INCOMPLETE, KAFKA_TOO, LACKS, NO, NOT_RUN, YES, Cell, Notes, Row, Run
 from tests.matrix.scenarios import SCENARIOS
-from tests.matrix.table import CLIENTS
+from tests.matrix.table import EVERY
 
 
 def journal(name: str, *events: tuple[int, str, list[int]]) -> Journal:
@@ -84,5 +84,5 @@ def test_a_missing_tool_is_no_reason_to_fail(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_every_client_has_a_name_and_a_row_of_its_own() -> None:
-    assert len({c.name for c in CLIENTS}) == len({(c.title, c.how, c.kit) for c in CLIENTS}) == len(CLIENTS)
-    assert all(set(c.lacks) <= set(SCENARIOS) for c in CLIENTS)
+    assert len({c.name for c in EVERY}) == len({(c.title, c.how, c.kit) for c in EVERY}) == len(EVERY)
+    assert all(set(c.lacks) <= set(SCENARIOS) for c in EVERY)

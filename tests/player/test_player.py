@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.drill.artifacts import ANCHORS
 from sidecar.drill.local import LocalKafka
 from tests.harness.tiers import Seeds
 from tests.player import states
@@ -20,7 +21,7 @@ from tests.player.schema import Messages
 from tests.player.tolerated import RULES
 
 SINGLES, PAIRS, EVERY_NIGHT = 1_500, 500, 3_000
-VERSIONS = ("4.4.0", "4.3.1", "3.9.1")
+VERSIONS = (*ANCHORS, "3.9.1")
 SHARED_WORLD = frozenset({*states.CLASSIC, *states.TRANSACTIONS, states.producer, states.consumer}) - {
     # Groups of both protocols are assigned by timers there; the cluster of the nightly run has none.
     states.transaction_mixed,

@@ -18,7 +18,8 @@ from sidecar.core.vocabulary.topics import TopicsMoved
 from sidecar.link.ports import Figures
 
 PASSED_S = 0.1
-"""The controller's word reaches the broker a little after it has answered: topics are looked at again then."""
+"""The controller's word reaches the broker a little after it has answered: only a look that begins so long after a
+change surely has it."""
 ALL = None
 Names = tuple[str, ...] | None
 
@@ -44,6 +45,9 @@ class Fresh:
         """No look before then."""
         self._changed = False
         """A change of topics passed through this sidecar, and no look has begun since."""
+        self._settled_s = 0.0
+        """A look that begins then has the last change that passed."""
+        self._again: asyncio.TimerHandle | None = None
         self.moved = TopicsMoved()
 
     def look(self, names: Names, then: Callable[[], None] = lambda: None, wait_s: float = 0.0) -> None:
@@ -68,10 +72,27 @@ class Fresh:
 
     def passed(self) -> None:
         """A request that makes, grows or deletes topics was answered on a client's connection."""
-        if self.served and not self._changed:
-            self._changed = self.moved.now = True
+        if not self.served:
+            return
+        self._settled_s = time.monotonic() + PASSED_S
+        self.moved.now = True
+        if not self._changed:
+            self._changed = True
             self.look(ALL)
-            asyncio.get_running_loop().call_later(PASSED_S, self.look, ALL)
+        if self._again is None:
+            self._look_again(PASSED_S)
+
+    def _look_again(self, after_s: float) -> None:
+        """Once for all changes that pass until then."""
+        self._again = asyncio.get_running_loop().call_later(after_s, self._passed_long_ago)
+
+    def _passed_long_ago(self) -> None:
+        self._again = None
+        left_s = self._settled_s - time.monotonic()
+        if left_s > 0:
+            self._look_again(left_s)
+        else:
+            self.look(ALL)
 
     def _too_late(self, wait: _Wait) -> None:
         self._late.inc()
@@ -111,7 +132,7 @@ class Fresh:
         finally:
             ended_s = time.monotonic()
             self._free_s = max(began_s + self._look_s, 2 * ended_s - began_s)
-            self.moved.now = self._changed
+            self.moved.now = self._changed or began_s < self._settled_s
             self._looked.inc()
             for wait in waiting:
                 if wait.late is not None:

@@ -4,6 +4,9 @@ The list is read every `metadata_refresh_ms`. Kafka's own coordinator has it a f
 and a member that joins right then must not get less here. So its request waits for a fresh look, `join_wait_ms` at
 most, and is handled as if it had come then: the group has the epochs that it would have at Kafka. A topic that is not
 there is looked up when a member names it for the first time, and not with each heartbeat.
+
+While a change of topics passes through this sidecar (`topics_moved`), every heartbeat waits in the same way: at Kafka
+the first heartbeat after a change has it, and one that is handled too early misses it for a whole interval.
 """
 
 from __future__ import annotations
@@ -21,8 +24,8 @@ NAMES_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class LookFirst:
-    """Background work: look at the topics of these `names`; None: at all of them; (): only let a look end that is due
-    already. `request`, if there is one, comes back as `TopicsSeen` after `wait_ms` at most."""
+    """Background work: look at the topics of these `names`; None: at all of them. `request`, if there is one, comes
+    back as `TopicsSeen` after `wait_ms` at most."""
 
     group_id: str
     names: tuple[str, ...] | None
@@ -41,14 +44,15 @@ class TopicsSeen(Event):
 
 
 def look_first(turn: Turn, event: Event, token: int, names: Iterable[str], wait_ms: int) -> bool:
-    """Whether the request waits for a look at the topics that it names. It is called before the first write."""
-    named = () if turn.looked else tuple(dict.fromkeys(names))
-    if not named:
+    """Whether the request waits for a look at the topics that it names, or at all while they change. It is called
+    before the first write."""
+    if turn.looked:
         return False
-    missing = tuple(n for n in named if n not in turn.image.by_name)
-    if not missing and not turn.ports.topics_moved.now:
+    moved = turn.ports.topics_moved.now
+    missing = tuple(n for n in dict.fromkeys(names) if n not in turn.image.by_name)
+    if not missing and not moved:
         return False
-    wanted = missing if len(missing) <= NAMES_MAX else None
+    wanted = None if moved or len(missing) > NAMES_MAX else missing
     turn.fx.background.append(LookFirst(event.group_id, wanted, event if wait_ms else None, token, wait_ms))
     return wait_ms > 0
 

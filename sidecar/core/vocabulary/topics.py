@@ -14,7 +14,8 @@ from sidecar.assign.topic import Topic as Topic
 
 @dataclass(slots=True)
 class TopicsMoved:
-    """`now`: topics were made, grown or deleted through this sidecar, and no look at them has ended since."""
+    """`now`: topics were made, grown or deleted through this sidecar, and no look at them that surely has the change
+    has ended since."""
 
     now: bool = False
 

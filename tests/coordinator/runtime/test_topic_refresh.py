@@ -152,6 +152,67 @@ def test_partitions_that_were_added_through_us_come_with_the_next_heartbeat_that
     run(test, monkeypatch, **{**REFRESH, "metadata_refresh_s": 60.0})
 
 
+LAG_S = 0.03
+"""The broker hears so long after the client that topics have changed."""
+
+
+@pytest.mark.parametrize("change", ["grown", "made anew"])
+@pytest.mark.parametrize("pattern", [False, True])
+@pytest.mark.parametrize("after_s", [0.0, LAG_S - 0.01, LAG_S + 0.01, 0.09])
+def test_the_first_heartbeat_after_a_change_has_it(
+    monkeypatch: pytest.MonkeyPatch, change: str, pattern: bool, after_s: float
+) -> None:
+    """Symptom: of a topic that was grown or made anew 3 s after a join a member heard two heartbeats later than at
+    Kafka. Cause: its heartbeat came while the list was looked at, and was answered by the old one, or by one that had
+    no such topic."""
+
+    async def test(b: Bench) -> None:
+        client = await served(b)
+        made = b.brokers.add_topic("orders", 2)
+        reply = await joined(client, pattern)
+        owned, epoch = assigned(reply), reply.member_epoch
+        await asyncio.sleep(3.0)
+        steady = await client.ask(beat("g", "m1", epoch, owned), 1)
+        assert steady.member_epoch == epoch and steady.assignment is None
+        if change == "made anew":
+            del b.brokers.topics["orders"]
+            b.front.tell(TopicsPassed())
+            await asyncio.sleep(LAG_S)
+        b.front.tell(TopicsPassed())
+        asyncio.get_running_loop().call_later(LAG_S, grow_or_make, b, made.topic_id, change)
+        await asyncio.sleep(after_s)
+        began_s = time.monotonic()
+        reply = await client.ask(beat("g", "m1", epoch, owned), 1)
+        assert time.monotonic() - began_s < SOON_S
+        if change == "made anew":
+            assert reply.assignment is not None and assigned(reply) == {}, "the old one is given up first"
+            reply = await client.ask(beat("g", "m1", epoch, {}), 1)
+        assert assigned(reply) == {b.brokers.topics["orders"].topic_id: [0, 1, 2, 3]}
+        assert reply.member_epoch == epoch + 1
+
+    run(test, monkeypatch, **{**REFRESH, "metadata_refresh_s": 60.0})
+
+
+def grow_or_make(b: Bench, topic_id: bytes, change: str) -> None:
+    b.brokers.add_topic("orders", 4).topic_id = topic_id if change == "grown" else b"\7" * 16
+
+
+def test_heartbeats_wait_for_no_look_when_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        client = await served(b)
+        b.brokers.add_topic("orders", 2)
+        reply = await joined(client, pattern=False)
+        for _ in range(5):
+            b.front.tell(TopicsPassed())
+            await asyncio.sleep(SOON_S)
+            looked = len(looks(b))
+            assert (await client.ask(beat("g", "m1", reply.member_epoch, assigned(reply)), 1)).error_code == Code.NONE
+            assert len(looks(b)) == looked
+        assert looks(b).count(None) <= 2 + 2 * 5, "two for each change"
+
+    run(test, monkeypatch, **{**REFRESH, "metadata_refresh_s": 60.0})
+
+
 def test_the_broker_hears_of_a_change_a_little_later_than_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
         await served(b)
