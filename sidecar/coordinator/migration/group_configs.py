@@ -53,6 +53,7 @@ KNOWN_WITHIN_S = 5.0
 KAFKA_CLASSES = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+    "org.apache.kafka.coordinator.group.assignor.SimpleAssignor": "simple",
 }
 AUTHORIZER = "authorizer.class.name"
 POLICY = "group.consumer.migration.policy"

@@ -106,6 +106,14 @@ KINDS: Mapping[str, KindSettings] = {
         Setting(OFFLOAD, "boolean", 0, "Whether to run the assignor on the background threads (KIP-1263).", False),
         brokers=("max_size", "regex_refresh_interval_ms", "assignors"),
     ),
+    "share": KindSettings(
+        Setting("share.session.timeout.ms", "int", 1, "The timeout to detect failures of members of a share group."),
+        Setting("share.heartbeat.interval.ms", "int", 1, "The heartbeat interval given to members of a share group."),
+        Setting("share.assignment.interval.ms", "int", -1, "The interval between two assignments. -1: the broker's."),
+        Setting(
+            "share.assignor.offload.enable", "boolean", 0, "Whether to run the assignor on background threads.", False
+        ),
+    ),
     "streams": KindSettings(
         Setting("streams.session.timeout.ms", "int", 1, "The timeout to detect failures of streams clients."),
         Setting("streams.heartbeat.interval.ms", "int", 1, "The heartbeat interval given to streams clients."),
