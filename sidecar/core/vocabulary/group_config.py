@@ -32,6 +32,8 @@ STATE, WHY, EPOCH = "sidecar.state", "sidecar.why", "sidecar.epoch"
 DESK = "sidecar-groups"
 """Client id of the command `sidecar groups`. It is told where any group is; other tools are told so only of groups of
 which something was said, so that they show of all others what Kafka shows."""
+LISTS = ("assignors", "rack_aware_assignment_tags")
+"""Fields whose values are lists; only brokers have them."""
 GROUP_MOVES, BROKER_MOVES = (MANAGED, REBALANCE), (INCLUDE, EXCLUDE)
 
 
@@ -138,7 +140,7 @@ KINDS: Mapping[str, KindSettings] = {
                 ranged=False,
             ),
         ),
-        brokers=("max_size", "assignors", "max_standby_replicas"),
+        brokers=("max_size", "assignors", "max_standby_replicas", "rack_aware_assignment_tags"),
     ),
 }
 """In Kafka's order. A sidecar keeps the settings of the kinds that it serves (`groups.kinds`)."""

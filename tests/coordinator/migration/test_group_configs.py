@@ -445,6 +445,10 @@ def test_streams_groups_have_settings_where_they_are_served() -> None:
         house.brokers.settings["group.streams.initial.rebalance.delay.ms"] = ("7", STATIC)
         await house.configs.refresh(house.cluster)
         assert in_force() == StreamsConfig(num_standby_replicas=2, initial_rebalance_delay_ms=7)
+        await house.settings(group_streams_rack_aware_assignment_tags="zone, cluster")
+        assert in_force().rack_aware_assignment_tags == ("zone", "cluster")
+        await house.settings(group_streams_rack_aware_assignment_tags="")
+        assert in_force().rack_aware_assignment_tags == ()
         front.tell(Request(1, change("streams.num.standby.replicas", "1")))
         await front.reply(1)
         assert in_force().standbys == 1
