@@ -190,7 +190,9 @@ class Coordination:
         self.views: Views | None = None
         if past is not None:
             lag = Lag(lambda group_id: told.page.lags.get(group_id), lambda: told.page.at_s)
-            self.views = Views(s.node_id, state, codec, rules, past, lambda: made.assignment, lag)
+            self.views = Views(
+                s.node_id, state, codec, rules, past, lambda: made.assignment, lag, lambda: control.view.cluster_id
+            )
         if s.admin is not None and s.exporter.interval_ms:
             tasks.spawn(self._exporter.rounds(), "exporter")
 
