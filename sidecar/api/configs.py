@@ -328,7 +328,8 @@ def _split(call: Call, resource: ia.AlterConfigsResource, held: Mapping[str, str
 
 def _kept_here(call: Call, name: str) -> bool:
     """Whether this is a setting of a kind of groups that is served here."""
-    return name in cf.SETTINGS and (call.scope.streams or not name.startswith("streams."))
+    served = {"share": call.scope.share, "streams": call.scope.streams}
+    return name in cf.SETTINGS and served.get(name.partition(".")[0], True)
 
 
 def _only_moves(key: Key, change: Change) -> bool:

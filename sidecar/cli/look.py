@@ -23,7 +23,6 @@ from sidecar.cli.output import Document, DocumentFormat, Format, Output, Watch, 
 from sidecar.cli.plain import echo
 
 if TYPE_CHECKING:
-    from sidecar.assign.spec import Assignor
     from sidecar.audit.explain.model import Explanation
     from sidecar.audit.explain.replay import Replayed
     from sidecar.cli.connect import Client
@@ -194,26 +193,28 @@ def _what_if(
     told: Replayed, client: Client, bootstrap: str, leaves: tuple[str, ...], joins: int, output: Document
 ) -> Code:
     from sidecar.audit.explain.model import ExplainError
-    from sidecar.audit.explain.whatif import Change, what_if
+    from sidecar.audit.explain.whatif import Change, kind_of, what_if
     from sidecar.audit.explain.words import if_words
 
     image = client.ask(bootstrap, "sidecar-explain", topics)
     try:
-        found = what_if(told, image, _assignors(told), Change(leaves, joins))
+        found = what_if(told, image, _assignors(told, kind_of(told, image)), Change(leaves, joins))
     except ExplainError as exc:
         raise Failed(Code.FINDINGS, str(exc), exc.then) from None
     print_document(asdict(found), output, if_words(found))
     return Code.OK
 
 
-def _assignors(told: Replayed) -> Mapping[str, Assignor]:
-    """The built-in ones, and those that the group names. Raises Failed."""
-    from sidecar.assign import BUILT_IN
-    from sidecar.process.assignors import CONSUMER, UnknownAssignor, load
+def _assignors(told: Replayed, kind: str) -> Mapping[str, Any]:
+    """The built-in ones of the group's kind, and those that the group names. Raises Failed."""
+    from sidecar.process.assignors import OFFERED, UnknownAssignor, load
 
+    offered = OFFERED.get(kind)
+    if offered is None:
+        return {}
     named = {getattr(r, name, None) for r in told.records for name in ("server_assignor", "assignor")}
     try:
-        return load(dict.fromkeys([*BUILT_IN, *sorted(n for n in named if n)]), CONSUMER)
+        return load(dict.fromkeys([*offered.built_in, *sorted(n for n in named if n)]), offered)
     except UnknownAssignor as exc:
         raise Failed(Code.FINDINGS, str(exc), "Install the package of that assignor beside this one.") from None
 

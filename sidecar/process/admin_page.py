@@ -123,7 +123,7 @@ class Pages:
             head: Told = {"node": self._node_id, "role": self._role, "version": package_version()}
             head |= {"ready": not problems, "problems": problems, "start_ms": start_ms, "now_ms": self._wall_ms()}
             found = {} if views is None else await finished(views.overview())
-            return head | {"generation": -1, "sidecars": [], "groups": None} | found
+            return head | {"cluster": "", "generation": -1, "sidecars": [], "groups": None} | found
 
         return await self._answer(request, f"{said}/{problems}/{start_ms}", tell)
 

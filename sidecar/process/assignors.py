@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sidecar.assign import BUILT_IN, SHARE_BUILT_IN, TASK_BUILT_IN
 from sidecar.assign.share import ShareAssignor
@@ -27,6 +27,10 @@ class Offered(Generic[A_co]):
 CONSUMER: Offered[Assignor] = Offered("consumer.assignors", "kafka_group_sidecar.assignors", BUILT_IN)
 SHARE: Offered[ShareAssignor] = Offered("share.assignors", "kafka_group_sidecar.share_assignors", SHARE_BUILT_IN)
 STREAMS: Offered[TaskAssignor] = Offered("streams.assignors", "kafka_group_sidecar.task_assignors", TASK_BUILT_IN)
+
+
+OFFERED: Mapping[str, Offered[Any]] = {"consumer": CONSUMER, "share": SHARE, "streams": STREAMS}
+"""By kind of group."""
 
 
 class UnknownAssignor(Exception):

@@ -44,7 +44,7 @@ from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.topic_watch import policy_fault, read_configs
 from sidecar.core.consumer.config import CONSUMER
 from sidecar.core.runtime.quarantine import Anew
-from sidecar.core.share.config import SHARE, ShareConfig
+from sidecar.core.share.config import SHARE
 from sidecar.core.streams.config import STREAMS
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.kafka.cluster import Cluster
@@ -83,8 +83,7 @@ def _own_settings(s: Settings) -> OwnSettings:
     classic = own_kind(s.classic)
     values = {**classic.values, "stale_claims": s.groups.stale_claims}
     kinds = {CONSUMER: own_kind(s.consumer)}
-    if STREAMS in s.groups.kinds:
-        kinds[STREAMS] = own_kind(s.streams)
+    kinds |= {kind: own_kind(of) for kind, of in ((SHARE, s.share), (STREAMS, s.streams)) if kind in s.groups.kinds}
     return OwnSettings(s.node_id, kinds, replace(classic, values=values))
 
 
@@ -111,7 +110,7 @@ class Means:
         try:
             assignors: dict[str, Mapping[str, Assignor | ShareAssignor | TaskAssignor]] = {
                 CONSUMER: load(s.consumer.assignors, OFFERED),
-                SHARE: load(ShareConfig().assignors, OFFERED_TO_SHARE),
+                SHARE: load(s.share.assignors, OFFERED_TO_SHARE),
                 STREAMS: load(s.streams.assignors, OFFERED_TO_STREAMS),
             }
         except UnknownAssignor as exc:
@@ -191,7 +190,9 @@ class Coordination:
         self.views: Views | None = None
         if past is not None:
             lag = Lag(lambda group_id: told.page.lags.get(group_id), lambda: told.page.at_s)
-            self.views = Views(s.node_id, state, codec, rules, past, lambda: made.assignment, lag)
+            self.views = Views(
+                s.node_id, state, codec, rules, past, lambda: made.assignment, lag, lambda: control.view.cluster_id
+            )
         if s.admin is not None and s.exporter.interval_ms:
             tasks.spawn(self._exporter.rounds(), "exporter")
 

@@ -101,6 +101,18 @@ class Epochs(Section):
     )
     min_assignment_interval_ms: int = Field(0, ge=0, description=f"{LEAST}assignment.interval.ms of its kind.")
     max_assignment_interval_ms: int = Field(15_000, ge=0, description=f"{MOST}assignment.interval.ms of its kind.")
+    assignor_offload_enable: bool = Field(
+        True, description="Assignors run on background threads (KIP-1263); false: in the heartbeat that asks for it."
+    )
+    assignor_timeout_ms: int = Field(
+        30_000, ge=100, description="An offloaded run without result by then is given up and tried again later."
+    )
+    join_wait_ms: int = Field(
+        500,
+        ge=0,
+        description="The answer to a member's join or heartbeat waits so long for a run under way; 0: not at all, as "
+        "KIP-1263 has it.",
+    )
 
     @model_validator(mode="after")
     def _in_range(self) -> Self:
@@ -125,21 +137,9 @@ class Consumer(Epochs):
         min_length=1,
         description="Built in, or of installed packages by entry point; the first is the default.",
     )
-    assignor_offload_enable: bool = Field(
-        True, description="Assignors run on background threads (KIP-1263); false: in the heartbeat that asks for it."
-    )
-    assignor_timeout_ms: int = Field(
-        30_000, ge=100, description="An offloaded run without result by then is given up and tried again later."
-    )
     migration_policy: Literal["disabled", "upgrade", "downgrade", "bidirectional"] = Field(
         "bidirectional",
         description="To which protocol a group may change while it lives: upgrade means from classic to consumer.",
-    )
-    join_wait_ms: int = Field(
-        500,
-        ge=0,
-        description="The answer to a member's join or heartbeat waits so long for a run under way; 0: not at all, as "
-        "KIP-1263 has it.",
     )
     refuse_commits_of_others: bool = Field(
         True,
@@ -165,6 +165,19 @@ class Consumer(Epochs):
     )
 
 
+class Share(Epochs):
+    """Kafka's group.share.*, for `groups.kinds` with share; docs/reference/behaviour.md, section 7. What the leader of
+    a partition reads, such as group.share.record.lock.duration.ms, is the broker's."""
+
+    max_size: int = Field(200, ge=1, le=1_000, description="Members of a group.")
+    assignors: tuple[str, ...] = Field(
+        ("simple",),
+        min_length=1,
+        max_length=1,
+        description="Built in, or of an installed package by entry point; only one.",
+    )
+
+
 class Streams(Epochs):
     """Kafka's group.streams.*, for `groups.kinds` with streams; docs/reference/behaviour.md, section 7."""
 
@@ -187,17 +200,6 @@ class Streams(Epochs):
     )
     task_offset_interval_ms: int = Field(
         60_000, ge=15_000, description="How often members tell offsets of their tasks."
-    )
-    assignor_offload_enable: bool = Field(
-        True, description="Assignors run on background threads; false: in the heartbeat that asks for it."
-    )
-    assignor_timeout_ms: int = Field(
-        30_000, ge=100, description="An offloaded run without result by then is given up and tried again later."
-    )
-    join_wait_ms: int = Field(
-        500,
-        ge=0,
-        description="The answer to a member's join or heartbeat waits so long for a run under way; 0: not at all.",
     )
     refuse_commits_of_others: bool = Field(
         True,

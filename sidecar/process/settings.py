@@ -29,6 +29,7 @@ from sidecar.process.sections import (
     LogSection,
     OffsetsSection,
     OwnershipSection,
+    Share,
     State,
     Streams,
     TlsSection,
@@ -109,6 +110,7 @@ class Settings(BaseSettings):
     drain_ms: int = Field(3_000, ge=0, description="At the end: how long to wait for answers under way.")
     groups: Groups = Groups()  # type: ignore[call-arg]
     consumer: Consumer = Consumer()  # type: ignore[call-arg]
+    share: Share = Share()  # type: ignore[call-arg]
     streams: Streams = Streams()  # type: ignore[call-arg]
     classic: Classic = Classic()  # type: ignore[call-arg]
     compat: Compat = Compat()  # type: ignore[call-arg]

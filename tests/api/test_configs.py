@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -54,11 +55,20 @@ def said(*rows: Said) -> ia.IncrementalAlterConfigsResponse:
     )
 
 
-def alter(*resources: ia.AlterConfigsResource, validate_only: bool = False, streams: bool = False, **told: Any) -> Play:
+def alter(
+    *resources: ia.AlterConfigsResource, validate_only: bool = False, served: Collection[str] = (), **told: Any
+) -> Play:
     """The coordinator has told the settings in force before anything else."""
     managed = tuple(dict.fromkeys(r.resource_name for r in resources if r.resource_name in ("g", "g2")))
     req = request(*resources, validate_only=validate_only)
-    play = Play(Api.INCREMENTAL_ALTER_CONFIGS, req, 1, client=Client("10.0.0.9"), streams=streams)
+    play = Play(
+        Api.INCREMENTAL_ALTER_CONFIGS,
+        req,
+        1,
+        client=Client("10.0.0.9"),
+        share="share" in served,
+        streams="streams" in served,
+    )
     return play.coordinates(DescribeSettings("", managed)).coordinator(SettingsReply(**told))
 
 
@@ -87,6 +97,16 @@ def test_a_setting_of_ours_is_checked_shown_to_the_broker_and_written_down(versi
     play.tells().answers(said(G_OK))
 
 
+def test_what_the_leader_of_a_partition_reads_is_the_brokers() -> None:
+    name = "share.record.lock.duration.ms"
+    play = alter(group((cf.SESSION, SET, "55000"), (name, SET, "20000")), served=("share",))
+    play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
+    play.asks(request(group((name, SET, "20000")), validate_only=True)).broker(said(G_OK))
+    play.asks(request(group((name, SET, "20000")))).broker(said(G_OK))
+    play.coordinates(settings(SESSION_55, validate_only=False)).coordinator(AlterReply())
+    play.tells().answers(said(G_OK))
+
+
 def test_only_validating_writes_nothing_down() -> None:
     play = alter(group((cf.SESSION, SET, "55000"), (SHARE, SET, "earliest")), validate_only=True)
     play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
@@ -94,12 +114,13 @@ def test_only_validating_writes_nothing_down() -> None:
     play.asks(shown).broker(said(G_OK)).answers(said(G_OK))
 
 
-@pytest.mark.parametrize("streams", [True, False])
-def test_settings_of_streams_groups_are_kept_here_where_these_are(streams: bool) -> None:
-    name = "streams.num.standby.replicas"
-    play = alter(group((cf.SESSION, SET, "55000"), (name, SET, "1")), streams=streams)
-    ours = change("g", {cf.SESSION: "55000", name: "1"}) if streams else SESSION_55
-    theirs = [] if streams else [(name, SET, "1")]
+@pytest.mark.parametrize("served", [("share", "streams"), ("share",), ("streams",), ()])
+@pytest.mark.parametrize("name", ["streams.num.standby.replicas", "share.session.timeout.ms"])
+def test_settings_of_share_and_streams_groups_are_kept_here_where_these_are(name: str, served: tuple[str, ...]) -> None:
+    play = alter(group((cf.SESSION, SET, "55000"), (name, SET, "1")), served=served)
+    here = name.partition(".")[0] in served
+    ours = change("g", {cf.SESSION: "55000", name: "1"}) if here else SESSION_55
+    theirs = [] if here else [(name, SET, "1")]
     play.coordinates(settings(ours)).coordinator(AlterReply())
     play.asks(request(group(*theirs), validate_only=True)).broker(said(G_OK))
     if theirs:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Iterable, MutableMapping
-from dataclasses import fields
 from typing import cast
 
 from sidecar.assign import SHARE_BUILT_IN, TASK_BUILT_IN
@@ -15,7 +14,6 @@ from sidecar.assign.sticky import Sticky
 from sidecar.assign.tasks import MemberTasks, TaskArrayAssignor, TaskSpec
 from sidecar.cli import main as cli
 from sidecar.cli import run, worker
-from sidecar.core.share.config import ShareConfig
 from sidecar.native import simple as kernel
 from sidecar.native.groups_twin import Csr
 from sidecar.native.twin import read
@@ -76,25 +74,7 @@ class JavaSimple(ShareArrayAssignor):
         return kernel(*kernel_arguments(case, answer))
 
 
-SHARE_DEFAULTS = {
-    "session_timeout_ms": 3_600_000,
-    "heartbeat_interval_ms": 1_800_000,
-    "max_size": 4,
-    "assignment_interval_ms": 0,
-    "assignor_offload_enable": False,
-    "join_wait_ms": 20_000,
-}
-"""Share groups have no settings yet. A join waits for share state, which a busy machine has later."""
-
-
-def share_defaults() -> None:
-    names = [f.name for f in fields(ShareConfig)]
-    values = zip(names, ShareConfig.__init__.__defaults__ or (), strict=True)
-    ShareConfig.__init__.__defaults__ = tuple(SHARE_DEFAULTS.get(n, v) for n, v in values)
-
-
 if __name__ == "__main__":
-    share_defaults()
     cast(MutableMapping[str, ShareArrayAssignor], SHARE_BUILT_IN)["simple"] = JavaSimple()
     cast(MutableMapping[str, TaskArrayAssignor], TASK_BUILT_IN)["sticky"] = JavaSticky()
     run.WORKER = ("-m", "tests.differential.java_sidecar")

@@ -35,7 +35,10 @@ class Synthetic:
         self.rules = Rules(OwnRules(lambda name: name != "theirs"), self.codec, self.state, self.lines)
         members = {1: ("a", "broker-1", 9092), 2: ("b", "broker-2", 9092)}
         self.assignment = Assignment(7, tuple(1 + p % 2 for p in range(PARTITIONS)), members)
-        self.views = Views(1, self.state, self.codec, self.rules, self.past, lambda: self.assignment)
+        self.cluster = "lkc-1"
+        self.views = Views(
+            1, self.state, self.codec, self.rules, self.past, lambda: self.assignment, cluster=lambda: self.cluster
+        )
         self.now_ms = BEGIN_MS
 
     def write(self, *records: Record) -> None:

@@ -52,6 +52,18 @@ def test_the_list_has_all_groups_of_both_kinds() -> None:
     assert orders["owner"] in (1, 2)
 
 
+def test_the_overview_names_the_cluster_and_its_sidecars() -> None:
+    s = Synthetic()
+    told, version = done(s.views.overview()), s.views.version()
+    assert told["cluster"] == "lkc-1"
+    assert [(n["node"], n["here"], n["broker"]) for n in told["sidecars"]] == [
+        (1, True, "broker-1:9092"),
+        (2, False, "broker-2:9092"),
+    ]
+    s.cluster = ""  # it is not known yet
+    assert done(s.views.overview())["cluster"] == "" and s.views.version() != version
+
+
 def test_the_list_is_searched_filtered_and_sorted() -> None:
     s = Synthetic()
     for name, members in (("b-2", 1), ("a-1", 3), ("A-9", 2)):

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.core.share.config import SHARE, ShareConfig
 from sidecar.core.streams.config import STREAMS, StreamsConfig
 from sidecar.process.coordination import _own_settings, own_kind
 from sidecar.process.parts import front_settings
-from sidecar.process.sections import Streams
+from sidecar.process.sections import Share, Streams
 from sidecar.process.settings import SettingsError, load
 
 GIVEN = {"listen": "127.0.0.1:9092", "broker": "127.0.0.1:19092", "node_id": 1}
@@ -114,6 +115,22 @@ def test_the_section_of_streams_groups_has_the_defaults_of_the_core() -> None:
     assert {name: own[name] for name in own if name in known} == {
         n: v for n, v in known.items() if n != "assignor_name"
     }
+
+
+def test_share_groups_have_settings_where_they_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert SHARE not in _own_settings(load(None, GIVEN)).kinds
+    monkeypatch.setenv("SIDECAR_GROUPS__KINDS", '["classic", "consumer", "share"]')
+    monkeypatch.setenv("SIDECAR_SHARE__ASSIGNMENT_INTERVAL_MS", "0")
+    own = _own_settings(load(None, GIVEN)).kinds[SHARE]
+    assert (own.values["assignment_interval_ms"], own.defaults["assignment_interval_ms"]) == (0, 1_000)
+    monkeypatch.setenv("SIDECAR_SHARE__MAX_SIZE", "1001")
+    assert "share.max_size" in faults()[0]
+
+
+def test_the_section_of_share_groups_has_the_defaults_of_the_core() -> None:
+    own = own_kind(Share.model_validate({})).values
+    known = {f.name: getattr(ShareConfig(), f.name) for f in fields(ShareConfig)}
+    assert {name: own[name] for name in own if name in known} == known
 
 
 def test_a_bad_expression_and_bad_json_are_clear(monkeypatch: pytest.MonkeyPatch) -> None:

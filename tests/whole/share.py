@@ -3,26 +3,10 @@ have, too, and leave. What they acknowledge is between them and the leaders of t
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
-
-from sidecar.core.kinds import REGISTRY
-from sidecar.core.share.config import SHARE
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import share_group_heartbeat as sh
 from tests.whole.client import MOVED, WAIT, Client
 from tests.whole.members import LEAVES, NOT_A_MEMBER
-
-SETTINGS = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 1_000, "assignment_interval_ms": 200}
-
-
-def quicken() -> Callable[[], None]:
-    """Sidecars have no section for share groups yet, whose shortest session is 45 s: the defaults are others for this
-    run. Returns how to undo it."""
-    row = REGISTRY.kinds[SHARE]
-    REGISTRY.kinds[SHARE] = replace(row, config=partial(row.config, **SETTINGS))
-    return lambda: REGISTRY.kinds.__setitem__(SHARE, row)
 
 
 class ShareMember(Client):

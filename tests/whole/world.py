@@ -26,7 +26,7 @@ from tests.whole.members import ClassicMember, ConsumerMember
 from tests.whole.moving import BROKER as AT_BROKER
 from tests.whole.net import Net
 from tests.whole.rowdy import Rowdy
-from tests.whole.share import ShareMember, quicken
+from tests.whole.share import ShareMember
 from tests.whole.sidecar import Sidecar
 from tests.whole.streams import lacks_standbys
 from tests.whole.timeline import line
@@ -54,18 +54,17 @@ BROKER = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
     "group.initial.rebalance.delay.ms": "100",
     "group.min.session.timeout.ms": "1000",
-    "group.share.session.timeout.ms": "20000",
 }
 
 STANDBYS = "streams.num_standby_replicas"
-STREAMS = {
+EPOCHS = {
     "session_timeout_ms": 6_000,
     "min_session_timeout_ms": 6_000,
     "heartbeat_interval_ms": 1_000,
     "min_heartbeat_interval_ms": 1_000,
     "assignment_interval_ms": 200,
-    "initial_rebalance_delay_ms": 500,
 }
+"""Of each kind of groups with epochs."""
 
 
 @cache
@@ -77,13 +76,9 @@ def settings_of(node_id: int, include: tuple[str, ...], more: tuple[tuple[str, A
         "bootstrap": ",".join(f"{host_of(n)}:{PORTS['INTERNAL']}" for n in NODES),
         "node_id": node_id,
         "groups": {"include": list(include)},
-        "consumer": {
-            "session_timeout_ms": 6_000,
-            "min_session_timeout_ms": 6_000,
-            "heartbeat_interval_ms": 1_000,
-            "min_heartbeat_interval_ms": 1_000,
-            "assignment_interval_ms": 200,
-        },
+        "consumer": dict(EPOCHS),
+        "share": dict(EPOCHS),
+        "streams": {**EPOCHS, "initial_rebalance_delay_ms": 500},
         "classic": {"initial_rebalance_delay_ms": 500},
         "log": {"level": "debug"},
         "loop_probe_ms": 0,
@@ -138,8 +133,6 @@ class World:
         """Groups of which somebody says where they are to be, and no sidecar has answered that this is recorded."""
         self.kinds: tuple[str, ...] = ()
         """Kinds of groups that there are beside classic and consumer groups."""
-        self._undo: list[Callable[[], None]] = []
-        """What this run has changed for all of its process."""
         self.more: dict[str, Any] = {}
         """Settings of all sidecars, by `section.name`, over those that they have in every run."""
         self._desks: list[SimLoop] = []
@@ -157,11 +150,8 @@ class World:
         """Before the first sidecar: all of them serve what there is in this run."""
         if self.kinds:
             self.more["groups.kinds"] = ("classic", "consumer", *self.kinds)
-        if "share" in self.kinds:
-            self._undo.append(quicken())
         if "streams" in self.kinds:
-            given = {**STREAMS, "num_standby_replicas": self.rng.randrange(2)}
-            self.more = {**{f"streams.{name}": value for name, value in given.items()}, **self.more}
+            self.more = {STANDBYS: self.rng.randrange(2), **self.more}
 
     def say(self, who: str, text: str) -> None:
         if self.tell is not None:
@@ -364,8 +354,6 @@ class World:
         self.tell = None  # the collector throws coroutines away when it likes, and they have last words
         for loop in self.loops():
             loop.bury()
-        while self._undo:
-            self._undo.pop()()
 
     def loops(self) -> list[SimLoop]:
         """Of all sidecars and clients that ever were."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sidecar.assign.spec import Assignor
 from sidecar.audit.explain.model import ExplainError, Sidecar
 from sidecar.audit.topic import Row, Taken
 from sidecar.core.classic.config import CLASSIC, ClassicConfig
-from sidecar.core.consumer.config import CONSUMER, ConsumerConfig
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.group_loader import load
 from sidecar.core.runtime.owner import RENEWED
@@ -71,18 +69,30 @@ class Replayed:
         found = [said for (kind, _), said in self.said.items() if registry.role(kind) is role]
         return max(found, key=lambda said: said.offset).why if found else ""
 
-    def shard(self, image: TopicImage, assignors: Mapping[str, Assignor] | None = None, default: str = "") -> Shard:
-        """A shard that holds the group. `default`: the assignor of a group whose members name none. Raises
-        ExplainError where the owner could not build the group either."""
+    def shard(
+        self,
+        image: TopicImage,
+        assignors: Mapping[str, Any] | None = None,
+        more: Callable[[Any], Mapping[str, Any]] = lambda group: {},
+    ) -> Shard:
+        """A shard that holds the group. `assignors`: of its kind; the one of its last target comes first. `more`: what
+        the group itself tells of the settings that it works with. Raises ExplainError where the owner could not build
+        the group either."""
         known = dict(assignors or {})
-        names = tuple(dict.fromkeys([default, *known] if default in known else known)) or ("uniform",)
-        consumer = ConsumerConfig(
-            assignors=names, assignment_interval_ms=INTERVAL_MS, assignor_offload_enable=False, join_wait_ms=0
-        )
-        classic = ClassicConfig(initial_rebalance_delay_ms=0)
-        own = {CLASSIC: classic, CONSUMER: consumer}
-        config: Mapping[Any, Any] = Computed(lambda kind, group_id: own.get(kind) or REGISTRY.kinds[kind].config())
-        shard = Shard(REGISTRY, Ports({CONSUMER: known}, config), image)
+
+        def config(kind: str, group_id: str) -> Any:
+            if kind == CLASSIC:
+                return ClassicConfig(initial_rebalance_delay_ms=0)
+            group = shard.groups.get(group_id)
+            last = getattr(group, "assignor", "")
+            names = tuple(dict.fromkeys([last, *known] if last in known else known))
+            named = {"assignors": names} if names else {}
+            own = {} if group is None else more(group)
+            dry = {"assignment_interval_ms": INTERVAL_MS, "assignor_offload_enable": False, "join_wait_ms": 0}
+            return replace(REGISTRY.kinds[kind].config(), **{**dry, **named, **own})
+
+        settings: Mapping[Any, Any] = Computed(config)
+        shard = Shard(REGISTRY, Ports(dict.fromkeys(REGISTRY.kinds, known), settings), image)
         try:
             load(shard, self.group_id, self.records, Now(MONO_MS, 0))
         except InvariantError as exc:

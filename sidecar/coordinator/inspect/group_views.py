@@ -50,7 +50,9 @@ class Views:
         past: Past,
         assignment: Callable[[], Assignment],
         lag: Lag = UNKNOWN,
+        cluster: Callable[[], str] = lambda: "",
     ) -> None:
+        """`cluster()`: the id of the Kafka cluster, "" while it is not known."""
         self._node_id = node_id
         self._state = state
         self._codec = codec
@@ -58,6 +60,7 @@ class Views:
         self._past = past
         self._assignment = assignment
         self.lag = lag
+        self._cluster = cluster
         self.rows = Rows(state, codec, past, self._owner)
 
     def _owner(self, partition: int) -> int:
@@ -66,7 +69,7 @@ class Views:
 
     def version(self) -> str:
         """Another one whenever something else would be told, but for lag."""
-        return f"{self.rows.version()}.{self._assignment().generation}"
+        return f"{self.rows.version()}.{self._assignment().generation}.{self._cluster()}"
 
     def version_of(self, group_id: str) -> str:
         """The same of one group."""
@@ -92,7 +95,8 @@ class Views:
                 }
             )
         groups = {"total": sum(counts["kinds"].values()), "kinds": counts["kinds"], "states": counts["states"]}
-        return {"generation": a.generation, "sidecars": sidecars, "groups": groups}
+        head = {"cluster": self._cluster(), "generation": a.generation}
+        return {**head, "sidecars": sidecars, "groups": groups}
 
     def groups(self, search: str, kind: str, state: str, sort: str, begin: int, limit: int) -> Slices:
         """A page of the list: how many groups fit, and rows from `begin` on."""

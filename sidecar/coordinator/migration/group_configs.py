@@ -53,6 +53,7 @@ KNOWN_WITHIN_S = 5.0
 KAFKA_CLASSES = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+    "org.apache.kafka.coordinator.group.assignor.SimpleAssignor": "simple",
 }
 AUTHORIZER = "authorizer.class.name"
 POLICY = "group.consumer.migration.policy"
@@ -195,8 +196,11 @@ class Configs:
             own, effective = self._own.kinds[kind].values, self.effective()
             known = {f.name for f in fields(REGISTRY.kinds[kind].config())}
             found = {f: own[f] for f in known & own.keys()}
-            found |= {f: effective[name] for name, f in FIELDS[kind].items() if f in known and f != "assignors"}
+            found |= {f: effective[name] for name, f in FIELDS[kind].items() if f in known and f not in cf.LISTS}
             found["assignors"] = self._assignors(kind)
+            found |= {
+                f: self._list(name, kind, f) for name, f in FIELDS[kind].items() if f in cf.LISTS and f != "assignors"
+            }
             if kind == CONSUMER:
                 found["migration_policy"] = self._policy()
             self._common[kind] = found
@@ -222,7 +226,7 @@ class Configs:
             found: dict[str, int | bool] = {}
             for kind in self._rows:
                 for name, own in FIELDS[kind].items():
-                    if own != "assignors":
+                    if own not in cf.LISTS:
                         text = self._chosen(name, self._own.kinds[kind], own)
                         found[name] = text == "true" if name in cf.BROKER_OFFLOADS else int(text)
             self._effective = found
@@ -242,6 +246,14 @@ class Configs:
                 return text, source
         value = self._broker.get(name)
         return (None, cf.DEFAULT) if value is None else value
+
+    def _list(self, name: str, kind: str, field: str) -> tuple[str, ...]:
+        """As set at the broker, else as the sidecar has it."""
+        own = self._own.kinds[kind]
+        text, source = self._broker.get(name, ("", cf.DEFAULT))
+        if source == cf.DEFAULT:
+            return tuple(own.values[field])
+        return tuple(filter(None, (part.strip() for part in text.split(","))))
 
     def _assignors(self, kind: str) -> tuple[str, ...]:
         own = self._own.kinds[kind]

@@ -32,6 +32,8 @@ STATE, WHY, EPOCH = "sidecar.state", "sidecar.why", "sidecar.epoch"
 DESK = "sidecar-groups"
 """Client id of the command `sidecar groups`. It is told where any group is; other tools are told so only of groups of
 which something was said, so that they show of all others what Kafka shows."""
+LISTS = ("assignors", "rack_aware_assignment_tags")
+"""Fields whose values are lists; only brokers have them."""
 GROUP_MOVES, BROKER_MOVES = (MANAGED, REBALANCE), (INCLUDE, EXCLUDE)
 
 
@@ -106,6 +108,14 @@ KINDS: Mapping[str, KindSettings] = {
         Setting(OFFLOAD, "boolean", 0, "Whether to run the assignor on the background threads (KIP-1263).", False),
         brokers=("max_size", "regex_refresh_interval_ms", "assignors"),
     ),
+    "share": KindSettings(
+        Setting("share.session.timeout.ms", "int", 1, "The timeout to detect failures of members of a share group."),
+        Setting("share.heartbeat.interval.ms", "int", 1, "The heartbeat interval given to members of a share group."),
+        Setting("share.assignment.interval.ms", "int", -1, "The interval between two assignments. -1: the broker's."),
+        Setting(
+            "share.assignor.offload.enable", "boolean", 0, "Whether to run the assignor on background threads.", False
+        ),
+    ),
     "streams": KindSettings(
         Setting("streams.session.timeout.ms", "int", 1, "The timeout to detect failures of streams clients."),
         Setting("streams.heartbeat.interval.ms", "int", 1, "The heartbeat interval given to streams clients."),
@@ -130,7 +140,7 @@ KINDS: Mapping[str, KindSettings] = {
                 ranged=False,
             ),
         ),
-        brokers=("max_size", "assignors", "max_standby_replicas"),
+        brokers=("max_size", "assignors", "max_standby_replicas", "rack_aware_assignment_tags"),
     ),
 }
 """In Kafka's order. A sidecar keeps the settings of the kinds that it serves (`groups.kinds`)."""

@@ -122,7 +122,7 @@ function showOverview(o) {
   const name = `Sidecar of node ${o.node}`;
   set($('title'), name);
   document.title = view.group === null ? name : `${view.group} – ${name}`;
-  set($('told'), [o.version && `version ${o.version}`, o.role !== 'both' && o.role, o.start_ms !== null && `was ready after ${span(o.start_ms)}`].filter(Boolean).join(', '));
+  set($('told'), [o.cluster && `cluster ${o.cluster}`, o.version && `version ${o.version}`, o.role !== 'both' && o.role, o.start_ms !== null && `was ready after ${span(o.start_ms)}`].filter(Boolean).join(', '));
   $('problems').hidden = o.ready;
   if (!o.ready) {
     const list = document.createElement('ul');

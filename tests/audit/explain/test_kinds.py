@@ -7,8 +7,7 @@ from typing import Any
 
 from sidecar.audit.explain.ask import explain
 from sidecar.audit.explain.replay import replayed
-from sidecar.audit.explain.whatif import Change, what_if
-from sidecar.audit.explain.words import if_words, words
+from sidecar.audit.explain.words import words
 from sidecar.audit.history import history
 from sidecar.audit.topic import Raw, Taken
 from sidecar.cli.history import _warn
@@ -166,9 +165,3 @@ def test_what_a_sidecar_tells_is_shown_in_lines() -> None:
         assert line in lines, lines
     assert not [line for line in lines if line.startswith(("epoch name", "shutdown", "at rest", "problems"))]
     assert "  m1 (client m1, host /h, protocol streams, epoch 2, state UNREVOKED_TASKS, process p-m1)" in lines
-
-
-def test_there_is_no_dry_run_of_them() -> None:
-    world = two_members()
-    (line,) = if_words(what_if(replayed("g", taken_of(world.log)), world.shard.image, {}, Change(joins=1)))
-    assert "It is a streams group, and there is a dry run of consumer groups only." in line

@@ -92,7 +92,7 @@ def test_one_that_fails_is_told() -> None:
 
     told = small()
     with pytest.raises(ExplainError, match=r"uniform fails on this group: ValueError\('no'\)"):
-        what_if(told.replayed(), told.story.world.shard.image, {"uniform": fails}, Change(joins=1))  # type: ignore[dict-item]
+        what_if(told.replayed(), told.story.world.shard.image, {"uniform": fails}, Change(joins=1))
 
 
 def test_what_new_members_of_an_empty_group_would_subscribe_to_is_not_guessed() -> None:

@@ -13,6 +13,7 @@ from sidecar.coordinator.statelog import unfenced_append as unfenced
 from sidecar.core.consumer.config import CONSUMER, ConsumerConfig
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.modern.config import ModernConfig
+from sidecar.core.share.config import ShareConfig
 from sidecar.core.streams.config import StreamsConfig
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code
@@ -37,7 +38,7 @@ from sidecar.link.messages import (
     SettingValue,
 )
 from sidecar.process.coordination import own_kind
-from sidecar.process.sections import Consumer, Streams
+from sidecar.process.sections import Consumer, Share, Streams
 from sidecar.wire.apis import Api
 from tests.inprocess import clock
 from tests.inprocess.house import Heard, House, turns, until
@@ -444,6 +445,10 @@ def test_streams_groups_have_settings_where_they_are_served() -> None:
         house.brokers.settings["group.streams.initial.rebalance.delay.ms"] = ("7", STATIC)
         await house.configs.refresh(house.cluster)
         assert in_force() == StreamsConfig(num_standby_replicas=2, initial_rebalance_delay_ms=7)
+        await house.settings(group_streams_rack_aware_assignment_tags="zone, cluster")
+        assert in_force().rack_aware_assignment_tags == ("zone", "cluster")
+        await house.settings(group_streams_rack_aware_assignment_tags="")
+        assert in_force().rack_aware_assignment_tags == ()
         front.tell(Request(1, change("streams.num.standby.replicas", "1")))
         await front.reply(1)
         assert in_force().standbys == 1
@@ -455,6 +460,37 @@ def test_streams_groups_have_settings_where_they_are_served() -> None:
         assert {"streams.num.standby.replicas", "consumer.session.timeout.ms"} <= names
 
     run(test, kinds={"streams": own_kind(Streams.model_validate({}))})
+
+
+def test_share_groups_have_settings_where_they_are_served() -> None:
+    """Symptom: a share group had Kafka's defaults whatever was set at the broker, in the sidecar or for the group."""
+
+    async def test(house: House, front: Heard) -> None:
+        def in_force() -> ShareConfig:
+            found = house.configs.groups[("share", "g")]
+            assert isinstance(found, ShareConfig)
+            return found
+
+        assert in_force() == ShareConfig(join_wait_ms=7)
+        house.brokers.settings["group.share.max.size"] = ("9", STATIC)
+        house.brokers.settings["group.share.assignors"] = (
+            "org.apache.kafka.coordinator.group.assignor.SimpleAssignor",
+            STATIC,
+        )
+        await house.settings(group_share_heartbeat_interval_ms="6000")
+        assert in_force() == ShareConfig(join_wait_ms=7, max_size=9, heartbeat_interval_ms=6_000)
+        front.tell(Request(1, change("share.heartbeat.interval.ms", "8000")))
+        await front.reply(1)
+        assert in_force().heartbeat_interval_ms == 8_000
+        front.tell(Request(2, change("share.heartbeat.interval.ms", "15001")))
+        words = "share.heartbeat.interval.ms must be in the range 5000 to 15000 inclusive."
+        assert (await front.reply(2)).refused == {"32/g": (Code.INVALID_CONFIG, words)}
+        front.tell(Request(3, DescribeSettings("", ("g",))))
+        names = [v.name for v in (await front.reply(3)).groups["g"] if v.name.startswith("share.")]
+        own = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms", "assignor.offload.enable")
+        assert names == [f"share.{name}" for name in own], "the rest is the broker's"
+
+    run(test, kinds={"share": own_kind(Share.model_validate({"join_wait_ms": 7}))})
 
 
 def test_elsewhere_they_are_the_brokers() -> None:

@@ -1,0 +1,143 @@
+"""What a dry run tells the coordinator, by kind of group: a member joins, leaves, or heartbeats once more."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sidecar.core.classic.events import LeaveGroup, Leaving
+from sidecar.core.consumer.events import ConsumerHeartbeat
+from sidecar.core.consumer.group import ConsumerGroup
+from sidecar.core.modern.group import LEAVE_EPOCH
+from sidecar.core.runtime.events import Event
+from sidecar.core.share.events import ShareHeartbeat
+from sidecar.core.share.group import ShareGroup
+from sidecar.core.streams.events import StreamsHeartbeat
+from sidecar.core.streams.group import StreamsGroup
+
+Events = Sequence[Event]
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """All of a group as it is. `wants`: what a member subscribes to, which is what most do for one that joins."""
+
+    wants: Callable[[Any], Hashable]
+    join: Callable[[Any, str, Any], Event]
+    """(group, id of the new member, what it subscribes to)."""
+    leave: Callable[[Any, tuple[str, ...]], Events]
+    """(group, ids of members)."""
+    beat: Callable[[Any], Events]
+    """The first heartbeat of anybody finds out that topics have changed."""
+    config: Callable[[Any], Mapping[str, Any]] = lambda group: {}
+    """Settings that its last target was made with, as far as its records tell them."""
+
+    def joins(self, group: Any, count: int) -> Events | None:
+        """None: the group has no members, so nobody knows what a new one would subscribe to."""
+        if not count:
+            return ()
+        common = Counter(self.wants(m) for m in group.members.values()).most_common(1)
+        return [self.join(group, f"new-{i}", common[0][0]) for i in range(1, count + 1)] if common else None
+
+
+def _joins_consumer(group: ConsumerGroup, member_id: str, wants: Any) -> Event:
+    names, regex = wants
+    return ConsumerHeartbeat(
+        group.group_id,
+        member_id,
+        0,
+        rebalance_timeout_ms=300_000,
+        topic_names=names,
+        topic_regex=regex,
+        owned={},
+        client_id=member_id,
+        client_host="/",
+    )
+
+
+def _leaves_consumer(group: ConsumerGroup, members: tuple[str, ...]) -> Events:
+    """Members of either protocol."""
+    return [LeaveGroup(group.group_id, tuple(Leaving(m, None, "what if") for m in members))] if members else ()
+
+
+def _beats_consumer(group: ConsumerGroup) -> Events:
+    for m in group.members.values():
+        if m.classic is None and m.member_epoch > 0:
+            who: dict[str, Any] = {"client_id": m.client_id, "client_host": m.client_host}
+            return [ConsumerHeartbeat(group.group_id, m.member_id, m.member_epoch, instance_id=m.instance_id, **who)]
+    return ()
+
+
+def _joins_share(group: ShareGroup, member_id: str, wants: Any) -> Event:
+    return ShareHeartbeat(group.group_id, member_id, 0, topic_names=wants, client_id=member_id, client_host="/")
+
+
+def _leaves_share(group: ShareGroup, members: tuple[str, ...]) -> Events:
+    return [ShareHeartbeat(group.group_id, m, LEAVE_EPOCH) for m in members]
+
+
+def _beats_share(group: ShareGroup) -> Events:
+    return [
+        ShareHeartbeat(group.group_id, m.member_id, m.member_epoch, client_id=m.client_id, client_host=m.client_host)
+        for m in list(group.members.values())[:1]
+    ]
+
+
+def _joins_streams(group: StreamsGroup, member_id: str, wants: Any) -> Event:
+    """In a process of its own."""
+    return StreamsHeartbeat(
+        group.group_id,
+        member_id,
+        0,
+        rebalance_timeout_ms=300_000,
+        topology=group.topology,
+        active_tasks=(),
+        standby_tasks=(),
+        warmup_tasks=(),
+        process_id=member_id,
+        client_tags=wants,
+        client_id=member_id,
+        client_host="/",
+    )
+
+
+def _leaves_streams(group: StreamsGroup, members: tuple[str, ...]) -> Events:
+    return [StreamsHeartbeat(group.group_id, m, LEAVE_EPOCH) for m in members]
+
+
+def _beats_streams(group: StreamsGroup) -> Events:
+    return [
+        StreamsHeartbeat(
+            group.group_id,
+            m.member_id,
+            m.member_epoch,
+            instance_id=m.instance_id,
+            client_id=m.client_id,
+            client_host=m.client_host,
+        )
+        for m in list(group.members.values())[:1]
+    ]
+
+
+def _config_of_streams(group: StreamsGroup) -> Mapping[str, Any]:
+    told = group.assignment_configs
+    standbys = int(told.get("num.standby.replicas", 0))
+    tags = tuple(filter(None, told.get("rack.aware.assignment.tags", "").split(",")))
+    return {
+        "num_standby_replicas": standbys,
+        "max_standby_replicas": standbys,
+        "rack_aware_assignment_tags": tags,
+        "initial_rebalance_delay_ms": 0,
+    }
+
+
+DRY_RUNS: Mapping[type, DryRun] = {
+    ConsumerGroup: DryRun(lambda m: (m.topic_names, m.topic_regex), _joins_consumer, _leaves_consumer, _beats_consumer),
+    ShareGroup: DryRun(lambda m: m.topic_names, _joins_share, _leaves_share, _beats_share),
+    StreamsGroup: DryRun(
+        lambda m: tuple(m.client_tags.items()), _joins_streams, _leaves_streams, _beats_streams, _config_of_streams
+    ),
+}
+"""Of the kinds whose assignor runs at the coordinator."""
