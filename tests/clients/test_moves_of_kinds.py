@@ -48,7 +48,6 @@ def the_owner_dies(k: LocalKafka) -> None:
     assert node.sidecar is not None
     node.sidecar.kill()
     k.start_sidecar(node)
-    k.wait_ready()
 
 
 def members_there(k: LocalKafka, group: str, kind: str) -> int:
