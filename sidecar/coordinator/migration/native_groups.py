@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sidecar.coordinator.migration.core_client import CoreClient
 from sidecar.core.runtime.service import Service
@@ -37,4 +38,7 @@ class NativeGroups:
         if members:
             node_id = self._leader_of(self._service.partition_of(group_id))
             conn = await self._cluster.lane(node_id, Lane.MOVES)
-            await native.send_away(conn, group_id, members, "the group is taken over by the sidecars", ANSWER_S)
+            if found.kind in (native.SHARE, native.STREAMS):
+                await native.leave_one_by_one(conn, replace(found, members=tuple(members)), group_id, ANSWER_S)
+            else:
+                await native.send_away(conn, group_id, members, "the group is taken over by the sidecars", ANSWER_S)

@@ -22,6 +22,7 @@ def _shares(ctx: Context, group_id: str, operation: int) -> ShareGroups:
 
 
 def share_group_heartbeat(ctx: Context, req: sh.ShareGroupHeartbeatRequest, reply: Reply) -> None:
+    ctx.node.cluster.on_asked(ctx.node.node_id, req.group_id, req.member_id)
     try:
         shares = _shares(ctx, req.group_id, rt.READ)
         epoch, told = shares.heartbeat(req.group_id, req.member_id, req.member_epoch, req.subscribed_topic_names)
