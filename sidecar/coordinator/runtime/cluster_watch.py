@@ -95,7 +95,7 @@ class Follower:
         self.tail = new_tail(settings.tail_bootstrap, s.topic, settings.tail_client_id, state, self.from_tail)
         self.ownership = Ownership(cluster, s.node_id, s.address, settings.ownership, self, roster, log, tasks, peers)
         roster.came_late = self.ownership.place_anew
-        self.from_tail.read, self.from_tail.claimed = self.ownership.take_part, self._claimed
+        self.from_tail.read, self.from_tail.claimed = self._topic_read, self._claimed
         self._follow(absence)
 
     def _follow(self, absence: BrokerAbsence) -> None:
@@ -132,15 +132,20 @@ class Follower:
         )
 
     def _owners(self) -> tuple[int, ...]:
-        """As the owners' group says. A sidecar that has withdrawn is no member and hears no more of it; the claims
-        tell it who has taken over, and before that nobody has."""
-        owners, own = self._coordinator.assignment.owners, self._coordinator.settings.node_id
-        if not self.ownership.withdrawn:
-            return owners
-        return tuple(-1 if n == own else n for n in map(self._claimant, range(len(owners))))
+        """As the owners' group says. A sidecar that has just started, or has withdrawn, is no member and hears nothing
+        of it; the claims tell it who has taken over, and before that nobody has."""
+        if not self._by_claims():
+            return self._coordinator.assignment.owners
+        own = self._coordinator.settings.node_id
+        return tuple(-1 if n == own else n for n in map(self._claimant, range(len(self._state.partitions))))
+
+    def _by_claims(self) -> bool:
+        return self.ownership.withdrawn or self._coordinator.assignment.generation < 0
 
     def _claimant(self, partition: int) -> int:
-        """Node id of the partition's last owner; -1 if no record tells."""
+        """Node id of the partition's last owner; -1 if no record tells, or not all of them are read."""
+        if partition in self.from_tail.unread:
+            return -1
         claims = self._state.partitions[partition].claims
         try:
             return self._state.codec.claimed_by(next(reversed(claims.values())))[0]
@@ -185,8 +190,12 @@ class Follower:
 
     # ---- what the others find -------------------------------------------------------------------------------
     def _claimed(self) -> None:
-        if self.ownership.withdrawn:
+        if self._by_claims():
             self._show()
+
+    def _topic_read(self) -> None:
+        self._show()
+        self.ownership.take_part()
 
     def _found_another_topic(self) -> None:
         self._tasks.broken("state topic", self.state_topic.made_anew())

@@ -21,7 +21,7 @@ FOREIGN = "see that broker and bootstrap of each sidecar lead to one cluster; th
 
 class TailListener:
     """`read()` is called when the topic has been read to its end, and may be called again; `claimed()` after each
-    claim."""
+    claim that comes then."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class TailListener:
     def claim_read(self, partition: int) -> None:
         self._former.claim_read(partition, now().mono_ms)
         self._coordinator.takeovers.claim_read(partition)
-        self.claimed()
         if partition not in self.unread:  # what was claimed before may have come with a copy of the topic
+            self.claimed()
             self._say_foreign(partition)
 
     def _say_foreign(self, partition: int) -> None:
