@@ -20,6 +20,8 @@ LATER = (
     "fastavro",
     "rich",
     "sidecar.coordinator",
+    "sidecar.core.share.group",
+    "sidecar.core.streams.group",
     "sidecar.state",
     "yaml",
 )
