@@ -74,6 +74,8 @@ class Follower:
         self._coordinator = coordinator
         self._log = log
         self._tasks = tasks
+        self._is_member = False
+        """Of the owners' group, in the generation that was heard of last."""
         self._suspects: frozenset[int] = frozenset()
         self._lacking: dict[str, list[int]] = {}
         """Kind of groups that this sidecar coordinates -> node ids of those that do not."""
@@ -132,15 +134,12 @@ class Follower:
         )
 
     def _owners(self) -> tuple[int, ...]:
-        """As the owners' group says. A sidecar that has just started, or has withdrawn, is no member and hears nothing
-        of it; the claims tell it who has taken over, and before that nobody has."""
-        if not self._by_claims():
+        """As the owners' group says. A sidecar that has just started, was lost or has withdrawn is no member and hears
+        nothing of it; the claims tell it who has taken over, and before that nobody has."""
+        if self._is_member:
             return self._coordinator.assignment.owners
         own = self._coordinator.settings.node_id
         return tuple(-1 if n == own else n for n in map(self._claimant, range(len(self._state.partitions))))
-
-    def _by_claims(self) -> bool:
-        return self.ownership.withdrawn or self._coordinator.assignment.generation < 0
 
     def _claimant(self, partition: int) -> int:
         """Node id of the partition's last owner; -1 if no record tells, or not all of them are read."""
@@ -154,6 +153,7 @@ class Follower:
 
     # ---- the owners' group --------------------------------------------------------------------------------
     def owners_assigned(self, a: Assignment) -> None:
+        self._is_member = True
         self._leaders.members_assigned(a)
         self._coordinator.owners_assigned(a)
         self._find_lacking(a)
@@ -169,7 +169,9 @@ class Follower:
             self._lacking = found
 
     def owners_lost(self, why: str) -> None:
+        self._is_member = False
         self._coordinator.owners_lost(why)
+        self._show()
 
     def lease_proved(self, until: Now) -> None:
         self._coordinator.lease_proved(until)
@@ -190,7 +192,7 @@ class Follower:
 
     # ---- what the others find -------------------------------------------------------------------------------
     def _claimed(self) -> None:
-        if self._by_claims():
+        if not self._is_member:
             self._show()
 
     def _topic_read(self) -> None:

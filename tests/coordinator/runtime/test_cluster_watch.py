@@ -112,6 +112,21 @@ def test_a_sidecar_that_has_just_started_learns_from_claims_who_owns_what(monkey
     run(test, monkeypatch, prepare, slow_tail=True)
 
 
+def test_a_sidecar_that_was_lost_learns_from_claims_who_owns_what(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: two sidecars were out of the owners' group for 17 s. All that time they told clients the owners of
+    before, which were they themselves, and those refused with NOT_COORDINATOR."""
+
+    async def test(b: Bench) -> None:
+        await until(lambda: not b.problems)
+        b.brokers.faults.hang(Api.JOIN_GROUP)
+        b.brokers.faults.fail(Api.HEARTBEAT, Code.UNKNOWN_MEMBER_ID)
+        await until(lambda: b.house.coordinator.view.owners == (-1, -1))
+        claimed_by_two(b, 1)
+        assert b.house.coordinator.view.owners == (-1, 2)
+
+    run(test, monkeypatch)
+
+
 # ---- the broker goes
 
 
