@@ -70,8 +70,7 @@ class Ownership:
         """The member id under which the state topic says who this sidecar is."""
         self.log = log
         self.tasks = tasks
-        self.member_id = self._joined_as = ""
-        """The member id that the broker gave, and the one that it has let in: nobody beats for another one."""
+        self.member_id = ""
         self.assignment = Assignment()
         self.is_leader = False
         self._lease = Lease(settings.session_timeout_ms, settings.proof_ms, listener.lease_proved)
@@ -263,7 +262,7 @@ class Ownership:
                 continue
             break
         check(res.error_code, "JoinGroup")
-        self.member_id = self._joined_as = res.member_id
+        self.member_id = res.member_id
         # The broker kept this member while the request was parked: it answers only to those it knows.
         self._lease.answered(sent)
         self.is_leader = res.leader == res.member_id
@@ -319,5 +318,6 @@ class Ownership:
         self._rejoin.set()
 
     def _live_member(self) -> tuple[str, int] | None:
-        there = self.member_id and self.member_id == self._joined_as and self.assignment.generation >= 0
+        """The broker gives a member id before the member joins, and does not know it until then."""
+        there = self.member_id and self._lease.heard and self.assignment.generation >= 0
         return (self.member_id, self.assignment.generation) if there else None

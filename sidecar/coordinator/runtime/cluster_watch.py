@@ -74,8 +74,6 @@ class Follower:
         self._coordinator = coordinator
         self._log = log
         self._tasks = tasks
-        self._is_member = False
-        """Of the owners' group, in the generation that was heard of last."""
         self._suspects: frozenset[int] = frozenset()
         self._lacking: dict[str, list[int]] = {}
         """Kind of groups that this sidecar coordinates -> node ids of those that do not."""
@@ -97,7 +95,7 @@ class Follower:
         self.tail = new_tail(settings.tail_bootstrap, s.topic, settings.tail_client_id, state, self.from_tail)
         self.ownership = Ownership(cluster, s.node_id, s.address, settings.ownership, self, roster, log, tasks, peers)
         roster.came_late = self.ownership.place_anew
-        self.from_tail.read, self.from_tail.claimed = self._topic_read, self._claimed
+        self.from_tail.read, self.from_tail.claimed = self.ownership.take_part, self._claimed
         self._follow(absence)
 
     def _follow(self, absence: BrokerAbsence) -> None:
@@ -136,7 +134,7 @@ class Follower:
     def _owners(self) -> tuple[int, ...]:
         """As the owners' group says. A sidecar that has just started, was lost or has withdrawn is no member and hears
         nothing of it; the claims tell it who has taken over, and before that nobody has."""
-        if self._is_member:
+        if self._coordinator.service.map:
             return self._coordinator.assignment.owners
         own = self._coordinator.settings.node_id
         return tuple(-1 if n == own else n for n in map(self._claimant, range(len(self._state.partitions))))
@@ -153,7 +151,6 @@ class Follower:
 
     # ---- the owners' group --------------------------------------------------------------------------------
     def owners_assigned(self, a: Assignment) -> None:
-        self._is_member = True
         self._leaders.members_assigned(a)
         self._coordinator.owners_assigned(a)
         self._find_lacking(a)
@@ -169,7 +166,6 @@ class Follower:
             self._lacking = found
 
     def owners_lost(self, why: str) -> None:
-        self._is_member = False
         self._coordinator.owners_lost(why)
         self._show()
 
@@ -192,12 +188,8 @@ class Follower:
 
     # ---- what the others find -------------------------------------------------------------------------------
     def _claimed(self) -> None:
-        if not self._is_member:
+        if not self._coordinator.service.map:
             self._show()
-
-    def _topic_read(self) -> None:
-        self._show()
-        self.ownership.take_part()
 
     def _found_another_topic(self) -> None:
         self._tasks.broken("state topic", self.state_topic.made_anew())

@@ -20,8 +20,8 @@ FOREIGN = "see that broker and bootstrap of each sidecar lead to one cluster; th
 
 
 class TailListener:
-    """`read()` is called when the topic has been read to its end, and may be called again; `claimed()` after each
-    claim that comes then."""
+    """`read()` is called when the topic has been read to its end, and may be called again; `claimed()` when all
+    claims of a partition are known, and after each that comes then."""
 
     def __init__(
         self,
@@ -74,6 +74,7 @@ class TailListener:
     def tail_read(self, partition: int) -> None:
         if partition in self.unread:
             self.unread.discard(partition)
+            self.claimed()
             if not self.unread:
                 self._coordinator.state_read()
                 self.read()
