@@ -66,8 +66,9 @@ class Emitter:
             "from __future__ import annotations",
             "",
             "from collections.abc import Callable" + ", Generator" * self.twins.wanted,
-            "from dataclasses import dataclass, field",
             "from struct import Struct, error as _struct_error",
+            "",
+            "from msgspec import Struct as Message, field",
             "",
             "from sidecar.wire.primitives import (",
             "    STRING_MAX,",
@@ -95,7 +96,7 @@ class Emitter:
         return "_p_" + fmt.replace("?", "o")
 
     def emit_class(self, msg: Message, st: Struct) -> list[str]:
-        lines = ["", "", "@dataclass(slots=True)", f"class {st.name}:"]
+        lines = ["", "", f"class {st.name}(Message):"]
         if st.name == msg.name:
             lines.append(
                 f'    """Kafka {self.kafka} {msg.name}, api key {msg.api_key}, versions {msg.valid.low}-{msg.valid.high}."""'

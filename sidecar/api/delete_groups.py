@@ -13,8 +13,9 @@ coordinator is away: nothing else waits behind that.
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from sidecar.api import access, slices
 from sidecar.api.call import Call, Handler, Want, coordinate, store_at, who

@@ -31,11 +31,10 @@ no topic has: so it commits nothing.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Set
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from msgspec.structs import replace as replace_struct
+from msgspec.structs import replace
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Handler, Owe, Tell, Want, coordinate, store, store_at
@@ -190,7 +189,7 @@ def _check_again(event: CommitCheck, seat: Seat | None, code: int) -> Generator[
     """The broker does not know in whose name the commit went on. The second time, that is all there is to be said."""
     if event.again:
         return CheckReply(Code.NOT_COORDINATOR if seat is not None else Code(code))
-    check = yield from coordinate(replace_struct(event, again=True, sent_as=seat))
+    check = yield from coordinate(replace(event, again=True, sent_as=seat))
     assert isinstance(check, CheckReply)
     return check
 

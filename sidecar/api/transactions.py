@@ -16,7 +16,7 @@ A request that names none of them is not even decoded.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from sidecar.api import slices
 from sidecar.api.call import FORWARD, Call, Handler, Want, upstream

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
 
-from sidecar.drill.artifacts import KAFKA, class_archive, java, kafka_libs
+from sidecar.drill.artifacts import KAFKA, cache_dir, class_archive, java, kafka_libs
 from sidecar.drill.processes import DrillError, Process, free_ports, port_open, wait_until
 from sidecar.drill.secured import private
 from sidecar.drill.zookeeper import KRAFT_SINCE, ZooKeeper, numbers
@@ -329,6 +329,8 @@ class LocalKafka:
         command = [sys.executable, "-m", self.sidecar_main, "run"]
         if tree is not None:
             env = {**env, "PYTHONPATH": str(tree)}
+        if sys.dont_write_bytecode:  # an installed sidecar is compiled; compiling takes as long as the rest of a start
+            env = {**env, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(cache_dir() / "compiled")}
         return Process(name, command, self.folder / f"{name}.log", env, cwd=tree).start()
 
     def wait_ready(self, timeout_s: float = 60) -> None:

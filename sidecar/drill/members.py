@@ -43,6 +43,9 @@ SESSION_MS = 45_000
 LOST = (Code.FENCED_MEMBER_EPOCH, Code.UNKNOWN_MEMBER_ID, Code.GROUP_ID_NOT_FOUND, Code.ILLEGAL_GENERATION)
 ELSEWHERE = (Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE)
 
+LOOK_S, LATE_S = 0.1, 0.1
+"""How often is looked whether the members' own loop stands still, and when it is late: they ask nobody meanwhile."""
+
 Accepted = list[tuple[float, float]]
 """(sent, answered), in monotonic seconds."""
 
@@ -312,6 +315,8 @@ class Members:
     def __init__(self, members: Sequence[Member]) -> None:
         self.members = members
         self.failed: BaseException | None = None
+        self.stood_still: list[tuple[float, float]] = []
+        """From when to when, in monotonic seconds, no member could ask or hear anything."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="members", daemon=True)
 
@@ -323,9 +328,16 @@ class Members:
         self._stop.set()
         self._thread.join(timeout=10)
 
+    async def _watch(self) -> None:
+        while not self._stop.is_set():
+            due_s = time.monotonic() + LOOK_S
+            await asyncio.sleep(LOOK_S)
+            if (now_s := time.monotonic()) - due_s > LATE_S:
+                self.stood_still.append((due_s, now_s))
+
     def _run(self) -> None:
         async def all_of_them() -> None:
-            await asyncio.gather(*(m.run(self._stop.is_set) for m in self.members))
+            await asyncio.gather(self._watch(), *(m.run(self._stop.is_set) for m in self.members))
 
         try:
             asyncio.run(all_of_them())

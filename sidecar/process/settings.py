@@ -11,7 +11,6 @@ import re
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -162,6 +161,8 @@ def load(config: Path | None, overrides: dict[str, Any]) -> Settings:
     data: dict[str, Any] = {}
     faults: list[str] = []
     if config is not None:
+        import yaml  # a tenth of a worker's start, and most sidecars have no file
+
         try:
             data = yaml.safe_load(config.read_text()) or {}
         except (OSError, yaml.YAMLError, ValueError, RecursionError) as exc:  # not text; a date with a month 99

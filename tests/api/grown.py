@@ -11,9 +11,12 @@ import importlib
 import time
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from msgspec import Struct
+from msgspec.structs import fields
 
 from sidecar.api.call import Ask, Call, Client, Coordinate, Scope, Store
 from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
@@ -67,7 +70,7 @@ def arrays(cls: Any) -> Iterator[Path]:
         inner = _plain(hint) if element is None else element
         if element is not None:
             yield (name,)
-        if is_dataclass(inner):
+        if is_message(inner):
             yield from ((name, *rest) for rest in arrays(inner))
 
 
@@ -90,13 +93,18 @@ def grown(cls: Any, path: Path, n: int, repeated: bool = False) -> Any:
     return _filled(cls, path, n, repeated, 0)
 
 
+def is_message(it: Any) -> bool:
+    """Whether this is a message, or the class of one."""
+    return issubclass(it if isinstance(it, type) else type(it), Struct)
+
+
 def elements(message: Any) -> int:
     """Of all arrays in it together."""
     found = 0
     for f in fields(message):
         value = getattr(message, f.name)
         found += len(value) if isinstance(value, list) else 0
-        found += sum(elements(x) for x in (value if isinstance(value, list) else [value]) if is_dataclass(x))
+        found += sum(elements(x) for x in (value if isinstance(value, list) else [value]) if is_message(x))
     return found
 
 
@@ -115,7 +123,7 @@ def _filled(cls: Any, path: Path, n: int, repeated: bool, i: int) -> Any:
 
 
 def _value(name: str, hint: Any, path: Path, n: int, repeated: bool, i: int) -> Any:
-    if is_dataclass(hint):
+    if is_message(hint):
         return _filled(hint, path, n, repeated, i)
     if hint is str:
         # The first is the group itself; of the others, every other one is managed.
@@ -287,9 +295,9 @@ def _mirrored(cls: Any, request: Any, version: int) -> Any:
 
 
 def _mirror(element: Any, said: Any, version: int) -> Any:
-    if not is_dataclass(element):
+    if not is_message(element):
         return said
-    if is_dataclass(said):
+    if is_message(said):
         return _mirrored(element, said, version)
     make: Any = element
     built = make()
@@ -307,6 +315,6 @@ def _refuse(answer: Any) -> None:
             setattr(answer, name, DENIED["topic" if of_topic else "group"])
         elif name.endswith("authorized_operations"):
             setattr(answer, name, 0)
-        elif _element(hint) is not None and is_dataclass(_element(hint)):
+        elif _element(hint) is not None and is_message(_element(hint)):
             for x in value:
                 _refuse(x)

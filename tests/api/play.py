@@ -17,10 +17,10 @@ looks after that.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from sidecar.api.access import ASKED
 from sidecar.api.call import (

@@ -7,7 +7,6 @@ rights. tests/security/test_matrix_is_whole.py compares the table with Kafka's o
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import itertools
 import typing
@@ -15,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import fields
 
 from sidecar.api import slices
 from sidecar.api.call import Ask, Call, Client, Coordinate, Forward, OwnNames, Pause, Scope, Sizes, Store, Want
@@ -31,6 +31,7 @@ from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import list_config_resources as lr
 from sidecar.wire.generated import list_groups as lg
 from sidecar.wire.generated import list_transactions as lt
+from tests.api.grown import is_message
 from tests.api.play import flexible
 from tools.wire_model import snake
 
@@ -71,17 +72,17 @@ def element(cls: Any, name: str) -> Any:
 
 def names(cls: Any) -> Iterator[str]:
     """The fields of a message, at any depth."""
-    for f in dataclasses.fields(cls):
+    for f in fields(cls):
         yield f.name
         inner = element(cls, f.name)
-        if dataclasses.is_dataclass(inner):
+        if is_message(inner):
             yield from names(inner)
 
 
 def filled(cls: Any, group: str, transactional: str) -> Any:
     """A message with one element in each array, which names these."""
     values: dict[str, Any] = {}
-    for f in dataclasses.fields(cls):
+    for f in fields(cls):
         inner = element(cls, f.name)
         several = "list" in str(typing.get_type_hints(cls)[f.name])
         if f.name in GROUP_FIELDS and inner is str:
@@ -90,7 +91,7 @@ def filled(cls: Any, group: str, transactional: str) -> Any:
             values[f.name] = "consumer"
         elif f.name in ID_FIELDS:
             values[f.name] = [transactional] if several else transactional
-        elif dataclasses.is_dataclass(inner):
+        elif is_message(inner):
             made = filled(inner, group, transactional)
             values[f.name] = [made] if several else made
         elif several:
@@ -168,12 +169,12 @@ def from_broker(api: Api, version: int, frame: bytes, pos: int) -> bytes:
 def codes(message: Any) -> set[int]:
     """All error codes in it."""
     found: set[int] = set()
-    for f in dataclasses.fields(message):
+    for f in fields(message):
         value = getattr(message, f.name)
         if f.name.endswith("error_code"):
             found.add(value)
         for item in value if isinstance(value, list) else [value]:
-            if dataclasses.is_dataclass(item):
+            if is_message(item):
                 found |= codes(item)
     return found
 

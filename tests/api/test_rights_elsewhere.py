@@ -3,8 +3,6 @@ its own broker, on its own connection."""
 
 from __future__ import annotations
 
-from dataclasses import replace as replace_
-
 from msgspec.structs import replace
 
 from sidecar.core.runtime.events import KnownGroups, KnownReply, Standing, StandingReply
@@ -194,12 +192,12 @@ def test_so_are_those_of_a_commit_in_a_transaction() -> None:
     play = Play(Api.TXN_OFFSET_COMMIT, request, 5).may_read("g")
     event = CommitCheck("g", "m", 3, None, 5, True, tuple((t, ZERO_UUID, 0) for t in ("mine", "secret")))
     play.coordinates(event).coordinator(CheckReply())
-    nobodys = replace_(request, member_id="", generation_id_or_member_epoch=-1)
+    nobodys = replace(request, member_id="", generation_id_or_member_epoch=-1)
     unknown = _told(mine=Code.UNKNOWN_MEMBER_ID, secret=Code.UNKNOWN_MEMBER_ID)
     play.asks(nobodys).meanwhile(GUARDED_ELSEWHERE).broker(unknown)
     play.coordinates(replace(event, again=True, sent_as=None)).coordinator(CheckReply())
     play.shows(nobodys, secret=DENIED)
-    play.stores(OTHER, replace_(nobodys, topics=_in_transaction("mine")), 5).broker(_told(mine=0))
+    play.stores(OTHER, replace(nobodys, topics=_in_transaction("mine")), 5).broker(_told(mine=0))
     play.answers(_told(mine=0, secret=DENIED))
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Protocol
 
 import pytest
+from msgspec.structs import replace
 
 from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.artifacts import KAFKA

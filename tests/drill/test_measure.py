@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from sidecar.drill.clients import Client
 from sidecar.drill.drills.ground import PARTITIONS, Company
-from sidecar.drill.drills.measure import FIGURES, longest_pause, summary, times_of
+from sidecar.drill.drills.measure import FIGURES, beside, longest_pause, summary, times_of
 from sidecar.drill.drills.spec import Mark
-from sidecar.drill.members import Member
-from sidecar.drill.processes import Process
+from sidecar.drill.members import LATE_S, LOOK_S, Member, Members
+from sidecar.drill.processes import Process, wait_until
 
 FAULT, HEALED, END = Mark(10, 10_000, "fault"), Mark(15, 15_000, "healed"), Mark(20, 20_000, "well")
 
@@ -91,3 +93,33 @@ def test_percentiles_over_rounds() -> None:
     names = [name for name in FIGURES if name != "joins"]
     rounds = [dict.fromkeys(names, float(i)) for i in range(1, 21)]
     assert summary(rounds)["heartbeats"] == {"p50": 10.5, "p95": 20.0, "max": 20.0}
+
+
+def test_bystanders_are_not_blamed_for_the_time_in_which_nobody_asked_them() -> None:
+    """Symptom: on a busy machine heartbeats elsewhere stopped for 1.55 and 1.79 s. The members' own loop had stood
+    still, as had that of Kafka's members."""
+    stays, comes = (Member("g", "consumer", [], "t", newcomer) for newcomer in (False, True))
+    for one in (stays, comes):
+        one.heartbeats = one.commits = [(t, t + 0.1) for t in (10.0, 11.0, 14.0, 15.0, 16.0, 17.0, 18.0, 19.0)]
+    assert beside([stays, comes], FAULT, END)["heartbeats"] == pytest.approx(3.0)
+    assert beside([stays, comes], FAULT, END, [(9.0, 10.05), (11.5, 13.9)])["heartbeats"] == pytest.approx(1.0)
+    assert beside([stays, comes], FAULT, END, [(11.5, 12.0)])["heartbeats"] == pytest.approx(2.5)
+
+
+class Busy(Member):
+    """It lets nobody else run for a while."""
+
+    async def run(self, stopped: Callable[[], bool]) -> None:
+        end_s = time.monotonic() + LOOK_S + 2 * LATE_S
+        while time.monotonic() < end_s:
+            pass
+
+
+def test_members_know_when_their_loop_stood_still() -> None:
+    crew = Members([Busy("g", "consumer", [], "t")]).start()
+    try:
+        wait_until("it to be seen", lambda: bool(crew.stood_still), 60)
+    finally:
+        crew.stop()
+    ((since, to),) = crew.stood_still[:1]
+    assert to - since > LATE_S and crew.failed is None

@@ -64,11 +64,11 @@ def seeds_of(kind: str) -> Callable[[], list[bytes]]:
 
 
 def filled(cls: type[Any], rng: random.Random) -> Any:
-    """A message with something in each field, by the field's default and annotation."""
+    """A message with something in each field, by the field's annotation."""
     module = importlib.import_module(cls.__module__)
     values: dict[str, Any] = {}
-    for name, f in cls.__dataclass_fields__.items():
-        kind = str(f.type).removesuffix(" | None")
+    for name in cls.__struct_fields__:
+        kind = cls.__annotations__[name].removesuffix(" | None")
         if kind.startswith("list["):
             inner = kind[5:-1]
             values[name] = [one(inner, module, rng, cls, name) for _ in range(rng.randint(1, 3))]

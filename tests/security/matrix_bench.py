@@ -8,7 +8,6 @@ sidecar owns them: first the one beside that broker, and after `move_owner` anot
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import itertools
 import re
 import struct
@@ -25,6 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourcePatternType,
     ResourceType,
 )
+from msgspec import Struct
 
 from sidecar.core.vocabulary.errors import Code
 from sidecar.core.vocabulary.placement import partition_for
@@ -353,8 +353,8 @@ NAME = re.compile(rf"(?:native|managed)-({MINE}|{OTHER})-([a-z-]+)\.\d+")
 
 def plain(told: Any) -> Any:
     """The answer without what is never the same twice, its lists in order."""
-    if dataclasses.is_dataclass(told) and not isinstance(told, type):
-        names = (f.name for f in dataclasses.fields(told) if f.name not in LEFT_OUT)
+    if isinstance(told, Struct):
+        names = (name for name in told.__struct_fields__ if name not in LEFT_OUT)
         return {name: plain(getattr(told, name)) for name in names}
     if isinstance(told, list | tuple):
         return sorted((plain(x) for x in told), key=repr)

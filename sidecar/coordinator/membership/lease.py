@@ -24,9 +24,14 @@ class Lease:
         self._heard = NEVER
         """When the last request was sent that a broker answered, as to a member that was alive when it last heard."""
 
+    @property
+    def heard(self) -> bool:
+        """A broker has answered this member, since the former one was lost."""
+        return self._heard is not NEVER
+
     def lost(self) -> None:
-        """Commits of the former member say nothing of the next one."""
-        self._committed = NEVER
+        """What the former member was told says nothing of the next one."""
+        self._committed = self._heard = NEVER
 
     def committed(self, sent: Now) -> None:
         """The commit that was sent then is written."""

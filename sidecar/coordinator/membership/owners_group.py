@@ -318,5 +318,6 @@ class Ownership:
         self._rejoin.set()
 
     def _live_member(self) -> tuple[str, int] | None:
-        there = self.member_id and self.assignment.generation >= 0
+        """The broker gives a member id before the member joins, and does not know it until then."""
+        there = self.member_id and self._lease.heard and self.assignment.generation >= 0
         return (self.member_id, self.assignment.generation) if there else None

@@ -132,15 +132,17 @@ class Follower:
         )
 
     def _owners(self) -> tuple[int, ...]:
-        """As the owners' group says. A sidecar that has withdrawn is no member and hears no more of it; the claims
-        tell it who has taken over, and before that nobody has."""
-        owners, own = self._coordinator.assignment.owners, self._coordinator.settings.node_id
-        if not self.ownership.withdrawn:
-            return owners
-        return tuple(-1 if n == own else n for n in map(self._claimant, range(len(owners))))
+        """As the owners' group says. A sidecar that has just started, was lost or has withdrawn is no member and hears
+        nothing of it; the claims tell it who has taken over, and before that nobody has."""
+        if self._coordinator.service.map:
+            return self._coordinator.assignment.owners
+        own = self._coordinator.settings.node_id
+        return tuple(-1 if n == own else n for n in map(self._claimant, range(len(self._state.partitions))))
 
     def _claimant(self, partition: int) -> int:
-        """Node id of the partition's last owner; -1 if no record tells."""
+        """Node id of the partition's last owner; -1 if no record tells, or not all of them are read."""
+        if partition in self.from_tail.unread:
+            return -1
         claims = self._state.partitions[partition].claims
         try:
             return self._state.codec.claimed_by(next(reversed(claims.values())))[0]
@@ -165,6 +167,7 @@ class Follower:
 
     def owners_lost(self, why: str) -> None:
         self._coordinator.owners_lost(why)
+        self._show()
 
     def lease_proved(self, until: Now) -> None:
         self._coordinator.lease_proved(until)
@@ -185,7 +188,7 @@ class Follower:
 
     # ---- what the others find -------------------------------------------------------------------------------
     def _claimed(self) -> None:
-        if self.ownership.withdrawn:
+        if not self._coordinator.service.map:
             self._show()
 
     def _found_another_topic(self) -> None:

@@ -20,8 +20,8 @@ FOREIGN = "see that broker and bootstrap of each sidecar lead to one cluster; th
 
 
 class TailListener:
-    """`read()` is called when the topic has been read to its end, and may be called again; `claimed()` after each
-    claim."""
+    """`read()` is called when the topic has been read to its end, and may be called again; `claimed()` when all
+    claims of a partition are known, and after each that comes then."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class TailListener:
     def claim_read(self, partition: int) -> None:
         self._former.claim_read(partition, now().mono_ms)
         self._coordinator.takeovers.claim_read(partition)
-        self.claimed()
         if partition not in self.unread:  # what was claimed before may have come with a copy of the topic
+            self.claimed()
             self._say_foreign(partition)
 
     def _say_foreign(self, partition: int) -> None:
@@ -74,6 +74,7 @@ class TailListener:
     def tail_read(self, partition: int) -> None:
         if partition in self.unread:
             self.unread.discard(partition)
+            self.claimed()
             if not self.unread:
                 self._coordinator.state_read()
                 self.read()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sidecar.core.modern.group import ModernGroup
-from sidecar.core.runtime.turn import Turn
+if TYPE_CHECKING:
+    from sidecar.core.modern.group import ModernGroup
+    from sidecar.core.runtime.turn import Turn
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,12 @@ share.record.lock.duration.ms, are the broker's."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sidecar.core.modern.config import ModernConfig
-from sidecar.core.runtime.turn import Turn
+
+if TYPE_CHECKING:
+    from sidecar.core.runtime.turn import Turn
 
 SHARE = "share"
 """The name of this kind of group, as ListGroups and the settings spell it."""

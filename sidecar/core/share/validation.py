@@ -5,12 +5,16 @@ Source: Kafka's KafkaApis, GroupCoordinatorService and GroupMetadataManager, in 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sidecar.core.modern import validation as modern
 from sidecar.core.modern.group import LEAVE_EPOCH
 from sidecar.core.modern.validation import invalid
 from sidecar.core.share.config import SHARE
 from sidecar.core.share.events import ShareHeartbeat
-from sidecar.core.share.group import Member
+
+if TYPE_CHECKING:
+    from sidecar.core.share.group import Member
 
 MEMBER_ID_CHARS = 36
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sidecar.core.modern.config import ModernConfig
-from sidecar.core.runtime.turn import Turn
+
+if TYPE_CHECKING:
+    from sidecar.core.runtime.turn import Turn
 
 STREAMS = "streams"
 """The name of this kind of group, as ListGroups and the settings spell it."""

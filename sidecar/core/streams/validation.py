@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from sidecar.core.modern import validation as modern
 from sidecar.core.modern.group import STATIC_LEAVE_EPOCH
 from sidecar.core.streams.config import STREAMS
 from sidecar.core.streams.events import JOIN_EPOCH, StreamsHeartbeat
-from sidecar.core.streams.group import Member, StreamsGroup
-from sidecar.core.streams.partitions import ConfiguredTopology
 from sidecar.core.streams.tasks import TaskIds, contained
 from sidecar.core.streams.topology import Topology, check_topology, invalid
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
+
+if TYPE_CHECKING:
+    from sidecar.core.streams.group import Member, StreamsGroup
+    from sidecar.core.streams.partitions import ConfiguredTopology
 
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 TOPIC_NAME = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}\Z")

@@ -34,6 +34,7 @@ FIGURES = (
     "on healing",
     "joins",
 )
+Span = tuple[float, float]
 Times = dict[str, float]
 """Figure -> seconds."""
 
@@ -72,11 +73,17 @@ def everybody(c: Company, mark: Mark, until: Mark) -> Times:
     return {"all partitions": max(partitions), "all members": max(*wire, *clients)}
 
 
-def beside(members: Sequence[Member], start: Mark, end: Mark) -> Times:
-    """Return the figures of bystanders from `start` to `end`; that of the one that waited longest counts."""
+def beside(members: Sequence[Member], start: Mark, end: Mark, stood_still: Sequence[Span] = ()) -> Times:
+    """Return the figures of bystanders from `start` to `end`; that of the one that waited longest counts. The time in
+    which the members' own loop stood still is left out: nobody was asked then."""
+
+    def pause(accepted: Accepted) -> float:
+        inside = sorted(done for _, done in list(accepted) if start.at_s < done < end.at_s)
+        pairs = itertools.pairwise([start.at_s, *inside, end.at_s])
+        return max(b - a - _common(stood_still, a, b) for a, b in pairs)
 
     def worst(accepted: Iterable[Accepted]) -> float:
-        return max(longest_pause((done for _, done in list(one)), start.at_s, end.at_s) for one in accepted)
+        return max(map(pause, accepted))
 
     stay, come = [m for m in members if not m.newcomer], [m for m in members if m.newcomer]
     return {
@@ -84,6 +91,11 @@ def beside(members: Sequence[Member], start: Mark, end: Mark) -> Times:
         "heartbeats": worst(m.heartbeats for m in stay),
         "joins": worst(m.heartbeats for m in come),
     }
+
+
+def _common(spans: Sequence[Span], start: float, end: float) -> float:
+    """Return how much of these spans lies between `start` and `end`."""
+    return sum(max(0.0, min(to, end) - max(since, start)) for since, to in spans)
 
 
 def times_of(c: Company, marks: Sequence[Mark], healed: Mark, end: Mark, back_before_heal: bool) -> Times:

@@ -112,7 +112,7 @@ def play_round(drill: Drill, ground: Ground, i: int, verdict: Verdict, say: Call
         verdict.add("lost_commits", lines, f"round {i + 1}, {title}")
     figures = {c.title: times_of(c, marks, healed, end, drill.back_before_heal) for c in ground.companies}
     for side, members in ground.bystanders.items():
-        figures[f"{side} elsewhere"] = beside(members, marks[0], end)
+        figures[f"{side} elsewhere"] = beside(members, marks[0], end, ground.crew.stood_still if ground.crew else ())
     if "sidecar" in ground.bystanders and not drill.everything_stops:
         longest_s = round(figures["sidecar elsewhere"]["heartbeats"], 2)
         drill.find("heartbeats of groups led elsewhere stopped for", f"{longest_s} s", longest_s <= STOPPED_S)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -26,8 +27,7 @@ _u_qh = _S_qh.unpack_from
 _p_qh = _S_qh.pack
 
 
-@dataclass(slots=True)
-class AddOffsetsToTxnRequest:
+class AddOffsetsToTxnRequest(Message):
     """Kafka 4.4.0 AddOffsetsToTxnRequest, api key 25, versions 0-4."""
     transactional_id: str = ''
     producer_id: int = 0
@@ -212,8 +212,7 @@ def encode_add_offsets_to_txn_request_in_slices(version: int, msg: AddOffsetsToT
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class AddOffsetsToTxnResponse:
+class AddOffsetsToTxnResponse(Message):
     """Kafka 4.4.0 AddOffsetsToTxnResponse, api key 25, versions 0-4."""
     throttle_time_ms: int = 0
     error_code: int = 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -32,14 +33,12 @@ _u_qho = _S_qho.unpack_from
 _p_qho = _S_qho.pack
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnTopic:
+class AddPartitionsToTxnTopic(Message):
     name: str = ''
     partitions: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnTransaction:
+class AddPartitionsToTxnTransaction(Message):
     transactional_id: str = ''
     producer_id: int = 0
     producer_epoch: int = 0
@@ -47,8 +46,7 @@ class AddPartitionsToTxnTransaction:
     topics: list[AddPartitionsToTxnTopic] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnRequest:
+class AddPartitionsToTxnRequest(Message):
     """Kafka 4.4.0 AddPartitionsToTxnRequest, api key 24, versions 0-5."""
     transactions: list[AddPartitionsToTxnTransaction] = field(default_factory=list)
     v3_and_below_transactional_id: str = ''
@@ -706,26 +704,22 @@ def encode_add_partitions_to_txn_request_in_slices(version: int, msg: AddPartiti
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnTopicResult:
+class AddPartitionsToTxnTopicResult(Message):
     name: str = ''
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnPartitionResult:
+class AddPartitionsToTxnPartitionResult(Message):
     partition_index: int = 0
     partition_error_code: int = 0
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnResult:
+class AddPartitionsToTxnResult(Message):
     transactional_id: str = ''
     topic_results: list[AddPartitionsToTxnTopicResult] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnResponse:
+class AddPartitionsToTxnResponse(Message):
     """Kafka 4.4.0 AddPartitionsToTxnResponse, api key 24, versions 0-5."""
     throttle_time_ms: int = 0
     error_code: int = 0

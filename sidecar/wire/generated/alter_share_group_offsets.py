@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -23,20 +24,17 @@ _u_iq = _S_iq.unpack_from
 _p_iq = _S_iq.pack
 
 
-@dataclass(slots=True)
-class AlterShareGroupOffsetsRequestPartition:
+class AlterShareGroupOffsetsRequestPartition(Message):
     partition_index: int = 0
     start_offset: int = 0
 
 
-@dataclass(slots=True)
-class AlterShareGroupOffsetsRequestTopic:
+class AlterShareGroupOffsetsRequestTopic(Message):
     topic_name: str = ''
     partitions: list[AlterShareGroupOffsetsRequestPartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class AlterShareGroupOffsetsRequest:
+class AlterShareGroupOffsetsRequest(Message):
     """Kafka 4.4.0 AlterShareGroupOffsetsRequest, api key 91, versions 0-0."""
     group_id: str = ''
     topics: list[AlterShareGroupOffsetsRequestTopic] = field(default_factory=list)
@@ -355,22 +353,19 @@ def encode_alter_share_group_offsets_request_in_slices(version: int, msg: AlterS
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class AlterShareGroupOffsetsResponsePartition:
+class AlterShareGroupOffsetsResponsePartition(Message):
     partition_index: int = 0
     error_code: int = 0
     error_message: str | None = None
 
 
-@dataclass(slots=True)
-class AlterShareGroupOffsetsResponseTopic:
+class AlterShareGroupOffsetsResponseTopic(Message):
     topic_name: str = ''
     topic_id: bytes = ZERO_UUID
     partitions: list[AlterShareGroupOffsetsResponsePartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class AlterShareGroupOffsetsResponse:
+class AlterShareGroupOffsetsResponse(Message):
     """Kafka 4.4.0 AlterShareGroupOffsetsResponse, api key 91, versions 0-0."""
     throttle_time_ms: int = 0
     error_code: int = 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -35,8 +36,7 @@ _u_q = _S_q.unpack_from
 _p_q = _S_q.pack
 
 
-@dataclass(slots=True)
-class ApiVersionsRequest:
+class ApiVersionsRequest(Message):
     """Kafka 4.4.0 ApiVersionsRequest, api key 18, versions 0-5."""
     client_software_name: str = ''
     client_software_version: str = ''
@@ -275,29 +275,25 @@ def encode_api_versions_request_in_slices(version: int, msg: ApiVersionsRequest,
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class ApiVersion:
+class ApiVersion(Message):
     api_key: int = 0
     min_version: int = 0
     max_version: int = 0
 
 
-@dataclass(slots=True)
-class SupportedFeatureKey:
+class SupportedFeatureKey(Message):
     name: str = ''
     min_version: int = 0
     max_version: int = 0
 
 
-@dataclass(slots=True)
-class FinalizedFeatureKey:
+class FinalizedFeatureKey(Message):
     name: str = ''
     max_version_level: int = 0
     min_version_level: int = 0
 
 
-@dataclass(slots=True)
-class ApiVersionsResponse:
+class ApiVersionsResponse(Message):
     """Kafka 4.4.0 ApiVersionsResponse, api key 18, versions 0-5."""
     error_code: int = 0
     api_keys: list[ApiVersion] = field(default_factory=list)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -32,8 +33,7 @@ _u_ii = _S_ii.unpack_from
 _p_ii = _S_ii.pack
 
 
-@dataclass(slots=True)
-class ConsumerGroupDescribeRequest:
+class ConsumerGroupDescribeRequest(Message):
     """Kafka 4.4.0 ConsumerGroupDescribeRequest, api key 69, versions 0-1."""
     group_ids: list[str] = field(default_factory=list)
     include_authorized_operations: bool = False
@@ -229,20 +229,17 @@ def encode_consumer_group_describe_request_in_slices(version: int, msg: Consumer
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class TopicPartitions:
+class TopicPartitions(Message):
     topic_id: bytes = ZERO_UUID
     topic_name: str = ''
     partitions: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Assignment:
+class Assignment(Message):
     topic_partitions: list[TopicPartitions] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Member:
+class Member(Message):
     member_id: str = ''
     instance_id: str | None = None
     rack_id: str | None = None
@@ -256,8 +253,7 @@ class Member:
     member_type: int = -1
 
 
-@dataclass(slots=True)
-class DescribedGroup:
+class DescribedGroup(Message):
     error_code: int = 0
     error_message: str | None = None
     group_id: str = ''
@@ -269,8 +265,7 @@ class DescribedGroup:
     authorized_operations: int = -2147483648
 
 
-@dataclass(slots=True)
-class ConsumerGroupDescribeResponse:
+class ConsumerGroupDescribeResponse(Message):
     """Kafka 4.4.0 ConsumerGroupDescribeResponse, api key 69, versions 0-1."""
     throttle_time_ms: int = 0
     groups: list[DescribedGroup] = field(default_factory=list)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -29,14 +30,12 @@ _u_ii = _S_ii.unpack_from
 _p_ii = _S_ii.pack
 
 
-@dataclass(slots=True)
-class TopicPartitions:
+class TopicPartitions(Message):
     topic_id: bytes = ZERO_UUID
     partitions: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class ConsumerGroupHeartbeatRequest:
+class ConsumerGroupHeartbeatRequest(Message):
     """Kafka 4.4.0 ConsumerGroupHeartbeatRequest, api key 68, versions 0-1."""
     group_id: str = ''
     member_id: str = ''
@@ -1095,19 +1094,16 @@ def encode_consumer_group_heartbeat_request_in_slices(version: int, msg: Consume
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class ResponseTopicPartitions:
+class ResponseTopicPartitions(Message):
     topic_id: bytes = ZERO_UUID
     partitions: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Assignment:
+class Assignment(Message):
     topic_partitions: list[ResponseTopicPartitions] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class ConsumerGroupHeartbeatResponse:
+class ConsumerGroupHeartbeatResponse(Message):
     """Kafka 4.4.0 ConsumerGroupHeartbeatResponse, api key 68, versions 0-1."""
     throttle_time_ms: int = 0
     error_code: int = 0

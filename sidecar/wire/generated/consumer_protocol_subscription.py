@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -23,14 +24,12 @@ _u_i = _S_i.unpack_from
 _p_i = _S_i.pack
 
 
-@dataclass(slots=True)
-class TopicPartition:
+class TopicPartition(Message):
     topic: str = ''
     partitions: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class ConsumerProtocolSubscription:
+class ConsumerProtocolSubscription(Message):
     """Kafka 4.4.0 ConsumerProtocolSubscription, api key -1, versions 0-3."""
     topics: list[str] = field(default_factory=list)
     user_data: bytes | None = None

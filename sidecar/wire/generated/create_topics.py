@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -32,20 +33,17 @@ _u_ih = _S_ih.unpack_from
 _p_ih = _S_ih.pack
 
 
-@dataclass(slots=True)
-class CreatableReplicaAssignment:
+class CreatableReplicaAssignment(Message):
     partition_index: int = 0
     broker_ids: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class CreatableTopicConfig:
+class CreatableTopicConfig(Message):
     name: str = ''
     value: str | None = ''
 
 
-@dataclass(slots=True)
-class CreatableTopic:
+class CreatableTopic(Message):
     name: str = ''
     num_partitions: int = 0
     replication_factor: int = 0
@@ -53,8 +51,7 @@ class CreatableTopic:
     configs: list[CreatableTopicConfig] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class CreateTopicsRequest:
+class CreateTopicsRequest(Message):
     """Kafka 4.4.0 CreateTopicsRequest, api key 19, versions 2-7."""
     topics: list[CreatableTopic] = field(default_factory=list)
     timeout_ms: int = 60000
@@ -453,8 +450,7 @@ def encode_create_topics_request(version: int, msg: CreateTopicsRequest, out: by
     fn(msg, out)
 
 
-@dataclass(slots=True)
-class CreatableTopicConfigs:
+class CreatableTopicConfigs(Message):
     name: str = ''
     value: str | None = ''
     read_only: bool = False
@@ -462,8 +458,7 @@ class CreatableTopicConfigs:
     is_sensitive: bool = False
 
 
-@dataclass(slots=True)
-class CreatableTopicResult:
+class CreatableTopicResult(Message):
     name: str = ''
     topic_id: bytes = ZERO_UUID
     error_code: int = 0
@@ -474,8 +469,7 @@ class CreatableTopicResult:
     configs: list[CreatableTopicConfigs] | None = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class CreateTopicsResponse:
+class CreateTopicsResponse(Message):
     """Kafka 4.4.0 CreateTopicsResponse, api key 19, versions 2-7."""
     throttle_time_ms: int = 0
     topics: list[CreatableTopicResult] = field(default_factory=list)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -23,8 +24,7 @@ _u_i = _S_i.unpack_from
 _p_i = _S_i.pack
 
 
-@dataclass(slots=True)
-class DeleteGroupsRequest:
+class DeleteGroupsRequest(Message):
     """Kafka 4.4.0 DeleteGroupsRequest, api key 42, versions 0-3."""
     groups_names: list[str] = field(default_factory=list)
 
@@ -299,15 +299,13 @@ def encode_delete_groups_request_in_slices(version: int, msg: DeleteGroupsReques
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class DeletableGroupResult:
+class DeletableGroupResult(Message):
     group_id: str = ''
     error_code: int = 0
     error_message: str | None = None
 
 
-@dataclass(slots=True)
-class DeleteGroupsResponse:
+class DeleteGroupsResponse(Message):
     """Kafka 4.4.0 DeleteGroupsResponse, api key 42, versions 0-3."""
     throttle_time_ms: int = 0
     results: list[DeletableGroupResult] = field(default_factory=list)

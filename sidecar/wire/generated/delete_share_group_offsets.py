@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -23,13 +24,11 @@ _u_ih = _S_ih.unpack_from
 _p_ih = _S_ih.pack
 
 
-@dataclass(slots=True)
-class DeleteShareGroupOffsetsRequestTopic:
+class DeleteShareGroupOffsetsRequestTopic(Message):
     topic_name: str = ''
 
 
-@dataclass(slots=True)
-class DeleteShareGroupOffsetsRequest:
+class DeleteShareGroupOffsetsRequest(Message):
     """Kafka 4.4.0 DeleteShareGroupOffsetsRequest, api key 92, versions 0-0."""
     group_id: str = ''
     topics: list[DeleteShareGroupOffsetsRequestTopic] = field(default_factory=list)
@@ -254,16 +253,14 @@ def encode_delete_share_group_offsets_request_in_slices(version: int, msg: Delet
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class DeleteShareGroupOffsetsResponseTopic:
+class DeleteShareGroupOffsetsResponseTopic(Message):
     topic_name: str = ''
     topic_id: bytes = ZERO_UUID
     error_code: int = 0
     error_message: str | None = None
 
 
-@dataclass(slots=True)
-class DeleteShareGroupOffsetsResponse:
+class DeleteShareGroupOffsetsResponse(Message):
     """Kafka 4.4.0 DeleteShareGroupOffsetsResponse, api key 92, versions 0-0."""
     throttle_time_ms: int = 0
     error_code: int = 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -23,14 +24,12 @@ _u_i = _S_i.unpack_from
 _p_i = _S_i.pack
 
 
-@dataclass(slots=True)
-class DeleteTopicState:
+class DeleteTopicState(Message):
     name: str | None = None
     topic_id: bytes = ZERO_UUID
 
 
-@dataclass(slots=True)
-class DeleteTopicsRequest:
+class DeleteTopicsRequest(Message):
     """Kafka 4.4.0 DeleteTopicsRequest, api key 20, versions 1-6."""
     topics: list[DeleteTopicState] = field(default_factory=list)
     topic_names: list[str] = field(default_factory=list)
@@ -275,16 +274,14 @@ def encode_delete_topics_request(version: int, msg: DeleteTopicsRequest, out: by
     fn(msg, out)
 
 
-@dataclass(slots=True)
-class DeletableTopicResult:
+class DeletableTopicResult(Message):
     name: str | None = ''
     topic_id: bytes = ZERO_UUID
     error_code: int = 0
     error_message: str | None = None
 
 
-@dataclass(slots=True)
-class DeleteTopicsResponse:
+class DeleteTopicsResponse(Message):
     """Kafka 4.4.0 DeleteTopicsResponse, api key 20, versions 1-6."""
     throttle_time_ms: int = 0
     responses: list[DeletableTopicResult] = field(default_factory=list)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -35,8 +36,7 @@ _u_ih = _S_ih.unpack_from
 _p_ih = _S_ih.pack
 
 
-@dataclass(slots=True)
-class DescribeClusterRequest:
+class DescribeClusterRequest(Message):
     """Kafka 4.4.0 DescribeClusterRequest, api key 60, versions 0-2."""
     include_cluster_authorized_operations: bool = False
     endpoint_type: int = 1
@@ -128,8 +128,7 @@ def encode_describe_cluster_request(version: int, msg: DescribeClusterRequest, o
     fn(msg, out)
 
 
-@dataclass(slots=True)
-class DescribeClusterBroker:
+class DescribeClusterBroker(Message):
     broker_id: int = 0
     host: str = ''
     port: int = 0
@@ -137,8 +136,7 @@ class DescribeClusterBroker:
     is_fenced: bool = False
 
 
-@dataclass(slots=True)
-class DescribeClusterResponse:
+class DescribeClusterResponse(Message):
     """Kafka 4.4.0 DescribeClusterResponse, api key 60, versions 0-2."""
     throttle_time_ms: int = 0
     error_code: int = 0

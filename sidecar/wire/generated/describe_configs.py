@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -38,15 +39,13 @@ _u_i = _S_i.unpack_from
 _p_i = _S_i.pack
 
 
-@dataclass(slots=True)
-class DescribeConfigsResource:
+class DescribeConfigsResource(Message):
     resource_type: int = 0
     resource_name: str = ''
     configuration_keys: list[str] | None = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class DescribeConfigsRequest:
+class DescribeConfigsRequest(Message):
     """Kafka 4.4.0 DescribeConfigsRequest, api key 32, versions 0-4."""
     resources: list[DescribeConfigsResource] = field(default_factory=list)
     include_synonyms: bool = False
@@ -673,15 +672,13 @@ def encode_describe_configs_request_in_slices(version: int, msg: DescribeConfigs
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class DescribeConfigsSynonym:
+class DescribeConfigsSynonym(Message):
     name: str = ''
     value: str | None = ''
     source: int = 0
 
 
-@dataclass(slots=True)
-class DescribeConfigsResourceResult:
+class DescribeConfigsResourceResult(Message):
     name: str = ''
     value: str | None = ''
     read_only: bool = False
@@ -693,8 +690,7 @@ class DescribeConfigsResourceResult:
     documentation: str | None = ''
 
 
-@dataclass(slots=True)
-class DescribeConfigsResult:
+class DescribeConfigsResult(Message):
     error_code: int = 0
     error_message: str | None = ''
     resource_type: int = 0
@@ -702,8 +698,7 @@ class DescribeConfigsResult:
     configs: list[DescribeConfigsResourceResult] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class DescribeConfigsResponse:
+class DescribeConfigsResponse(Message):
     """Kafka 4.4.0 DescribeConfigsResponse, api key 32, versions 0-4."""
     throttle_time_ms: int = 0
     results: list[DescribeConfigsResult] = field(default_factory=list)

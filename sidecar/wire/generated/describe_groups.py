@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -26,8 +27,7 @@ _u_i = _S_i.unpack_from
 _p_i = _S_i.pack
 
 
-@dataclass(slots=True)
-class DescribeGroupsRequest:
+class DescribeGroupsRequest(Message):
     """Kafka 4.4.0 DescribeGroupsRequest, api key 15, versions 0-6."""
     groups: list[str] = field(default_factory=list)
     include_authorized_operations: bool = False
@@ -405,8 +405,7 @@ def encode_describe_groups_request_in_slices(version: int, msg: DescribeGroupsRe
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class DescribedGroupMember:
+class DescribedGroupMember(Message):
     member_id: str = ''
     group_instance_id: str | None = None
     client_id: str = ''
@@ -415,8 +414,7 @@ class DescribedGroupMember:
     member_assignment: bytes = b""
 
 
-@dataclass(slots=True)
-class DescribedGroup:
+class DescribedGroup(Message):
     error_code: int = 0
     error_message: str | None = None
     group_id: str = ''
@@ -427,8 +425,7 @@ class DescribedGroup:
     authorized_operations: int = -2147483648
 
 
-@dataclass(slots=True)
-class DescribeGroupsResponse:
+class DescribeGroupsResponse(Message):
     """Kafka 4.4.0 DescribeGroupsResponse, api key 15, versions 0-6."""
     throttle_time_ms: int = 0
     groups: list[DescribedGroup] = field(default_factory=list)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -29,20 +30,17 @@ _u_iqiqh = _S_iqiqh.unpack_from
 _p_iqiqh = _S_iqiqh.pack
 
 
-@dataclass(slots=True)
-class DescribeShareGroupOffsetsRequestTopic:
+class DescribeShareGroupOffsetsRequestTopic(Message):
     topic_name: str = ''
     partitions: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class DescribeShareGroupOffsetsRequestGroup:
+class DescribeShareGroupOffsetsRequestGroup(Message):
     group_id: str = ''
     topics: list[DescribeShareGroupOffsetsRequestTopic] | None = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class DescribeShareGroupOffsetsRequest:
+class DescribeShareGroupOffsetsRequest(Message):
     """Kafka 4.4.0 DescribeShareGroupOffsetsRequest, api key 90, versions 0-1."""
     groups: list[DescribeShareGroupOffsetsRequestGroup] = field(default_factory=list)
 
@@ -396,8 +394,7 @@ def encode_describe_share_group_offsets_request_in_slices(version: int, msg: Des
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class DescribeShareGroupOffsetsResponsePartition:
+class DescribeShareGroupOffsetsResponsePartition(Message):
     partition_index: int = 0
     start_offset: int = 0
     leader_epoch: int = 0
@@ -406,23 +403,20 @@ class DescribeShareGroupOffsetsResponsePartition:
     error_message: str | None = None
 
 
-@dataclass(slots=True)
-class DescribeShareGroupOffsetsResponseTopic:
+class DescribeShareGroupOffsetsResponseTopic(Message):
     topic_name: str = ''
     topic_id: bytes = ZERO_UUID
     partitions: list[DescribeShareGroupOffsetsResponsePartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class DescribeShareGroupOffsetsResponseGroup:
+class DescribeShareGroupOffsetsResponseGroup(Message):
     group_id: str = ''
     topics: list[DescribeShareGroupOffsetsResponseTopic] = field(default_factory=list)
     error_code: int = 0
     error_message: str | None = None
 
 
-@dataclass(slots=True)
-class DescribeShareGroupOffsetsResponse:
+class DescribeShareGroupOffsetsResponse(Message):
     """Kafka 4.4.0 DescribeShareGroupOffsetsResponse, api key 90, versions 0-1."""
     throttle_time_ms: int = 0
     groups: list[DescribeShareGroupOffsetsResponseGroup] = field(default_factory=list)

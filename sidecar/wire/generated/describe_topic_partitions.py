@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -32,19 +33,16 @@ _u_i = _S_i.unpack_from
 _p_i = _S_i.pack
 
 
-@dataclass(slots=True)
-class TopicRequest:
+class TopicRequest(Message):
     name: str = ''
 
 
-@dataclass(slots=True)
-class Cursor:
+class Cursor(Message):
     topic_name: str = ''
     partition_index: int = 0
 
 
-@dataclass(slots=True)
-class DescribeTopicPartitionsRequest:
+class DescribeTopicPartitionsRequest(Message):
     """Kafka 4.4.0 DescribeTopicPartitionsRequest, api key 75, versions 0-0."""
     topics: list[TopicRequest] = field(default_factory=list)
     response_partition_limit: int = 2000
@@ -204,8 +202,7 @@ def encode_describe_topic_partitions_request(version: int, msg: DescribeTopicPar
     fn(msg, out)
 
 
-@dataclass(slots=True)
-class DescribeTopicPartitionsResponsePartition:
+class DescribeTopicPartitionsResponsePartition(Message):
     error_code: int = 0
     partition_index: int = 0
     leader_id: int = 0
@@ -217,8 +214,7 @@ class DescribeTopicPartitionsResponsePartition:
     offline_replicas: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class DescribeTopicPartitionsResponseTopic:
+class DescribeTopicPartitionsResponseTopic(Message):
     error_code: int = 0
     name: str | None = ''
     topic_id: bytes = ZERO_UUID
@@ -227,14 +223,12 @@ class DescribeTopicPartitionsResponseTopic:
     topic_authorized_operations: int = -2147483648
 
 
-@dataclass(slots=True)
-class ResponseCursor:
+class ResponseCursor(Message):
     topic_name: str = ''
     partition_index: int = 0
 
 
-@dataclass(slots=True)
-class DescribeTopicPartitionsResponse:
+class DescribeTopicPartitionsResponse(Message):
     """Kafka 4.4.0 DescribeTopicPartitionsResponse, api key 75, versions 0-0."""
     throttle_time_ms: int = 0
     topics: list[DescribeTopicPartitionsResponseTopic] = field(default_factory=list)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -26,8 +27,7 @@ _u_iqqh = _S_iqqh.unpack_from
 _p_iqqh = _S_iqqh.pack
 
 
-@dataclass(slots=True)
-class DescribeTransactionsRequest:
+class DescribeTransactionsRequest(Message):
     """Kafka 4.4.0 DescribeTransactionsRequest, api key 65, versions 0-0."""
     transactional_ids: list[str] = field(default_factory=list)
 
@@ -212,14 +212,12 @@ def encode_describe_transactions_request_in_slices(version: int, msg: DescribeTr
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class TopicData:
+class TopicData(Message):
     topic: str = ''
     partitions: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class TransactionState:
+class TransactionState(Message):
     error_code: int = 0
     transactional_id: str = ''
     transaction_state: str = ''
@@ -230,8 +228,7 @@ class TransactionState:
     topics: list[TopicData] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class DescribeTransactionsResponse:
+class DescribeTransactionsResponse(Message):
     """Kafka 4.4.0 DescribeTransactionsResponse, api key 65, versions 0-0."""
     throttle_time_ms: int = 0
     transaction_states: list[TransactionState] = field(default_factory=list)

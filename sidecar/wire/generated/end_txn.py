@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -29,8 +30,7 @@ _u_qho = _S_qho.unpack_from
 _p_qho = _S_qho.pack
 
 
-@dataclass(slots=True)
-class EndTxnRequest:
+class EndTxnRequest(Message):
     """Kafka 4.4.0 EndTxnRequest, api key 26, versions 0-5."""
     transactional_id: str = ''
     producer_id: int = 0
@@ -179,8 +179,7 @@ def encode_end_txn_request_in_slices(version: int, msg: EndTxnRequest, out: byte
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class EndTxnResponse:
+class EndTxnResponse(Message):
     """Kafka 4.4.0 EndTxnResponse, api key 26, versions 0-5."""
     throttle_time_ms: int = 0
     error_code: int = 0

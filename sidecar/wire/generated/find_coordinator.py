@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -32,8 +33,7 @@ _u_ih = _S_ih.unpack_from
 _p_ih = _S_ih.pack
 
 
-@dataclass(slots=True)
-class FindCoordinatorRequest:
+class FindCoordinatorRequest(Message):
     """Kafka 4.4.0 FindCoordinatorRequest, api key 10, versions 0-6."""
     key: str = ''
     key_type: int = 0
@@ -327,8 +327,7 @@ def encode_find_coordinator_request_in_slices(version: int, msg: FindCoordinator
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class Coordinator:
+class Coordinator(Message):
     key: str = ''
     node_id: int = 0
     host: str = ''
@@ -337,8 +336,7 @@ class Coordinator:
     error_message: str | None = ''
 
 
-@dataclass(slots=True)
-class FindCoordinatorResponse:
+class FindCoordinatorResponse(Message):
     """Kafka 4.4.0 FindCoordinatorResponse, api key 10, versions 0-6."""
     throttle_time_ms: int = 0
     error_code: int = 0

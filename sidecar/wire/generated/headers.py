@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -26,8 +27,7 @@ _u_i = _S_i.unpack_from
 _p_i = _S_i.pack
 
 
-@dataclass(slots=True)
-class RequestHeader:
+class RequestHeader(Message):
     """Kafka 4.4.0 RequestHeader, api key -1, versions 1-2."""
     request_api_key: int = 0
     request_api_version: int = 0
@@ -134,8 +134,7 @@ def encode_request_header(version: int, msg: RequestHeader, out: bytearray) -> N
     fn(msg, out)
 
 
-@dataclass(slots=True)
-class ResponseHeader:
+class ResponseHeader(Message):
     """Kafka 4.4.0 ResponseHeader, api key -1, versions 0-1."""
     correlation_id: int = 0
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -26,8 +27,7 @@ _u_ih = _S_ih.unpack_from
 _p_ih = _S_ih.pack
 
 
-@dataclass(slots=True)
-class HeartbeatRequest:
+class HeartbeatRequest(Message):
     """Kafka 4.4.0 HeartbeatRequest, api key 12, versions 0-4."""
     group_id: str = ''
     generation_id: int = 0
@@ -296,8 +296,7 @@ def encode_heartbeat_request_in_slices(version: int, msg: HeartbeatRequest, out:
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class HeartbeatResponse:
+class HeartbeatResponse(Message):
     """Kafka 4.4.0 HeartbeatResponse, api key 12, versions 0-4."""
     throttle_time_ms: int = 0
     error_code: int = 0

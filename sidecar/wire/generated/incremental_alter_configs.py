@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -29,22 +30,19 @@ _u_i = _S_i.unpack_from
 _p_i = _S_i.pack
 
 
-@dataclass(slots=True)
-class AlterableConfig:
+class AlterableConfig(Message):
     name: str = ''
     config_operation: int = 0
     value: str | None = ''
 
 
-@dataclass(slots=True)
-class AlterConfigsResource:
+class AlterConfigsResource(Message):
     resource_type: int = 0
     resource_name: str = ''
     configs: list[AlterableConfig] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class IncrementalAlterConfigsRequest:
+class IncrementalAlterConfigsRequest(Message):
     """Kafka 4.4.0 IncrementalAlterConfigsRequest, api key 44, versions 0-1."""
     resources: list[AlterConfigsResource] = field(default_factory=list)
     validate_only: bool = False
@@ -571,16 +569,14 @@ def encode_incremental_alter_configs_request_in_slices(version: int, msg: Increm
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class AlterConfigsResourceResponse:
+class AlterConfigsResourceResponse(Message):
     error_code: int = 0
     error_message: str | None = ''
     resource_type: int = 0
     resource_name: str = ''
 
 
-@dataclass(slots=True)
-class IncrementalAlterConfigsResponse:
+class IncrementalAlterConfigsResponse(Message):
     """Kafka 4.4.0 IncrementalAlterConfigsResponse, api key 44, versions 0-1."""
     throttle_time_ms: int = 0
     responses: list[AlterConfigsResourceResponse] = field(default_factory=list)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -35,8 +36,7 @@ _u_iqhoo = _S_iqhoo.unpack_from
 _p_iqhoo = _S_iqhoo.pack
 
 
-@dataclass(slots=True)
-class InitProducerIdRequest:
+class InitProducerIdRequest(Message):
     """Kafka 4.4.0 InitProducerIdRequest, api key 22, versions 0-6."""
     transactional_id: str | None = ''
     transaction_timeout_ms: int = 0
@@ -277,8 +277,7 @@ def encode_init_producer_id_request_in_slices(version: int, msg: InitProducerIdR
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class InitProducerIdResponse:
+class InitProducerIdResponse(Message):
     """Kafka 4.4.0 InitProducerIdResponse, api key 22, versions 0-6."""
     throttle_time_ms: int = 0
     error_code: int = 0

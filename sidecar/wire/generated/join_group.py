@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -35,14 +36,12 @@ _u_ii = _S_ii.unpack_from
 _p_ii = _S_ii.pack
 
 
-@dataclass(slots=True)
-class JoinGroupRequestProtocol:
+class JoinGroupRequestProtocol(Message):
     name: str = ''
     metadata: bytes = b""
 
 
-@dataclass(slots=True)
-class JoinGroupRequest:
+class JoinGroupRequest(Message):
     """Kafka 4.4.0 JoinGroupRequest, api key 11, versions 0-9."""
     group_id: str = ''
     session_timeout_ms: int = 0
@@ -1309,15 +1308,13 @@ def encode_join_group_request_in_slices(version: int, msg: JoinGroupRequest, out
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class JoinGroupResponseMember:
+class JoinGroupResponseMember(Message):
     member_id: str = ''
     group_instance_id: str | None = None
     metadata: bytes = b""
 
 
-@dataclass(slots=True)
-class JoinGroupResponse:
+class JoinGroupResponse(Message):
     """Kafka 4.4.0 JoinGroupResponse, api key 11, versions 0-9."""
     throttle_time_ms: int = 0
     error_code: int = 0

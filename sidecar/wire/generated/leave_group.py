@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -26,15 +27,13 @@ _u_ih = _S_ih.unpack_from
 _p_ih = _S_ih.pack
 
 
-@dataclass(slots=True)
-class MemberIdentity:
+class MemberIdentity(Message):
     member_id: str = ''
     group_instance_id: str | None = None
     reason: str | None = None
 
 
-@dataclass(slots=True)
-class LeaveGroupRequest:
+class LeaveGroupRequest(Message):
     """Kafka 4.4.0 LeaveGroupRequest, api key 13, versions 0-5."""
     group_id: str = ''
     member_id: str = ''
@@ -668,15 +667,13 @@ def encode_leave_group_request_in_slices(version: int, msg: LeaveGroupRequest, o
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class MemberResponse:
+class MemberResponse(Message):
     member_id: str = ''
     group_instance_id: str | None = ''
     error_code: int = 0
 
 
-@dataclass(slots=True)
-class LeaveGroupResponse:
+class LeaveGroupResponse(Message):
     """Kafka 4.4.0 LeaveGroupResponse, api key 13, versions 0-5."""
     throttle_time_ms: int = 0
     error_code: int = 0

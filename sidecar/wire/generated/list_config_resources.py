@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -23,8 +24,7 @@ _u_ih = _S_ih.unpack_from
 _p_ih = _S_ih.pack
 
 
-@dataclass(slots=True)
-class ListConfigResourcesRequest:
+class ListConfigResourcesRequest(Message):
     """Kafka 4.4.0 ListConfigResourcesRequest, api key 74, versions 0-1."""
     resource_types: list[int] = field(default_factory=list)
 
@@ -160,14 +160,12 @@ def encode_list_config_resources_request_in_slices(version: int, msg: ListConfig
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class ConfigResource:
+class ConfigResource(Message):
     resource_name: str = ''
     resource_type: int = 16
 
 
-@dataclass(slots=True)
-class ListConfigResourcesResponse:
+class ListConfigResourcesResponse(Message):
     """Kafka 4.4.0 ListConfigResourcesResponse, api key 74, versions 0-1."""
     throttle_time_ms: int = 0
     error_code: int = 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -26,8 +27,7 @@ _u_ih = _S_ih.unpack_from
 _p_ih = _S_ih.pack
 
 
-@dataclass(slots=True)
-class ListGroupsRequest:
+class ListGroupsRequest(Message):
     """Kafka 4.4.0 ListGroupsRequest, api key 16, versions 0-5."""
     states_filter: list[str] = field(default_factory=list)
     types_filter: list[str] = field(default_factory=list)
@@ -441,16 +441,14 @@ def encode_list_groups_request_in_slices(version: int, msg: ListGroupsRequest, o
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class ListedGroup:
+class ListedGroup(Message):
     group_id: str = ''
     protocol_type: str = ''
     group_state: str = ''
     group_type: str = ''
 
 
-@dataclass(slots=True)
-class ListGroupsResponse:
+class ListGroupsResponse(Message):
     """Kafka 4.4.0 ListGroupsResponse, api key 16, versions 0-5."""
     throttle_time_ms: int = 0
     error_code: int = 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -38,21 +39,18 @@ _u_iq = _S_iq.unpack_from
 _p_iq = _S_iq.pack
 
 
-@dataclass(slots=True)
-class ListOffsetsPartition:
+class ListOffsetsPartition(Message):
     partition_index: int = 0
     current_leader_epoch: int = -1
     timestamp: int = 0
 
 
-@dataclass(slots=True)
-class ListOffsetsTopic:
+class ListOffsetsTopic(Message):
     name: str = ''
     partitions: list[ListOffsetsPartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class ListOffsetsRequest:
+class ListOffsetsRequest(Message):
     """Kafka 4.4.0 ListOffsetsRequest, api key 2, versions 1-11."""
     replica_id: int = 0
     isolation_level: int = 0
@@ -811,8 +809,7 @@ def encode_list_offsets_request_in_slices(version: int, msg: ListOffsetsRequest,
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class ListOffsetsPartitionResponse:
+class ListOffsetsPartitionResponse(Message):
     partition_index: int = 0
     error_code: int = 0
     timestamp: int = -1
@@ -820,14 +817,12 @@ class ListOffsetsPartitionResponse:
     leader_epoch: int = -1
 
 
-@dataclass(slots=True)
-class ListOffsetsTopicResponse:
+class ListOffsetsTopicResponse(Message):
     name: str = ''
     partitions: list[ListOffsetsPartitionResponse] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class ListOffsetsResponse:
+class ListOffsetsResponse(Message):
     """Kafka 4.4.0 ListOffsetsResponse, api key 2, versions 1-11."""
     throttle_time_ms: int = 0
     topics: list[ListOffsetsTopicResponse] = field(default_factory=list)

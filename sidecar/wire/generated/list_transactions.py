@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -23,8 +24,7 @@ _u_q = _S_q.unpack_from
 _p_q = _S_q.pack
 
 
-@dataclass(slots=True)
-class ListTransactionsRequest:
+class ListTransactionsRequest(Message):
     """Kafka 4.4.0 ListTransactionsRequest, api key 66, versions 0-2."""
     state_filters: list[str] = field(default_factory=list)
     producer_id_filters: list[int] = field(default_factory=list)
@@ -597,15 +597,13 @@ def encode_list_transactions_request_in_slices(version: int, msg: ListTransactio
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class TransactionState:
+class TransactionState(Message):
     transactional_id: str = ''
     producer_id: int = 0
     transaction_state: str = ''
 
 
-@dataclass(slots=True)
-class ListTransactionsResponse:
+class ListTransactionsResponse(Message):
     """Kafka 4.4.0 ListTransactionsResponse, api key 66, versions 0-2."""
     throttle_time_ms: int = 0
     error_code: int = 0

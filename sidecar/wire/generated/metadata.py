@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -38,14 +39,12 @@ _u_i = _S_i.unpack_from
 _p_i = _S_i.pack
 
 
-@dataclass(slots=True)
-class MetadataRequestTopic:
+class MetadataRequestTopic(Message):
     topic_id: bytes = ZERO_UUID
     name: str | None = ''
 
 
-@dataclass(slots=True)
-class MetadataRequest:
+class MetadataRequest(Message):
     """Kafka 4.4.0 MetadataRequest, api key 3, versions 0-13."""
     topics: list[MetadataRequestTopic] | None = field(default_factory=list)
     allow_auto_topic_creation: bool = True
@@ -774,16 +773,14 @@ def encode_metadata_request_in_slices(version: int, msg: MetadataRequest, out: b
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class MetadataResponseBroker:
+class MetadataResponseBroker(Message):
     node_id: int = 0
     host: str = ''
     port: int = 0
     rack: str | None = None
 
 
-@dataclass(slots=True)
-class MetadataResponsePartition:
+class MetadataResponsePartition(Message):
     error_code: int = 0
     partition_index: int = 0
     leader_id: int = 0
@@ -793,8 +790,7 @@ class MetadataResponsePartition:
     offline_replicas: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class MetadataResponseTopic:
+class MetadataResponseTopic(Message):
     error_code: int = 0
     name: str | None = ''
     topic_id: bytes = ZERO_UUID
@@ -803,8 +799,7 @@ class MetadataResponseTopic:
     topic_authorized_operations: int = -2147483648
 
 
-@dataclass(slots=True)
-class MetadataResponse:
+class MetadataResponse(Message):
     """Kafka 4.4.0 MetadataResponse, api key 3, versions 0-13."""
     throttle_time_ms: int = 0
     brokers: list[MetadataResponseBroker] = field(default_factory=list)

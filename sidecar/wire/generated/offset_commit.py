@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -38,8 +39,7 @@ _u_q = _S_q.unpack_from
 _p_q = _S_q.pack
 
 
-@dataclass(slots=True)
-class OffsetCommitRequestPartition:
+class OffsetCommitRequestPartition(Message):
     partition_index: int = 0
     committed_offset: int = 0
     committed_leader_epoch: int = -1
@@ -47,15 +47,13 @@ class OffsetCommitRequestPartition:
     committed_metadata: str | None = ''
 
 
-@dataclass(slots=True)
-class OffsetCommitRequestTopic:
+class OffsetCommitRequestTopic(Message):
     name: str = ''
     topic_id: bytes = ZERO_UUID
     partitions: list[OffsetCommitRequestPartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class OffsetCommitRequest:
+class OffsetCommitRequest(Message):
     """Kafka 4.4.0 OffsetCommitRequest, api key 8, versions 0-10."""
     group_id: str = ''
     generation_id_or_member_epoch: int = -1
@@ -1890,21 +1888,18 @@ def encode_offset_commit_request_in_slices(version: int, msg: OffsetCommitReques
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class OffsetCommitResponsePartition:
+class OffsetCommitResponsePartition(Message):
     partition_index: int = 0
     error_code: int = 0
 
 
-@dataclass(slots=True)
-class OffsetCommitResponseTopic:
+class OffsetCommitResponseTopic(Message):
     name: str = ''
     topic_id: bytes = ZERO_UUID
     partitions: list[OffsetCommitResponsePartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class OffsetCommitResponse:
+class OffsetCommitResponse(Message):
     """Kafka 4.4.0 OffsetCommitResponse, api key 8, versions 0-10."""
     throttle_time_ms: int = 0
     topics: list[OffsetCommitResponseTopic] = field(default_factory=list)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -29,19 +30,16 @@ _u_ih = _S_ih.unpack_from
 _p_ih = _S_ih.pack
 
 
-@dataclass(slots=True)
-class OffsetDeleteRequestPartition:
+class OffsetDeleteRequestPartition(Message):
     partition_index: int = 0
 
 
-@dataclass(slots=True)
-class OffsetDeleteRequestTopic:
+class OffsetDeleteRequestTopic(Message):
     name: str = ''
     partitions: list[OffsetDeleteRequestPartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class OffsetDeleteRequest:
+class OffsetDeleteRequest(Message):
     """Kafka 4.4.0 OffsetDeleteRequest, api key 47, versions 0-0."""
     group_id: str = ''
     topics: list[OffsetDeleteRequestTopic] = field(default_factory=list)
@@ -291,20 +289,17 @@ def encode_offset_delete_request_in_slices(version: int, msg: OffsetDeleteReques
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class OffsetDeleteResponsePartition:
+class OffsetDeleteResponsePartition(Message):
     partition_index: int = 0
     error_code: int = 0
 
 
-@dataclass(slots=True)
-class OffsetDeleteResponseTopic:
+class OffsetDeleteResponseTopic(Message):
     name: str = ''
     partitions: list[OffsetDeleteResponsePartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class OffsetDeleteResponse:
+class OffsetDeleteResponse(Message):
     """Kafka 4.4.0 OffsetDeleteResponse, api key 47, versions 0-0."""
     error_code: int = 0
     throttle_time_ms: int = 0

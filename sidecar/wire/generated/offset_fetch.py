@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -32,29 +33,25 @@ _u_iqi = _S_iqi.unpack_from
 _p_iqi = _S_iqi.pack
 
 
-@dataclass(slots=True)
-class OffsetFetchRequestTopic:
+class OffsetFetchRequestTopic(Message):
     name: str = ''
     partition_indexes: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class OffsetFetchRequestTopics:
+class OffsetFetchRequestTopics(Message):
     name: str = ''
     topic_id: bytes = ZERO_UUID
     partition_indexes: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class OffsetFetchRequestGroup:
+class OffsetFetchRequestGroup(Message):
     group_id: str = ''
     member_id: str | None = None
     member_epoch: int = -1
     topics: list[OffsetFetchRequestTopics] | None = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class OffsetFetchRequest:
+class OffsetFetchRequest(Message):
     """Kafka 4.4.0 OffsetFetchRequest, api key 9, versions 0-10."""
     group_id: str = ''
     topics: list[OffsetFetchRequestTopic] | None = field(default_factory=list)
@@ -1641,8 +1638,7 @@ def encode_offset_fetch_request_in_slices(version: int, msg: OffsetFetchRequest,
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class OffsetFetchResponsePartition:
+class OffsetFetchResponsePartition(Message):
     partition_index: int = 0
     committed_offset: int = 0
     committed_leader_epoch: int = -1
@@ -1650,14 +1646,12 @@ class OffsetFetchResponsePartition:
     error_code: int = 0
 
 
-@dataclass(slots=True)
-class OffsetFetchResponseTopic:
+class OffsetFetchResponseTopic(Message):
     name: str = ''
     partitions: list[OffsetFetchResponsePartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class OffsetFetchResponsePartitions:
+class OffsetFetchResponsePartitions(Message):
     partition_index: int = 0
     committed_offset: int = 0
     committed_leader_epoch: int = -1
@@ -1665,22 +1659,19 @@ class OffsetFetchResponsePartitions:
     error_code: int = 0
 
 
-@dataclass(slots=True)
-class OffsetFetchResponseTopics:
+class OffsetFetchResponseTopics(Message):
     name: str = ''
     topic_id: bytes = ZERO_UUID
     partitions: list[OffsetFetchResponsePartitions] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class OffsetFetchResponseGroup:
+class OffsetFetchResponseGroup(Message):
     group_id: str = ''
     topics: list[OffsetFetchResponseTopics] = field(default_factory=list)
     error_code: int = 0
 
 
-@dataclass(slots=True)
-class OffsetFetchResponse:
+class OffsetFetchResponse(Message):
     """Kafka 4.4.0 OffsetFetchResponse, api key 9, versions 0-10."""
     throttle_time_ms: int = 0
     topics: list[OffsetFetchResponseTopic] = field(default_factory=list)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -35,21 +36,18 @@ _u_ii = _S_ii.unpack_from
 _p_ii = _S_ii.pack
 
 
-@dataclass(slots=True)
-class PartitionProduceData:
+class PartitionProduceData(Message):
     index: int = 0
     records: bytes | None = None
 
 
-@dataclass(slots=True)
-class TopicProduceData:
+class TopicProduceData(Message):
     name: str = ''
     topic_id: bytes = ZERO_UUID
     partition_data: list[PartitionProduceData] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class ProduceRequest:
+class ProduceRequest(Message):
     """Kafka 4.4.0 ProduceRequest, api key 0, versions 3-13."""
     transactional_id: str | None = None
     acks: int = 0
@@ -469,20 +467,17 @@ def encode_produce_request(version: int, msg: ProduceRequest, out: bytearray) ->
     fn(msg, out)
 
 
-@dataclass(slots=True)
-class BatchIndexAndErrorMessage:
+class BatchIndexAndErrorMessage(Message):
     batch_index: int = 0
     batch_index_error_message: str | None = None
 
 
-@dataclass(slots=True)
-class LeaderIdAndEpoch:
+class LeaderIdAndEpoch(Message):
     leader_id: int = -1
     leader_epoch: int = -1
 
 
-@dataclass(slots=True)
-class PartitionProduceResponse:
+class PartitionProduceResponse(Message):
     index: int = 0
     error_code: int = 0
     base_offset: int = 0
@@ -493,23 +488,20 @@ class PartitionProduceResponse:
     current_leader: LeaderIdAndEpoch = field(default_factory=lambda: LeaderIdAndEpoch())
 
 
-@dataclass(slots=True)
-class TopicProduceResponse:
+class TopicProduceResponse(Message):
     name: str = ''
     topic_id: bytes = ZERO_UUID
     partition_responses: list[PartitionProduceResponse] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class NodeEndpoint:
+class NodeEndpoint(Message):
     node_id: int = 0
     host: str = ''
     port: int = 0
     rack: str | None = None
 
 
-@dataclass(slots=True)
-class ProduceResponse:
+class ProduceResponse(Message):
     """Kafka 4.4.0 ProduceResponse, api key 0, versions 3-13."""
     responses: list[TopicProduceResponse] = field(default_factory=list)
     throttle_time_ms: int = 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -26,8 +27,7 @@ _u_q = _S_q.unpack_from
 _p_q = _S_q.pack
 
 
-@dataclass(slots=True)
-class SaslAuthenticateRequest:
+class SaslAuthenticateRequest(Message):
     """Kafka 4.4.0 SaslAuthenticateRequest, api key 36, versions 0-2."""
     auth_bytes: bytes = b""
 
@@ -155,8 +155,7 @@ def encode_sasl_authenticate_request_in_slices(version: int, msg: SaslAuthentica
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class SaslAuthenticateResponse:
+class SaslAuthenticateResponse(Message):
     """Kafka 4.4.0 SaslAuthenticateResponse, api key 36, versions 0-2."""
     error_code: int = 0
     error_message: str | None = ''

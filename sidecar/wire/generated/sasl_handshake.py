@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -23,8 +24,7 @@ _u_i = _S_i.unpack_from
 _p_i = _S_i.pack
 
 
-@dataclass(slots=True)
-class SaslHandshakeRequest:
+class SaslHandshakeRequest(Message):
     """Kafka 4.4.0 SaslHandshakeRequest, api key 17, versions 0-1."""
     mechanism: str = ''
 
@@ -89,8 +89,7 @@ def encode_sasl_handshake_request(version: int, msg: SaslHandshakeRequest, out: 
     fn(msg, out)
 
 
-@dataclass(slots=True)
-class SaslHandshakeResponse:
+class SaslHandshakeResponse(Message):
     """Kafka 4.4.0 SaslHandshakeResponse, api key 17, versions 0-1."""
     error_code: int = 0
     mechanisms: list[str] = field(default_factory=list)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -29,8 +30,7 @@ _u_ii = _S_ii.unpack_from
 _p_ii = _S_ii.pack
 
 
-@dataclass(slots=True)
-class ShareGroupDescribeRequest:
+class ShareGroupDescribeRequest(Message):
     """Kafka 4.4.0 ShareGroupDescribeRequest, api key 77, versions 0-1."""
     group_ids: list[str] = field(default_factory=list)
     include_authorized_operations: bool = False
@@ -226,20 +226,17 @@ def encode_share_group_describe_request_in_slices(version: int, msg: ShareGroupD
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class TopicPartitions:
+class TopicPartitions(Message):
     topic_id: bytes = ZERO_UUID
     topic_name: str = ''
     partitions: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Assignment:
+class Assignment(Message):
     topic_partitions: list[TopicPartitions] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Member:
+class Member(Message):
     member_id: str = ''
     rack_id: str | None = None
     member_epoch: int = 0
@@ -249,8 +246,7 @@ class Member:
     assignment: Assignment = field(default_factory=lambda: Assignment())
 
 
-@dataclass(slots=True)
-class DescribedGroup:
+class DescribedGroup(Message):
     error_code: int = 0
     error_message: str | None = None
     group_id: str = ''
@@ -262,8 +258,7 @@ class DescribedGroup:
     authorized_operations: int = -2147483648
 
 
-@dataclass(slots=True)
-class ShareGroupDescribeResponse:
+class ShareGroupDescribeResponse(Message):
     """Kafka 4.4.0 ShareGroupDescribeResponse, api key 77, versions 0-1."""
     throttle_time_ms: int = 0
     groups: list[DescribedGroup] = field(default_factory=list)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -29,8 +30,7 @@ _u_ii = _S_ii.unpack_from
 _p_ii = _S_ii.pack
 
 
-@dataclass(slots=True)
-class ShareGroupHeartbeatRequest:
+class ShareGroupHeartbeatRequest(Message):
     """Kafka 4.4.0 ShareGroupHeartbeatRequest, api key 76, versions 0-1."""
     group_id: str = ''
     member_id: str = ''
@@ -381,19 +381,16 @@ def encode_share_group_heartbeat_request_in_slices(version: int, msg: ShareGroup
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class TopicPartitions:
+class TopicPartitions(Message):
     topic_id: bytes = ZERO_UUID
     partitions: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Assignment:
+class Assignment(Message):
     topic_partitions: list[TopicPartitions] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class ShareGroupHeartbeatResponse:
+class ShareGroupHeartbeatResponse(Message):
     """Kafka 4.4.0 ShareGroupHeartbeatResponse, api key 76, versions 0-1."""
     throttle_time_ms: int = 0
     error_code: int = 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -44,8 +45,7 @@ _u_iq = _S_iq.unpack_from
 _p_iq = _S_iq.pack
 
 
-@dataclass(slots=True)
-class StreamsGroupDescribeRequest:
+class StreamsGroupDescribeRequest(Message):
     """Kafka 4.4.0 StreamsGroupDescribeRequest, api key 89, versions 0-1."""
     group_ids: list[str] = field(default_factory=list)
     include_authorized_operations: bool = False
@@ -358,60 +358,51 @@ def encode_streams_group_describe_request_in_slices(version: int, msg: StreamsGr
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class Endpoint:
+class Endpoint(Message):
     host: str = ''
     port: int = 0
 
 
-@dataclass(slots=True)
-class TaskOffset:
+class TaskOffset(Message):
     subtopology_id: str = ''
     partition: int = 0
     offset: int = 0
 
 
-@dataclass(slots=True)
-class Assignment:
+class Assignment(Message):
     active_tasks: list[TaskIds] = field(default_factory=list)
     standby_tasks: list[TaskIds] = field(default_factory=list)
     warmup_tasks: list[TaskIds] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class TaskIds:
+class TaskIds(Message):
     subtopology_id: str = ''
     partitions: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class KeyValue:
+class KeyValue(Message):
     key: str = ''
     value: str = ''
 
 
-@dataclass(slots=True)
-class TopicInfo:
+class TopicInfo(Message):
     name: str = ''
     partitions: int = 0
     replication_factor: int = 0
     topic_configs: list[KeyValue] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class TopologyDescription:
+class TopologyDescription(Message):
     subtopologies: list[TopologyDescriptionSubtopology] = field(default_factory=list)
     global_stores: list[TopologyDescriptionGlobalStore] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class TopologyDescriptionSubtopology:
+class TopologyDescriptionSubtopology(Message):
     subtopology_id: str = ''
     nodes: list[TopologyDescriptionNode] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class TopologyDescriptionNode:
+class TopologyDescriptionNode(Message):
     name: str = ''
     node_type: int = 0
     source_topics: list[str] = field(default_factory=list)
@@ -420,14 +411,12 @@ class TopologyDescriptionNode:
     successors: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class TopologyDescriptionGlobalStore:
+class TopologyDescriptionGlobalStore(Message):
     source: TopologyDescriptionNode = field(default_factory=lambda: TopologyDescriptionNode())
     processor: TopologyDescriptionNode = field(default_factory=lambda: TopologyDescriptionNode())
 
 
-@dataclass(slots=True)
-class Subtopology:
+class Subtopology(Message):
     subtopology_id: str = ''
     source_topics: list[str] = field(default_factory=list)
     repartition_sink_topics: list[str] = field(default_factory=list)
@@ -435,14 +424,12 @@ class Subtopology:
     repartition_source_topics: list[TopicInfo] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Topology:
+class Topology(Message):
     epoch: int = 0
     subtopologies: list[Subtopology] | None = None
 
 
-@dataclass(slots=True)
-class Member:
+class Member(Message):
     member_id: str = ''
     member_epoch: int = 0
     instance_id: str | None = None
@@ -460,8 +447,7 @@ class Member:
     is_classic: bool = False
 
 
-@dataclass(slots=True)
-class DescribedGroup:
+class DescribedGroup(Message):
     error_code: int = 0
     error_message: str | None = None
     group_id: str = ''
@@ -476,8 +462,7 @@ class DescribedGroup:
     assignor_name: str | None = None
 
 
-@dataclass(slots=True)
-class StreamsGroupDescribeResponse:
+class StreamsGroupDescribeResponse(Message):
     """Kafka 4.4.0 StreamsGroupDescribeResponse, api key 89, versions 0-1."""
     throttle_time_ms: int = 0
     groups: list[DescribedGroup] = field(default_factory=list)

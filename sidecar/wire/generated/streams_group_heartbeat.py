@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -47,48 +48,41 @@ _u_iq = _S_iq.unpack_from
 _p_iq = _S_iq.pack
 
 
-@dataclass(slots=True)
-class KeyValue:
+class KeyValue(Message):
     key: str = ''
     value: str = ''
 
 
-@dataclass(slots=True)
-class TopicInfo:
+class TopicInfo(Message):
     name: str = ''
     partitions: int = 0
     replication_factor: int = 0
     topic_configs: list[KeyValue] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Endpoint:
+class Endpoint(Message):
     host: str = ''
     port: int = 0
 
 
-@dataclass(slots=True)
-class TaskOffset:
+class TaskOffset(Message):
     subtopology_id: str = ''
     partition: int = 0
     offset: int = 0
 
 
-@dataclass(slots=True)
-class TaskIds:
+class TaskIds(Message):
     subtopology_id: str = ''
     partitions: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class CopartitionGroup:
+class CopartitionGroup(Message):
     source_topics: list[int] = field(default_factory=list)
     source_topic_regex: list[int] = field(default_factory=list)
     repartition_source_topics: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Subtopology:
+class Subtopology(Message):
     subtopology_id: str = ''
     source_topics: list[str] = field(default_factory=list)
     source_topic_regex: list[str] = field(default_factory=list)
@@ -98,14 +92,12 @@ class Subtopology:
     copartition_groups: list[CopartitionGroup] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Topology:
+class Topology(Message):
     epoch: int = 0
     subtopologies: list[Subtopology] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class StreamsGroupHeartbeatRequest:
+class StreamsGroupHeartbeatRequest(Message):
     """Kafka 4.4.0 StreamsGroupHeartbeatRequest, api key 88, versions 0-1."""
     group_id: str = ''
     member_id: str = ''
@@ -1819,39 +1811,33 @@ def encode_streams_group_heartbeat_request_in_slices(version: int, msg: StreamsG
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class Status:
+class Status(Message):
     status_code: int = 0
     status_detail: str = ''
 
 
-@dataclass(slots=True)
-class TopicPartition:
+class TopicPartition(Message):
     topic: str = ''
     partitions: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class ResponseTaskIds:
+class ResponseTaskIds(Message):
     subtopology_id: str = ''
     partitions: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class ResponseEndpoint:
+class ResponseEndpoint(Message):
     host: str = ''
     port: int = 0
 
 
-@dataclass(slots=True)
-class EndpointToPartitions:
+class EndpointToPartitions(Message):
     user_endpoint: ResponseEndpoint = field(default_factory=lambda: ResponseEndpoint())
     active_partitions: list[TopicPartition] = field(default_factory=list)
     standby_partitions: list[TopicPartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class StreamsGroupHeartbeatResponse:
+class StreamsGroupHeartbeatResponse(Message):
     """Kafka 4.4.0 StreamsGroupHeartbeatResponse, api key 88, versions 0-1."""
     throttle_time_ms: int = 0
     error_code: int = 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -26,20 +27,17 @@ _u_ih = _S_ih.unpack_from
 _p_ih = _S_ih.pack
 
 
-@dataclass(slots=True)
-class TopologyDescription:
+class TopologyDescription(Message):
     subtopologies: list[TopologyDescriptionSubtopology] = field(default_factory=list)
     global_stores: list[TopologyDescriptionGlobalStore] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class TopologyDescriptionSubtopology:
+class TopologyDescriptionSubtopology(Message):
     subtopology_id: str = ''
     nodes: list[TopologyDescriptionNode] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class TopologyDescriptionNode:
+class TopologyDescriptionNode(Message):
     name: str = ''
     node_type: int = 0
     source_topics: list[str] = field(default_factory=list)
@@ -48,14 +46,12 @@ class TopologyDescriptionNode:
     successors: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class TopologyDescriptionGlobalStore:
+class TopologyDescriptionGlobalStore(Message):
     source: TopologyDescriptionNode = field(default_factory=lambda: TopologyDescriptionNode())
     processor: TopologyDescriptionNode = field(default_factory=lambda: TopologyDescriptionNode())
 
 
-@dataclass(slots=True)
-class StreamsGroupTopologyDescriptionUpdateRequest:
+class StreamsGroupTopologyDescriptionUpdateRequest(Message):
     """Kafka 4.4.0 StreamsGroupTopologyDescriptionUpdateRequest, api key 93, versions 0-0."""
     group_id: str = ''
     member_id: str = ''
@@ -903,8 +899,7 @@ def encode_streams_group_topology_description_update_request_in_slices(version: 
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class StreamsGroupTopologyDescriptionUpdateResponse:
+class StreamsGroupTopologyDescriptionUpdateResponse(Message):
     """Kafka 4.4.0 StreamsGroupTopologyDescriptionUpdateResponse, api key 93, versions 0-0."""
     throttle_time_ms: int = 0
     error_code: int = 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -26,14 +27,12 @@ _u_ih = _S_ih.unpack_from
 _p_ih = _S_ih.pack
 
 
-@dataclass(slots=True)
-class SyncGroupRequestAssignment:
+class SyncGroupRequestAssignment(Message):
     member_id: str = ''
     assignment: bytes = b""
 
 
-@dataclass(slots=True)
-class SyncGroupRequest:
+class SyncGroupRequest(Message):
     """Kafka 4.4.0 SyncGroupRequest, api key 14, versions 0-5."""
     group_id: str = ''
     generation_id: int = 0
@@ -1035,8 +1034,7 @@ def encode_sync_group_request_in_slices(version: int, msg: SyncGroupRequest, out
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class SyncGroupResponse:
+class SyncGroupResponse(Message):
     """Kafka 4.4.0 SyncGroupResponse, api key 14, versions 0-5."""
     throttle_time_ms: int = 0
     error_code: int = 0

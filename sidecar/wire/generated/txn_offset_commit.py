@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
+
+from msgspec import Struct as Message, field
 
 from sidecar.wire.primitives import (
     STRING_MAX,
@@ -38,23 +39,20 @@ _u_qhi = _S_qhi.unpack_from
 _p_qhi = _S_qhi.pack
 
 
-@dataclass(slots=True)
-class TxnOffsetCommitRequestPartition:
+class TxnOffsetCommitRequestPartition(Message):
     partition_index: int = 0
     committed_offset: int = 0
     committed_leader_epoch: int = -1
     committed_metadata: str | None = ''
 
 
-@dataclass(slots=True)
-class TxnOffsetCommitRequestTopic:
+class TxnOffsetCommitRequestTopic(Message):
     name: str = ''
     topic_id: bytes = ZERO_UUID
     partitions: list[TxnOffsetCommitRequestPartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class TxnOffsetCommitRequest:
+class TxnOffsetCommitRequest(Message):
     """Kafka 4.4.0 TxnOffsetCommitRequest, api key 28, versions 0-6."""
     transactional_id: str = ''
     group_id: str = ''
@@ -1379,21 +1377,18 @@ def encode_txn_offset_commit_request_in_slices(version: int, msg: TxnOffsetCommi
         yield from fn(msg, out)
 
 
-@dataclass(slots=True)
-class TxnOffsetCommitResponsePartition:
+class TxnOffsetCommitResponsePartition(Message):
     partition_index: int = 0
     error_code: int = 0
 
 
-@dataclass(slots=True)
-class TxnOffsetCommitResponseTopic:
+class TxnOffsetCommitResponseTopic(Message):
     name: str = ''
     topic_id: bytes = ZERO_UUID
     partitions: list[TxnOffsetCommitResponsePartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class TxnOffsetCommitResponse:
+class TxnOffsetCommitResponse(Message):
     """Kafka 4.4.0 TxnOffsetCommitResponse, api key 28, versions 0-6."""
     throttle_time_ms: int = 0
     topics: list[TxnOffsetCommitResponseTopic] = field(default_factory=list)

@@ -37,6 +37,23 @@ def test_a_session_that_has_ended_is_a_loss_and_the_sidecar_joins_anew() -> None
     run(test)
 
 
+def test_nobody_beats_for_a_member_that_has_not_joined_yet() -> None:
+    """Symptom: a broker came back on a busy machine, and two sidecars took 17 s to join the owners' group. Cause: the
+    broker gives a member id before the member joins, and meanwhile the state topic is told who that is. A heartbeat
+    under this id was answered UNKNOWN_MEMBER_ID, and the join began anew."""
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1)
+        await until(lambda: one.assigned)
+        joins = brokers.faults.delay(Api.JOIN_GROUP, 1.0, matches=lambda req: req.member_id == "member-2")
+        one.group.expel("member-1")
+        await until(lambda: len(one.assigned) == 2)
+        assert joins.met == 1 and one.lost == ["owners' group: UNKNOWN_MEMBER_ID"]
+        assert one.assigned[1].members[1][0] == "member-2"
+
+    run(test)
+
+
 def test_a_generation_that_is_over_makes_it_join_again_without_a_loss() -> None:
     async def test(brokers: FakeBrokers, make: Make) -> None:
         one = make(1)

@@ -84,6 +84,49 @@ def test_fronts_hear_which_kinds_of_groups_another_sidecar_does_not_coordinate(m
     run(test, monkeypatch, ownership=owners)
 
 
+def claimed_by_two(b: Bench, partition: int) -> None:
+    """Node 2 has this partition, as its claim tells."""
+    claim = b.house.codec.claim(Stamp(1 << 40, 1), 2, "h:1", "m", 1, "assigned", None)
+    assert claim.value is not None
+    b.house.state.partitions[partition].claims[decode_key(claim.key).sub_id] = claim.value
+    b.follower.from_tail.claim_read(partition)
+
+
+def test_a_sidecar_that_has_just_started_learns_from_claims_who_owns_what(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: a worker was killed, and clients of groups that had moved asked the next one for their coordinator. They
+    heard COORDINATOR_NOT_AVAILABLE until it was in the owners' group, some seconds after it had read who owns what."""
+
+    def prepare(brokers: FakeBrokers) -> None:
+        brokers.faults.hang(Api.JOIN_GROUP)
+
+    async def test(b: Bench) -> None:
+        claimed_by_two(b, 1)
+        assert b.house.coordinator.view.owners == (-1, -1), "a later claim may come"
+        b.follower.from_tail.tail_read(1)
+        b.follower.from_tail.tail_read(0)
+        await until(lambda: b.problems == ["no owner is known yet"])
+        assert b.house.coordinator.view.owners == (-1, 2)
+        claimed_by_two(b, 0)
+        assert b.house.coordinator.view.owners == (2, 2)
+
+    run(test, monkeypatch, prepare, slow_tail=True)
+
+
+def test_a_sidecar_that_was_lost_learns_from_claims_who_owns_what(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: two sidecars were out of the owners' group for 17 s. All that time they told clients the owners of
+    before, which were they themselves, and those refused with NOT_COORDINATOR."""
+
+    async def test(b: Bench) -> None:
+        await until(lambda: not b.problems)
+        b.brokers.faults.hang(Api.JOIN_GROUP)
+        b.brokers.faults.fail(Api.HEARTBEAT, Code.UNKNOWN_MEMBER_ID)
+        await until(lambda: b.house.coordinator.view.owners == (-1, -1))
+        claimed_by_two(b, 1)
+        assert b.house.coordinator.view.owners == (-1, 2)
+
+    run(test, monkeypatch)
+
+
 # ---- the broker goes
 
 
@@ -92,10 +135,7 @@ def test_a_sidecar_that_has_withdrawn_learns_from_claims_who_has_taken_over(monk
         await until(lambda: not b.problems)
         b.house.coordinator.from_front(b.front, BrokerSilence(9_000))
         await until(lambda: b.problems == [GONE])
-        claim = b.house.codec.claim(Stamp(1 << 40, 1), 2, "h:1", "m", 1, "assigned", None)
-        assert claim.value is not None
-        b.house.state.partitions[1].claims[decode_key(claim.key).sub_id] = claim.value
-        b.follower.from_tail.claim_read(1)
+        claimed_by_two(b, 1)
         assert b.house.coordinator.view.owners == (-1, 2)
 
     run(test, monkeypatch, broker_gone_s=2.5)
