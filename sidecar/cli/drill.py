@@ -37,6 +37,20 @@ def _begun(begun: str) -> list[str]:
     return [name for name in CHOICES if name.startswith(begun)]
 
 
+def _check_brokers(old: list[str], kafka: str) -> None:
+    """`old`: drills for which brokers of this version are too old. Raises Failed."""
+    if old:
+        what = f"Brokers of Kafka {kafka} do not have what {', '.join(old)} needs."
+        raise Failed(Code.USAGE, what, "Play it with --kafka of a newer one.")
+
+
+def _check_history(bound: list[str]) -> None:
+    """`bound`: drills that need a checkout where there is none. Raises Failed."""
+    if bound:
+        what = f"{', '.join(bound)} takes an earlier version from the git history of this project, which is not here."
+        raise Failed(Code.USAGE, what, "Play it in a checkout of the project, or leave it out.")
+
+
 def drill(
     names: Annotated[
         list[str],
@@ -67,13 +81,8 @@ def drill(
 
     console = Console(highlight=False, soft_wrap=True, stderr=output is not Document.TABLE)
     drills = chosen(names, {"earlier": earlier}, kafka)
-    if old := [d.name for d in drills if too_old(d, kafka)]:
-        what = f"Brokers of Kafka {kafka} do not have what {', '.join(old)} needs."
-        raise Failed(Code.USAGE, what, "Play it with --kafka of a newer one.")
-    bound = [d.name for d in drills if d.needs_checkout]
-    if bound and not in_checkout():
-        what = f"{', '.join(bound)} takes an earlier version from the git history of this project, which is not here."
-        raise Failed(Code.USAGE, what, "Play it in a checkout of the project, or leave it out.")
+    _check_brokers([d.name for d in drills if too_old(d, kafka)], kafka)
+    _check_history([d.name for d in drills if d.needs_checkout and not in_checkout()])
     stages = SECURITY[security]
     if without := [d.name for d in drills if d.stage not in stages]:
         what = f"There is no --security {security} for {', '.join(without)}."
