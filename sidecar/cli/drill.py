@@ -37,6 +37,20 @@ def _begun(begun: str) -> list[str]:
     return [name for name in CHOICES if name.startswith(begun)]
 
 
+def _check_brokers(old: list[str], kafka: str) -> None:
+    """`old`: drills for which brokers of this version are too old. Raises Failed."""
+    if old:
+        what = f"Brokers of Kafka {kafka} do not have what {', '.join(old)} needs."
+        raise Failed(Code.USAGE, what, "Play it with --kafka of a newer one.")
+
+
+def _check_history(bound: list[str]) -> None:
+    """`bound`: drills that need a checkout where there is none. Raises Failed."""
+    if bound:
+        what = f"{', '.join(bound)} takes an earlier version from the git history of this project, which is not here."
+        raise Failed(Code.USAGE, what, "Play it in a checkout of the project, or leave it out.")
+
+
 def drill(
     names: Annotated[
         list[str],
@@ -60,23 +74,21 @@ def drill(
     come to its end."""
     from rich.console import Console
 
-    from sidecar.drill.drills.playing import SECURITY, chosen, left_out, play_all
+    from sidecar.drill.drills.playing import SECURITY, chosen, left_out, play_all, too_old
     from sidecar.drill.drills.report import show, show_all
     from sidecar.drill.drills.upgrade import in_checkout
     from sidecar.drill.processes import interrupt_on_sigterm
 
     console = Console(highlight=False, soft_wrap=True, stderr=output is not Document.TABLE)
-    drills = chosen(names, {"earlier": earlier})
-    bound = [d.name for d in drills if d.needs_checkout]
-    if bound and not in_checkout():
-        what = f"{', '.join(bound)} takes an earlier version from the git history of this project, which is not here."
-        raise Failed(Code.USAGE, what, "Play it in a checkout of the project, or leave it out.")
+    drills = chosen(names, {"earlier": earlier}, kafka)
+    _check_brokers([d.name for d in drills if too_old(d, kafka)], kafka)
+    _check_history([d.name for d in drills if d.needs_checkout and not in_checkout()])
     stages = SECURITY[security]
     if without := [d.name for d in drills if d.stage not in stages]:
         what = f"There is no --security {security} for {', '.join(without)}."
         raise Failed(Code.USAGE, what, "Play the others with it, and these without.")
-    for name in left_out(names):
-        console.print(f"{name} is left out: it takes an earlier version from the git history, which is not here.")
+    for name, why in left_out(names, kafka).items():
+        console.print(f"{name} is left out: {why}.")
     interrupt_on_sigterm()
     folder = (out / f"{names[0]}-{time.strftime('%H%M%S')}").absolute()
     started = time.monotonic()

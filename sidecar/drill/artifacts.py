@@ -79,6 +79,17 @@ def kafka_libs(version: str = KAFKA) -> Path:
     return target
 
 
+def streams_libs(version: str = KAFKA) -> Path:
+    """Return the folder with the jars of Kafka Streams, which are fetched if they are not there yet."""
+    target = cache_dir() / f"streams-{version}" / "libs"
+    if not (target.parent / COMPLETE).exists():
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True)
+        _fetch([("org.apache.kafka", "kafka-streams", version), *LOGS_SINCE_4], target)
+        (target.parent / COMPLETE).touch()
+    return target
+
+
 def clients_jar(version: str) -> Path:
     """Return kafka-clients of this version, which has the schemas of all messages. It is fetched alone if need be."""
     libs = cache_dir() / f"kafka-{version}"

@@ -13,6 +13,7 @@ import pytest
 
 from sidecar.drill.artifacts import KAFKA
 from sidecar.drill.clients import Owned
+from sidecar.drill.drills.company import KINDS
 from sidecar.drill.drills.ground import Ground
 from sidecar.drill.drills.judge import Verdict, commits_now, judge_company
 from sidecar.drill.drills.measure import FIGURES
@@ -56,7 +57,7 @@ def played(drill: Drill, ground: Ground) -> None:
     result = play(drill, ground, 1, "-".join([drill.name, *drill.options]), print)
     assert result.ok, (result.problem, result.verdict, result.findings)
     told = result.json()
-    assert told["n"] == 1 and set(told["seconds"]) == {"sidecar consumer", "sidecar classic"}
+    assert told["n"] == 1 and set(told["seconds"]) == {f"sidecar {kind}" for kind in drill.kinds or KINDS}
     for figures in told["seconds"].values():
         assert list(figures) == [name for name in FIGURES if name != "joins"]  # that is for bystanders
         assert 0 < figures["first commit"]["p50"] < drill.patience_s
@@ -136,6 +137,12 @@ def test_the_owner_is_cut_off(tmp_path: Path) -> None:
     drill = only("cut-sidecar")
     drill.holds_s = 10.0
     on_its_own(drill, tmp_path)
+
+
+@pytest.mark.tier("nightly")
+@pytest.mark.parametrize("name", ["kill-share-owner", "kill-streams-owner"])
+def test_the_owner_of_a_share_or_streams_group_is_killed(name: str, tmp_path: Path) -> None:
+    on_its_own(only(name), tmp_path)
 
 
 # ---- on a secured cluster

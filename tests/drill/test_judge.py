@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sidecar.drill.clients import Client, Owned
-from sidecar.drill.drills.ground import Company
+from sidecar.drill.drills.company import Company
 from sidecar.drill.drills.judge import Verdict, judge_audit, judge_company, lost_commits
 from sidecar.drill.drills.run import Result
 from sidecar.drill.drills.spec import Finding

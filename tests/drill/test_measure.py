@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sidecar.drill.clients import Client
-from sidecar.drill.drills.ground import PARTITIONS, Company
+from sidecar.drill.drills.company import PARTITIONS, Company
 from sidecar.drill.drills.measure import FIGURES, beside, longest_pause, summary, times_of
 from sidecar.drill.drills.spec import Mark
 from sidecar.drill.members import LATE_S, LOOK_S, Member, Members

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from sidecar.drill.drills.ground import Company, Ground
+from sidecar.drill.drills.company import Company
+from sidecar.drill.drills.ground import Ground
 from sidecar.drill.drills.topic import came_back
 from sidecar.drill.processes import Process
 

@@ -198,9 +198,10 @@ class Configs:
             found = {f: own[f] for f in known & own.keys()}
             found |= {f: effective[name] for name, f in FIELDS[kind].items() if f in known and f not in cf.LISTS}
             found["assignors"] = self._assignors(kind)
-            found |= {
-                f: self._list(name, kind, f) for name, f in FIELDS[kind].items() if f in cf.LISTS and f != "assignors"
-            }
+            for name, f in FIELDS[kind].items():
+                text, source = self._broker.get(name, ("", cf.DEFAULT))
+                if f in cf.LISTS and f != "assignors" and source != cf.DEFAULT:
+                    found[f] = tuple(filter(None, (part.strip() for part in text.split(","))))
             if kind == CONSUMER:
                 found["migration_policy"] = self._policy()
             self._common[kind] = found
@@ -246,14 +247,6 @@ class Configs:
                 return text, source
         value = self._broker.get(name)
         return (None, cf.DEFAULT) if value is None else value
-
-    def _list(self, name: str, kind: str, field: str) -> tuple[str, ...]:
-        """As set at the broker, else as the sidecar has it."""
-        own = self._own.kinds[kind]
-        text, source = self._broker.get(name, ("", cf.DEFAULT))
-        if source == cf.DEFAULT:
-            return tuple(own.values[field])
-        return tuple(filter(None, (part.strip() for part in text.split(","))))
 
     def _assignors(self, kind: str) -> tuple[str, ...]:
         own = self._own.kinds[kind]

@@ -12,25 +12,23 @@ import itertools
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, ElectionType, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from sidecar.core.streams.config import STREAMS
 from sidecar.core.vocabulary.placement import partition_for
-from sidecar.drill.clients import Client, Journal, ProducerProcess, java_consumer, python_consumer
+from sidecar.drill.clients import Client, ProducerProcess
+from sidecar.drill.drills.company import KINDS, PARTITIONS, Company, company_of, sink_of
 from sidecar.drill.local import OFFSETS_TOPIC, Broker, LocalKafka
 from sidecar.drill.members import Member, Members, first_after
 from sidecar.drill.probe import sibling_group
 from sidecar.drill.processes import DrillError, Process
 
 STATE_PARTITIONS = 50
-PARTITIONS = 12
 RATE = 300.0
 """Records a second."""
-KINDS = ("consumer", "classic")
-PROTOCOLS = {"consumer": "consumer", "classic": "range"}
 SIDECAR_ENV = {"SIDECAR_GROUPS__INCLUDE": '["drill.*"]'}
 PROPERTIES = {
     # Members of both coordinators heartbeat as often; with Kafka's five seconds each step of a rebalance takes as long.
@@ -40,82 +38,6 @@ PROPERTIES = {
 OWNERS_GROUP, STATE_TOPIC = "__group_state_owners", "__group_state"
 MEMBERS = 3
 """Members on our own wire client, for each group under test."""
-
-
-@dataclass
-class Company:
-    """The clients of one group under test, and the members that measure its coordinator beside it."""
-
-    side: str
-    """sidecar or kafka: who coordinates."""
-    kind: str
-    """consumer or classic."""
-    group: str
-    bootstrap: str
-    clients: list[Client] = field(default_factory=list)
-    members: list[Member] = field(default_factory=list)
-    ended: list[Client] = field(default_factory=list)
-    """Those in whose place another one was started."""
-    make: list[Callable[[str], Client]] = field(default_factory=list)
-    """Makes the client of the same place once more, under this name."""
-
-    @property
-    def title(self) -> str:
-        return f"{self.side} {self.kind}"
-
-    @property
-    def journals(self) -> list[Journal]:
-        return [c.journal for c in (*self.ended, *self.clients)]
-
-    def commit_times(self) -> list[list[int]]:
-        """Return, by client that runs, when its commits were acknowledged (ms)."""
-        return [[at for at, _, _ in list(c.journal.commit_log)] for c in self.clients]
-
-    def partition_commits(self) -> list[list[int]]:
-        """Return, by partition, when a commit of it was acknowledged to any client (ms)."""
-        times: list[list[int]] = [[] for _ in range(PARTITIONS)]
-        for j in self.journals:
-            for at, p, _ in list(j.commit_log):
-                times[p].append(at)
-        return times
-
-    def all_committed_since(self, at_ms: int) -> bool:
-        """Return whether a commit of every partition was acknowledged since then."""
-        return all(times and max(times) > at_ms for times in self.partition_commits())
-
-    def all_commits(self) -> list[int]:
-        """Return when any commit of the group was acknowledged (ms)."""
-        return [at for j in self.journals for at, _, _ in list(j.commit_log)]
-
-    def replace(self, client: Client) -> None:
-        """Start another client in the place of one that has ended."""
-        client.journal.end(int(time.time() * 1000))
-        place = self.clients.index(client)
-        self.ended.append(client)
-        self.clients[place] = self.make[place](f"{client.name}-again").start()
-
-    def balanced(self) -> bool:
-        held = [c.journal.current() for c in self.clients]
-        return all(held) and sorted(p for h in held for p in h) == list(range(PARTITIONS))
-
-    def served_since(self, at_s: float, at_ms: int) -> bool:
-        """Return whether every client has committed, and every member has heartbeat and commit accepted, since then."""
-        members = (first_after(a, at_s) for m in self.members for a in (m.heartbeats, m.commits))
-        clients = (bool(times) and times[-1] > at_ms for times in self.commit_times())
-        return all(clients) and all(seconds is not None for seconds in members)
-
-    def best(self) -> dict[int, int]:
-        """Return, by partition, the highest offset whose commit was acknowledged to a client."""
-        best: dict[int, int] = {}
-        for j in self.journals:
-            for _, p, offset in list(j.commit_log):
-                best[p] = max(best.get(p, 0), offset)
-        return best
-
-    def drained(self, produced: dict[int, int]) -> bool:
-        """Return whether everything below these ends, by partition, is committed."""
-        best = self.best()
-        return all(best.get(p, 0) >= end for p, end in produced.items())
 
 
 class Ground:
@@ -182,9 +104,10 @@ class Ground:
         """Make the topic, and start the producer, the clients and the members of one drill."""
         k = self.kafka
         self.topic = f"topic-{tag}"
-        new = NewTopic(self.topic, PARTITIONS, min(3, len(k.nodes)))
+        names = [self.topic, *(sink_of(self.topic) for kind in self.kinds if kind == STREAMS)]
+        new = [NewTopic(name, PARTITIONS, min(3, len(k.nodes))) for name in names]
         admin = self.admin()
-        for future in admin.create_topics([new]).values():
+        for future in admin.create_topics(new).values():
             future.result(timeout=30)
         time.sleep(2.5)  # the sidecars read the topics every 2 s
         self.producer = ProducerProcess(k, self.topic, rate=RATE, bootstrap=k.internal, name=f"{tag}-producer").start()
@@ -197,7 +120,7 @@ class Ground:
             prefix = f"{'drill' if side == 'sidecar' else 'native'}-{tag}-{kind}"
             group = first if (side, kind) == cast[0][:2] else sibling_group(first, prefix, STATE_PARTITIONS)
             assert partition_for(group, STATE_PARTITIONS) == partition_for(first, STATE_PARTITIONS)
-            self.companies.append(self._company(tag, Company(side, kind, group, bootstrap)))
+            self.companies.append(self._company(tag, company_of(side, kind, group, bootstrap)))
         self.bystanders = self._bystanders(tag, elsewhere) if beside_kafka and elsewhere else {}
         besides = [m for members in self.bystanders.values() for m in members]
         self.crew = Members([*(m for c in self.companies for m in c.members), *besides]).start()
@@ -244,19 +167,11 @@ class Ground:
         return [(h, int(p)) for h, p in (a.rsplit(":", 1) for a in bootstrap.split(","))]
 
     def _company(self, tag: str, c: Company) -> Company:
-        k, topic, name = self.kafka, self.topic, f"{tag}-{c.side}-{c.kind}"
-        how = {"protocol": PROTOCOLS[c.kind], "bootstrap": c.bootstrap}
-        # librdkafka's log is the only place where a client says what its coordinator told it.
-        log = ("--debug", "cgrp")
-        c.make = [
-            lambda name: java_consumer(k, name, topic, c.group, **how),
-            lambda name: python_consumer(k, name, topic, c.group, *log, **how),
-        ]
-        c.clients = [make(f"{name}-{of}").start() for make, of in zip(c.make, ("java", "py"), strict=True)]
+        c.open(self.kafka, self.topic, f"{tag}-{c.side}-{c.kind}")
         for i in range(MEMBERS):
             name = sibling_group(c.group, f"{c.group}-m{i}", STATE_PARTITIONS)
             where = self.addresses(c.bootstrap)
-            c.members.append(Member(name, c.kind, where, self.topic, security=k.security))
+            c.members.append(Member(name, c.measured_as, where, self.topic, security=self.kafka.security))
         return c
 
     @property
@@ -350,6 +265,8 @@ class Ground:
         now_ms = int(time.time() * 1000)
         for c in self.clients:
             c.journal.end(now_ms)
+        for company in self.companies:
+            company.close()
         if self.crew is not None:
             self.crew.stop()
 
@@ -359,5 +276,7 @@ class Ground:
             self.crew.stop()
         for c in self.clients:
             c.process.kill()
+        for company in self.companies:
+            company.close()
         if self.producer is not None:
             self.producer.process.kill()

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.audit.errors import AuditError
-from sidecar.drill.clients import backward_commits, double_owned, missing
-from sidecar.drill.drills.ground import Company, Ground
+from sidecar.drill.clients import double_owned
+from sidecar.drill.drills.company import Company
+from sidecar.drill.drills.ground import Ground
 from sidecar.drill.lake import audited, rows
 from sidecar.drill.local import LocalKafka
 
@@ -57,22 +58,23 @@ def lost_commits(best: dict[int, int], found: dict[int, int]) -> list[str]:
 
 def commits_now(ground: Ground) -> dict[str, list[str]]:
     """Return, by the title of the group, what `lost_commits` says at this moment."""
-    return {c.title: lost_commits(c.best(), ground.committed(c)) for c in ground.companies}
+    best = {c.title: c.best() for c in ground.companies}
+    return {c.title: lost_commits(best[c.title], ground.committed(c)) for c in ground.companies if best[c.title]}
 
 
 def judge_company(c: Company, produced: dict[int, int], verdict: Verdict) -> None:
     """Add what the clients' journals say of one group. `produced`: by partition, the end that the producer knows."""
-    lost = missing(produced, c.journals)
+    lost = c.lost(produced)
     verdict.lost_records += lost
     if lost:
-        verdict.evidence.append(f"{c.title}: {lost} records were consumed by nobody")
+        verdict.evidence.append(f"{c.title}: {lost} records were consumed by nobody, or twice")
     judge_journals(c, verdict)
 
 
 def judge_journals(c: Company, verdict: Verdict) -> None:
     """Add what can be said before everything is consumed."""
     verdict.add("double_owned", double_owned(c.journals), c.title)
-    verdict.add("backward_commits", backward_commits(c.journals), c.title)
+    verdict.add("backward_commits", c.went_back(), c.title)
 
 
 def judge_audit(tables: Mapping[str, list[dict[str, Any]]], verdict: Verdict, since_ms: int) -> None:

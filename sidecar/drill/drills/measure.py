@@ -20,7 +20,7 @@ import itertools
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
-from sidecar.drill.drills.ground import Company
+from sidecar.drill.drills.company import Company
 from sidecar.drill.drills.spec import Mark
 from sidecar.drill.members import Accepted, Member
 

@@ -23,6 +23,8 @@ NAMES = (
     "cut-sidecar",
     "cut-broker",
     "disk-full",
+    "kill-share-owner",
+    "kill-streams-owner",
     "single-broker",
 )
 ALL = "all"

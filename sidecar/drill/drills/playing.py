@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from sidecar.drill.artifacts import KAFKA
 from sidecar.drill.drills.alone import SingleBroker, single
 from sidecar.drill.drills.brokers import FullRestart, KillBroker, SuspendBroker
 from sidecar.drill.drills.disk import DiskFull, small_disks
@@ -20,11 +21,14 @@ from sidecar.drill.drills.run import Result, play
 from sidecar.drill.drills.sidecars import (
     KillAny,
     KillOwner,
+    KillShareOwner,
+    KillStreamsOwner,
     KillWorker,
     RollingRestart,
     Stop,
     SuspendOwner,
     UpgradeWorker,
+    all_kinds,
 )
 from sidecar.drill.drills.spec import Drill
 from sidecar.drill.drills.topic import StateTopic
@@ -32,6 +36,7 @@ from sidecar.drill.drills.upgrade import RollingUpgrade, in_checkout
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import DrillError
 from sidecar.drill.secured import secured
+from sidecar.drill.zookeeper import numbers
 
 DRILLS: tuple[type[Drill], ...] = (
     KillOwner,
@@ -54,6 +59,8 @@ DRILLS: tuple[type[Drill], ...] = (
     CutSidecar,
     CutBroker,
     DiskFull,
+    KillShareOwner,
+    KillStreamsOwner,
     SingleBroker,
 )
 """In the order in which `all` plays them: those on one stage follow each other, and what harms most comes last."""
@@ -79,6 +86,7 @@ def sasl_ssl(folder: Path, version: str) -> LocalKafka:
 Stage = Callable[[Path, str], LocalKafka]
 STAGES: dict[str, Stage] = {
     "plain": plain,
+    "all kinds": all_kinds,
     "bare": without_sidecars,
     "lined": lined,
     "small disks": small_disks,
@@ -91,18 +99,26 @@ SECURITY: dict[str, Mapping[str, Stage]] = {"plaintext": STAGES, "sasl_ssl": {"p
 first, which TLS hides."""
 
 
-def chosen(names: Sequence[str], options: dict[str, object]) -> list[Drill]:
+def chosen(names: Sequence[str], options: dict[str, object], version: str = KAFKA) -> list[Drill]:
     """Return the drills of these names, each once, in their order. Where there is no checkout, `all` are those that
-    need none."""
+    need none; on brokers of an older `version`, those for which they have what is needed."""
     wanted = {n for name in names for n in BOTH.get(name, (name,))}
     if ALL in wanted:
-        wanted |= {d.name for d in DRILLS if in_checkout() or not d.needs_checkout}
+        wanted |= {d.name for d in DRILLS if d.name not in left_out(names, version)}
     return [d(dict(options)) for d in DRILLS if d.name in wanted]
 
 
-def left_out(names: Sequence[str]) -> list[str]:
-    """Drills that `all` does not play here."""
-    return [] if in_checkout() or ALL not in names else [d.name for d in DRILLS if d.needs_checkout]
+def left_out(names: Sequence[str], version: str = KAFKA) -> dict[str, str]:
+    """Drills that `all` does not play here, and why."""
+    if ALL not in names:
+        return {}
+    old = {d.name: f"brokers of Kafka {version} do not have what it needs" for d in DRILLS if too_old(d, version)}
+    history = "it takes an earlier version from the git history, which is not here"
+    return {**old, **({} if in_checkout() else {d.name: history for d in DRILLS if d.needs_checkout})}
+
+
+def too_old(drill: Drill | type[Drill], version: str) -> bool:
+    return numbers(version) < drill.since
 
 
 def play_all(

@@ -13,7 +13,8 @@ from confluent_kafka import KafkaException
 
 from sidecar.drill.drills.brokers import broker_of
 from sidecar.drill.drills.commands import find_well, groups_of, must, set_patterns, wait_where, whereabouts
-from sidecar.drill.drills.ground import KINDS, OWNERS_GROUP, PROPERTIES, STATE_TOPIC, Ground
+from sidecar.drill.drills.company import KINDS
+from sidecar.drill.drills.ground import OWNERS_GROUP, PROPERTIES, STATE_TOPIC, Ground
 from sidecar.drill.drills.judge import Verdict, audit, judge_audit
 from sidecar.drill.drills.sidecars import STOPS_WITHIN_S, sidecar_of
 from sidecar.drill.drills.spec import Drill, Mark

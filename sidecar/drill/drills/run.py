@@ -68,6 +68,8 @@ def play(drill: Drill, ground: Ground, n: int, tag: str, say: Callable[[str], No
     """Play `n` rounds. What goes wrong on the way ends the drill and is its `problem`; the judge speaks in any case."""
     result = Result(drill.name, ground.kafka.version, findings=drill.findings)
     started, since_ms = time.monotonic(), int(time.time() * 1000)
+    if drill.kinds:
+        ground.kinds = drill.kinds
     try:
         ground.cast(tag, drill.beside_kafka)
         ground.settled(BEGIN_S)

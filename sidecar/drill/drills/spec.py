@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from sidecar.drill.drills.ground import Ground
 
@@ -43,6 +43,10 @@ class Drill:
     name = ""
     stage = "plain"
     """What cluster it is played on; playing.py lists them."""
+    kinds: ClassVar[tuple[str, ...]] = ()
+    """Of the groups under test; (): consumer and classic."""
+    since: ClassVar[tuple[int, ...]] = ()
+    """The first Kafka whose brokers have what it needs."""
     needs_checkout = False
     """It takes something from this project's git history."""
     beside_kafka = False

@@ -1,0 +1,174 @@
+"""Clients of share groups and of streams groups: Kafka's VerifiableShareConsumer, and an application on Kafka Streams.
+
+Nobody owns a partition of a share group: what counts is which records were acknowledged. An application commits within
+itself: what counts is what it writes, and that is read as transactions commit it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from sidecar.drill.artifacts import ArtifactError, java, streams_libs
+from sidecar.drill.clients import Client, Journal
+from sidecar.drill.local import LocalKafka
+from sidecar.drill.processes import Process
+from sidecar.drill.secured import private
+
+SHARE_SINCE = (4, 2)
+"""The first Kafka whose brokers have share groups without further ado."""
+STREAMS_SINCE = (3, 9)
+"""The first on which the sidecars' streams groups were tried."""
+BUCKETS = 200
+PROGRAM = Path(__file__).parent / "programs" / "CountOrders.java"
+JVM = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+
+
+# ---- share groups -----------------------------------------------------------------------------------------------
+@dataclass
+class ShareJournal(Journal):
+    """`consumed` has what was acknowledged: all else is delivered again."""
+
+    def add(self, e: dict[str, Any]) -> None:
+        if e.get("name") == "records_consumed":
+            self.count += e["count"]
+        elif e.get("name") == "offsets_acknowledged":
+            self._acknowledged(e)
+        else:
+            super().add(e)
+
+    def _acknowledged(self, e: dict[str, Any]) -> None:
+        if not e["success"]:
+            self.errors.append(str(e.get("error")))
+            return
+        for p in e["partitions"]:
+            if p["offsets"]:
+                self.consumed.setdefault(p["partition"], []).extend(runs(p["offsets"]))
+                self.commit_log.append((int(e["timestamp"]), p["partition"], max(p["offsets"]) + 1))
+
+
+def runs(offsets: Iterable[int]) -> list[tuple[int, int]]:
+    """Returns the first and last offset of each run without a gap."""
+    found: list[tuple[int, int]] = []
+    for offset in sorted(offsets):
+        if found and offset == found[-1][1] + 1:
+            found[-1] = (found[-1][0], offset)
+        else:
+            found.append((offset, offset))
+    return found
+
+
+def acknowledged_twice(journals: Iterable[Journal]) -> list[str]:
+    """Lists the records whose acknowledgement was lost: they were delivered again, and acknowledged again."""
+    found: dict[tuple[int, int], int] = {}
+    for p, (low, high) in ((p, run) for j in journals for p, ranges in j.consumed.items() for run in ranges):
+        for offset in range(low, high + 1):
+            found[p, offset] = found.get((p, offset), 0) + 1
+    return [f"partition {p}: {offset} was acknowledged {n} times" for (p, offset), n in found.items() if n > 1]
+
+
+def share_consumer(kafka: LocalKafka, name: str, topic: str, group: str, bootstrap: str = "") -> Client:
+    """Makes a member of a share group that acknowledges what each poll gave it."""
+    config = kafka.folder / f"{name}.properties"
+    private(config, "".join(f"{n}={value}\n" for n, value in {"client.id": name, **kafka.client}.items()))
+    # fmt: off
+    process = kafka.tool(
+        "org.apache.kafka.tools.VerifiableShareConsumer",
+        "--bootstrap-server", bootstrap or kafka.bootstrap, "--topic", topic, "--group-id", group,
+        "--acknowledgement-mode", "sync", "--offset-reset-strategy", "earliest", "--command-config", str(config),
+        name=name, lines=True, jvm=JVM,
+    )
+    # fmt: on
+    client = Client(name, process, kafka.folder / f"{name}.events")
+    client.journal = ShareJournal(name)
+    return client
+
+
+# ---- streams groups ---------------------------------------------------------------------------------------------
+def streams_program(folder: Path) -> Path:
+    """Returns the folder with the application's classes, which are compiled if they are not there yet."""
+    target = folder / "programs"
+    if not target.exists():
+        jars = ":".join(map(str, streams_libs().glob("*.jar")))  # only `java` itself knows what libs/* means
+        where = ["-cp", jars, "-d", str(target), str(PROGRAM)]
+        command = [java(), "-m", "jdk.compiler/com.sun.tools.javac.Main", *where]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            said = (done.stdout + done.stderr)[-2000:]
+            raise ArtifactError(f"{PROGRAM.name} cannot be compiled; it needs a JDK, not only a JRE: {said}")
+    return target
+
+
+def streams_instance(kafka: LocalKafka, name: str, source: str, sink: str, group: str, bootstrap: str = "") -> Client:
+    """Makes an instance of the application. What it has committed is told by the reader of its sink."""
+    classes = f"{streams_program(kafka.folder)}:{streams_libs()}/*"
+    arguments = [bootstrap or kafka.bootstrap, group, source, sink, name, str(BUCKETS), str(kafka.folder / f"{name}.d")]
+    command = [java(), *JVM, "-cp", classes, "CountOrders", *arguments]
+    log = kafka.folder / f"{name}.log"
+    return Client(name, Process(name, command, log, lines=True), kafka.folder / f"{name}.events")
+
+
+class SinkReader:
+    """A thread that reads what the application has committed, and notes in the journal of each instance when it came.
+    `counts`: the last count of each bucket; `back`: counts that did not rise."""
+
+    def __init__(self, bootstrap: str, sink: str, partitions: int) -> None:
+        self.counts: dict[str, int] = {}
+        self.back: list[str] = []
+        self.journals: dict[str, Journal] = {}
+        """By name of the instance."""
+        self._stop = threading.Event()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": f"reader-of-{sink}",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "log_level": 3,
+            }
+        )
+        self._consumer.assign([TopicPartition(sink, p, 0) for p in range(partitions)])
+        self._thread = threading.Thread(target=self._read, name=f"read-{sink}", daemon=True)
+
+    def start(self) -> SinkReader:
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        if not self._stop.is_set():
+            self._stop.set()
+            self._thread.join(timeout=10)
+            self._consumer.close()
+
+    def _read(self) -> None:
+        while not self._stop.is_set():
+            for message in self._consumer.consume(500, timeout=0.1):
+                error, key, value = message.error(), message.key(), message.value()
+                if error is not None:
+                    if error.fatal():
+                        raise KafkaException(error)
+                    continue
+                assert key is not None and value is not None
+                self._note(key.decode(), value.decode(), int(message.partition() or 0), int(message.offset() or 0))
+
+    def _note(self, bucket: str, value: str, partition: int, offset: int) -> None:
+        text, _, name = value.partition(" ")
+        count = int(text)
+        if count != self.counts.get(bucket, 0) + 1:
+            self.back.append(f"{bucket}: {count} after {self.counts.get(bucket, 0)}, by {name}")
+        self.counts[bucket] = count
+        journal = self.journals.get(name)
+        if journal is not None:
+            journal.count += 1
+            journal.commit_log.append((int(time.time() * 1000), partition, offset + 1))
+
+    def lacks(self, produced: Mapping[int, int]) -> int:
+        """Returns how many of the records with these ends, by partition, are not counted, or are counted too often."""
+        return abs(sum(produced.values()) - sum(list(self.counts.values())))

@@ -1,0 +1,113 @@
+"""What drills know of clients of share and streams groups, and what their judge finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sidecar.drill.clients import Client, missing
+from sidecar.drill.drills.company import ShareCompany, StreamsCompany, company_of
+from sidecar.drill.drills.judge import Verdict, judge_company
+from sidecar.drill.drills.names import NAMES
+from sidecar.drill.drills.playing import DRILLS, chosen, left_out, too_old
+from sidecar.drill.kinds import ShareJournal, SinkReader, acknowledged_twice, runs
+from sidecar.drill.processes import Process
+
+
+def acknowledged(*offsets: int, success: bool = True, at: int = 1_000, partition: int = 0) -> dict[str, Any]:
+    told = {"topic": "t", "partition": partition, "count": len(offsets), "offsets": list(offsets)}
+    return {"timestamp": at, "name": "offsets_acknowledged", "success": success, "error": "no", "partitions": [told]}
+
+
+def client(tmp_path: Path, name: str) -> Client:
+    return Client(name, Process(name, ["true"], tmp_path / name), tmp_path / f"{name}.events")
+
+
+# ---- share groups ---------------------------------------------------------------------------------------------------
+@pytest.fixture
+def share(tmp_path: Path) -> ShareCompany:
+    company = company_of("sidecar", "share", "g", "")
+    assert isinstance(company, ShareCompany)
+    company.clients = [client(tmp_path, name) for name in ("a", "b")]
+    for c in company.clients:
+        c.journal = ShareJournal(c.name)
+    return company
+
+
+def test_runs_of_offsets() -> None:
+    assert runs([3, 1, 2, 7]) == [(1, 3), (7, 7)] and runs([]) == []
+
+
+def test_what_nobody_acknowledged_is_lost(share: ShareCompany) -> None:
+    a, b = (c.journal for c in share.clients)
+    a.add({"timestamp": 1, "name": "records_consumed", "count": 5, "partitions": []})
+    a.add(acknowledged(0, 1, 3))
+    b.add(acknowledged(2, success=False))
+    assert (a.count, b.errors, share.lost({0: 4})) == (5, ["no"], 1) and not share.drained({0: 4})
+    assert a.commit_log == [(1_000, 0, 4)] and not b.commit_log
+    b.add(acknowledged(2))
+    assert share.drained({0: 4}) and missing({0: 5}, share.journals) == 1
+    judge_company(share, {0: 4}, verdict := Verdict())
+    assert verdict.ok
+
+
+def test_what_is_acknowledged_again_was_delivered_again(share: ShareCompany) -> None:
+    a, b = (c.journal for c in share.clients)
+    a.add(acknowledged(0, 1))
+    b.add(acknowledged(1))
+    assert acknowledged_twice(share.journals) == ["partition 0: 1 was acknowledged 2 times"]
+    judge_company(share, {0: 2}, verdict := Verdict())
+    assert verdict.backward_commits == 1 and not verdict.ok
+
+
+# ---- streams groups -------------------------------------------------------------------------------------------------
+@pytest.fixture
+def streams(tmp_path: Path) -> Iterator[StreamsCompany]:
+    company = company_of("sidecar", "streams", "g", "")
+    assert isinstance(company, StreamsCompany)
+    company.clients = [client(tmp_path, name) for name in ("a", "b")]
+    company.reader = SinkReader("127.0.0.1:1", "t-counts", 1)
+    company.reader.journals = {c.name: c.journal for c in company.clients}
+    company.reader.start()
+    yield company
+    company.close()
+
+
+def test_counts_that_are_not_those_of_what_was_produced_are_lost(streams: StreamsCompany) -> None:
+    assert streams.reader is not None
+    for offset, (bucket, value) in enumerate([("x", "1 a"), ("y", "1 b"), ("x", "2 b")]):
+        streams.reader._note(bucket, value, 0, offset)
+    a, b = (c.journal for c in streams.clients)
+    assert [offset for _, _, offset in a.commit_log] == [1] and [offset for _, _, offset in b.commit_log] == [2, 3]
+    assert streams.balanced() and streams.drained({0: 2, 1: 1})
+    assert streams.lost({0: 4}) == 1 and streams.lost({0: 2}) == 1, "too few, and too many"
+    judge_company(streams, {0: 3}, verdict := Verdict())
+    assert verdict.ok
+
+
+@pytest.mark.parametrize("value", ["1 b", "3 b"])
+def test_a_count_out_of_turn_is_found(streams: StreamsCompany, value: str) -> None:
+    assert streams.reader is not None
+    streams.reader._note("x", "1 a", 0, 0)
+    streams.reader._note("x", value, 0, 1)
+    judge_company(streams, {0: int(value[0])}, verdict := Verdict())
+    assert verdict.lost_records == 0 and verdict.backward_commits == 1
+
+
+# ---- drills ---------------------------------------------------------------------------------------------------------
+def test_a_drill_has_the_kinds_of_its_class() -> None:
+    """Symptom: every drill was played with consumer and classic groups."""
+    for made in chosen(list(NAMES), {}):
+        assert (made.kinds, made.since) == (type(made).kinds, type(made).since)
+    assert {kind for d in DRILLS for kind in d.kinds} == {"share", "streams"}
+
+
+def test_drills_of_kinds_that_older_brokers_do_not_have() -> None:
+    share, streams = chosen(["kill-share-owner", "kill-streams-owner"], {})
+    assert [too_old(share, v) for v in ("3.9.1", "4.0.0", "4.3.1")] == [True, True, False]
+    assert [too_old(streams, v) for v in ("3.7.2", "3.9.1", "4.4.0")] == [True, False, False]
+    assert "kill-share-owner" in left_out(["all"], "4.0.0") and not left_out(["stop"], "4.0.0")
+    assert share.name not in {d.name for d in chosen(["all"], {}, "4.0.0")}
