@@ -114,8 +114,9 @@ def taken_from_share(call: Call, group_id: str, came_ms: int) -> Generator[Want,
 
 def taken_from_streams(call: Call, group_id: str, came_ms: int) -> Generator[Want, Any, Code]:
     """The same for a streams group: GROUP_ID_NOT_FOUND, the broker has a group of another kind of this name. An empty
-    classic group there keeps the offsets, and an empty streams group gives way to it. While a streams group there has
-    members, a task would have two owners: COORDINATOR_LOAD_IN_PROGRESS, and clients ask again until they have gone."""
+    classic group there keeps the offsets, and an empty streams group gives way to it. One with members is taken in with
+    them before anybody joins. As long as that cannot be, a task would have two owners: COORDINATOR_LOAD_IN_PROGRESS,
+    and clients ask again."""
     if (yield from _waits(call, group_id, STREAMS)):
         return Code.COORDINATOR_NOT_AVAILABLE
     free = call.scope.learnt.free_to_streams
@@ -131,8 +132,12 @@ def taken_from_streams(call: Call, group_id: str, came_ms: int) -> Generator[Wan
         streams = yield from _described(call, asked.keeper, group_id, AS_STREAMS)
         if streams.error_code == Code.GROUP_ID_NOT_FOUND:
             return Code.GROUP_ID_NOT_FOUND
-        if streams.error_code != Code.NONE or streams.members:
+        if streams.error_code != Code.NONE:
             return Code.COORDINATOR_LOAD_IN_PROGRESS
+        if streams.members:
+            standing: StandingReply = yield from coordinate(Standing(group_id))
+            taken_in = standing.code == Code.NONE and standing.kind == STREAMS and standing.members
+            return Code.NONE if taken_in else Code.COORDINATOR_LOAD_IN_PROGRESS
     return _free(asked, found.error_code, free, group_id)
 
 

@@ -1,24 +1,35 @@
 """A group as the broker that coordinates it describes it, and the way its members are sent away from there.
 
-DescribeGroups tells of classic groups, and since version 6 that a group is of another kind; ConsumerGroupDescribe tells
-of consumer groups. What neither knows is a share or a streams group. OffsetFetch tells whether there are offsets.
+DescribeGroups tells of classic groups, and since version 6 that a group is of another kind; each other kind has an API
+of its own. OffsetFetch tells whether there are offsets.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from sidecar.core.streams.tasks import Tasks, merged
 from sidecar.core.vocabulary.errors import Code, name_of
+from sidecar.kafka import share_group
 from sidecar.kafka.membership import INSTANCE_ID
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import leave_group as lg
 from sidecar.wire.generated import offset_fetch as of
+from sidecar.wire.generated import share_group_describe as sd
+from sidecar.wire.generated import streams_group_describe as td
+from sidecar.wire.generated import streams_group_heartbeat as th
 from sidecar.wire.primitives import WireError
 
 NOBODY, CLASSIC, CONSUMER, OTHER = "nobody", "classic", "consumer", "other"
+SHARE, STREAMS = "share", "streams"
+MAY_COME = ("Stable", "NotReady")
+"""States of a streams group in which nothing is under way if its members have what they should."""
+LEAVE_EPOCH = -1
 TELLS_KINDS_SINCE = 6
 CONSUMER_MEMBER = 1
 """Member type of those that speak the consumer protocol."""
@@ -33,7 +44,8 @@ Owned = dict[bytes, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """`subscribed`: names and expression, of a consumer group; `metadata`, `assignment`: of a classic group."""
+    """`names`, `regex`: what it subscribes to, in a consumer or share group; `metadata`, `assignment`: in a classic
+    group; `streams`: as StreamsGroupDescribe tells it."""
 
     member_id: str
     instance_id: str | None
@@ -49,11 +61,13 @@ class Member:
     target: Owned = field(default_factory=dict)
     classic: bool = False
     """It speaks the classic protocol in a consumer group."""
+    streams: td.Member | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """`kind`: NOBODY has members there, or of what kind the group is."""
+    """`kind`: NOBODY has members there, or of what kind the group is. `topics`: ids and names of what members have;
+    `topology`: of a streams group."""
 
     kind: str
     state: str = ""
@@ -63,13 +77,25 @@ class Native:
     epoch: int = -1
     assignor: str = ""
     topics: dict[bytes, str] = field(default_factory=dict)
+    assignment_epoch: int = -1
+    topology: td.Topology | None = None
 
     @property
     def stable(self) -> bool:
-        """Every member has what it should, and nothing is under way."""
+        """Every member has what it should, and nothing is under way. Members of a share group never wait for each
+        other."""
+        if self.kind == SHARE:
+            return True
+        if self.kind == STREAMS:
+            return self.state in MAY_COME and all(self._settled(m) for m in self.members)
         if self.kind != CONSUMER:
             return self.state == "Stable"
         return self.state == "Stable" and all(m.epoch == self.epoch and _same(m.owned, m.target) for m in self.members)
+
+    def _settled(self, m: Member) -> bool:
+        """A member that still has to give up a task is behind; which task that is, nothing tells."""
+        told, behind = m.streams, m.epoch != self.assignment_epoch
+        return told is not None and not behind and tasks(told.assignment) == tasks(told.target_assignment)
 
 
 def _wordy(group_id: str) -> bool:
@@ -102,16 +128,17 @@ async def describe(conn: BrokerConnection, group_id: str, timeout_s: float) -> N
     if g.error_code == Code.NONE and g.group_state != "Dead":
         return Native(NOBODY)
     found = await _consumer(conn, group_id, timeout_s)
-    if found is None:
-        return Native(OTHER if g.error_code == Code.GROUP_ID_NOT_FOUND else NOBODY)
-    return found
+    if found is None and g.error_code == Code.GROUP_ID_NOT_FOUND:
+        found = await _share(conn, group_id, timeout_s) or await _streams(conn, group_id, timeout_s) or Native(OTHER)
+    return found or Native(NOBODY)
 
 
-async def _consumer(conn: BrokerConnection, group_id: str, timeout_s: float) -> Native | None:
-    """None: it is no consumer group, or the broker has none."""
-    req = cd.ConsumerGroupDescribeRequest(group_ids=[group_id])
+async def _described(
+    conn: BrokerConnection, module: Any, name: str, req: Any, group_id: str, timeout_s: float, low: int = 0
+) -> Any:
+    """None: it is no group of that kind, or the broker has none."""
     try:
-        (g,) = (await conn.request(cd, "ConsumerGroupDescribe", req, timeout_s=timeout_s)).groups
+        (g,) = (await conn.request(module, name, req, timeout_s=timeout_s, low=low)).groups
     except WireError:
         return None
     if g.error_code in (Code.GROUP_ID_NOT_FOUND, Code.UNSUPPORTED_VERSION):
@@ -119,7 +146,15 @@ async def _consumer(conn: BrokerConnection, group_id: str, timeout_s: float) -> 
     if g.error_code == Code.UNKNOWN_SERVER_ERROR and _wordy(group_id):
         return None
     if g.error_code != Code.NONE:
-        raise ConnectionLost(f"ConsumerGroupDescribe: {name_of(g.error_code)}")
+        raise ConnectionLost(f"{name}: {name_of(g.error_code)}")
+    return g
+
+
+async def _consumer(conn: BrokerConnection, group_id: str, timeout_s: float) -> Native | None:
+    req = cd.ConsumerGroupDescribeRequest(group_ids=[group_id])
+    g = await _described(conn, cd, "ConsumerGroupDescribe", req, group_id, timeout_s)
+    if g is None:
+        return None
     if not g.members:
         return Native(NOBODY)
     topics = {p.topic_id: p.topic_name for m in g.members for p in m.assignment.topic_partitions}
@@ -142,8 +177,65 @@ async def _consumer(conn: BrokerConnection, group_id: str, timeout_s: float) -> 
     return Native(CONSUMER, g.group_state, members, epoch=g.group_epoch, assignor=g.assignor_name, topics=topics)
 
 
-def _parts(a: cd.Assignment) -> Owned:
+async def _share(conn: BrokerConnection, group_id: str, timeout_s: float) -> Native | None:
+    req = sd.ShareGroupDescribeRequest([group_id])
+    low = share_group.STABLE_SINCE
+    g: sd.DescribedGroup | None = await _described(conn, sd, "ShareGroupDescribe", req, group_id, timeout_s, low)
+    if g is None:
+        return None
+    told = [m for m in g.members if not share_group.is_placeholder(m.member_id)]
+    topics = {p.topic_id: p.topic_name for m in told for p in m.assignment.topic_partitions}
+    members = tuple(
+        Member(
+            m.member_id,
+            None,
+            m.client_id,
+            m.client_host,
+            rack_id=m.rack_id,
+            names=tuple(sorted(set(m.subscribed_topic_names))),
+            epoch=m.member_epoch,
+            owned=_parts(m.assignment),
+        )
+        for m in told
+    )
+    return Native(
+        SHARE,
+        g.group_state,
+        members,
+        epoch=g.group_epoch,
+        assignor=g.assignor_name,
+        topics=topics,
+        assignment_epoch=g.assignment_epoch,
+    )
+
+
+async def _streams(conn: BrokerConnection, group_id: str, timeout_s: float) -> Native | None:
+    req = td.StreamsGroupDescribeRequest([group_id])
+    g: td.DescribedGroup | None = await _described(conn, td, "StreamsGroupDescribe", req, group_id, timeout_s)
+    if g is None:
+        return None
+    members = tuple(
+        Member(m.member_id, m.instance_id, m.client_id, m.client_host, epoch=m.member_epoch, streams=m)
+        for m in g.members
+    )
+    return Native(
+        STREAMS,
+        g.group_state,
+        members,
+        epoch=g.group_epoch,
+        assignor=g.assignor_name or "",
+        assignment_epoch=g.assignment_epoch,
+        topology=g.topology,
+    )
+
+
+def _parts(a: cd.Assignment | sd.Assignment) -> Owned:
     return {p.topic_id: tuple(sorted(p.partitions)) for p in a.topic_partitions}
+
+
+def tasks(a: td.Assignment) -> Tasks:
+    roles = (a.active_tasks, a.standby_tasks, a.warmup_tasks)
+    return Tasks(*(merged((t.subtopology_id, tuple(t.partitions)) for t in role) for role in roles))
 
 
 async def send_away(
@@ -156,6 +248,19 @@ async def send_away(
     bad = [m.error_code for m in res.members if m.error_code not in (Code.NONE, Code.UNKNOWN_MEMBER_ID)]
     if res.error_code not in (Code.NONE, Code.GROUP_ID_NOT_FOUND) or bad:
         raise ConnectionLost(f"LeaveGroup: {name_of(bad[0] if bad else res.error_code)}")
+
+
+async def leave_one_by_one(conn: BrokerConnection, found: Native, group_id: str, timeout_s: float) -> None:
+    """These members of a share or streams group leave: LeaveGroup knows neither. Raises what `describe` raises."""
+    leave = share_group.leave if found.kind == SHARE else _leave_streams
+    await asyncio.gather(*[leave(conn, group_id, m.member_id, timeout_s) for m in found.members])
+
+
+async def _leave_streams(conn: BrokerConnection, group_id: str, member_id: str, timeout_s: float) -> None:
+    req = th.StreamsGroupHeartbeatRequest(group_id, member_id, LEAVE_EPOCH)
+    res = await conn.request(th, "StreamsGroupHeartbeat", req, timeout_s=timeout_s)
+    if res.error_code not in share_group.GONE:
+        raise ConnectionLost(f"StreamsGroupHeartbeat: {name_of(res.error_code)}")
 
 
 async def without_offsets(conn: BrokerConnection, groups: Sequence[str], timeout_s: float) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from uuid import UUID, uuid5
 
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
@@ -18,8 +19,22 @@ from sidecar.wire.generated import share_group_heartbeat as sh
 STABLE_SINCE = 1
 """The first version of ShareGroupHeartbeat and ShareGroupDescribe that was not early access."""
 LEAVE_EPOCH = -1
+MEMBER_IDS = UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
 GONE = (Code.NONE, Code.UNKNOWN_MEMBER_ID, Code.GROUP_ID_NOT_FOUND)
 """The broker's group has no such member any more."""
+
+
+def placeholder_id(group_id: str, owner_epoch: int) -> str:
+    """The member id of this owner's placeholder."""
+    return str(uuid5(MEMBER_IDS, f"{group_id}/{owner_epoch}"))
+
+
+def is_placeholder(member_id: str) -> bool:
+    """Whether a sidecar may have made this id. Clients make random ones, which are of another version."""
+    try:
+        return UUID(member_id).version == 5 and member_id == str(UUID(member_id))
+    except ValueError:
+        return False
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sidecar.api.call import Client as Connection
 from sidecar.api.call import Learnt, Start
-from sidecar.core.runtime.events import Answer, DeleteGroup, Event, KnownGroups, KnownReply, Standing
+from sidecar.core.runtime.events import Answer, DeleteGroup, Event, KnownGroups, KnownReply, Standing, StandingReply
 from sidecar.core.streams.events import (
     DescribeStreamsGroup,
     StreamsDescribeReply,
@@ -279,10 +279,11 @@ THEIRS = dg.DescribedGroupMember("m", None, "app", "/h")
         (dg.DescribedGroup(69, "Group g is not a classic group.", "g", "Dead"), None, Code.GROUP_ID_NOT_FOUND),
         (dg.DescribedGroup(69, "Group g is not a classic group.", "g", "Dead"), 0, Code.NONE),
         (dg.DescribedGroup(69, "Group g is not a classic group.", "g", "Dead"), 1, Code.COORDINATOR_LOAD_IN_PROGRESS),
+        (dg.DescribedGroup(69, "Group g is not a classic group.", "g", "Dead"), 2, Code.NONE),
     ],
 )
 def test_a_name_that_another_group_has_at_the_broker(found: dg.DescribedGroup, members: int | None, code: Code) -> None:
-    """`members`: of a streams group there; None: there is none."""
+    """`members`: of a streams group there; None: there is none. One with two is taken in before anybody joins."""
     connection = Connection("10.0.0.9", broker_versions=NEW)
     play = beats(client=connection).may_read("g").may_describe_topics(*TOPICS)
     play.coordinates(KNOWN).coordinator(KnownReply())
@@ -292,6 +293,9 @@ def test_a_name_that_another_group_has_at_the_broker(found: dg.DescribedGroup, m
         if members is not None:
             other = sd.DescribedGroup(0, None, "g", members=[sd.Member() for _ in range(members)])
         play.asks(sd.StreamsGroupDescribeRequest(["g"]), 0).broker(sd.StreamsGroupDescribeResponse(groups=[other]))
+    if members:
+        here = StandingReply(exists=True, kind="streams", members=2) if members == 2 else StandingReply()
+        play.coordinates(Standing("g")).coordinator(here)
     if code == Code.NONE:
         play.coordinates(JOINED).coordinator(StreamsHeartbeatReply()).gives()
     elif code == Code.GROUP_ID_NOT_FOUND:

@@ -284,6 +284,8 @@ class House:
         self.tail = FedTail(STATE, self.state, self)
         self.brokers.readers.append(self.tail.read)
         self.generation = 0
+        self.kinds_of: dict[int, tuple[str, ...]] = {}
+        """Kinds of groups that these sidecars coordinate; others coordinate all."""
 
     async def __aenter__(self) -> Self:
         """The broker's settings are read, its topics are known, and the house serves what it owns."""
@@ -345,7 +347,8 @@ class House:
         """The owners' group has a new map, and the fronts are shown it."""
         self.generation += 1
         members = {n: (f"member-{n}", *self.brokers.address(n)) for n in {self.node_id, *owners} if n >= 0}
-        self.coordinator.owners_assigned(Assignment(self.generation, owners, members))
+        kinds = {n: self.kinds_of.get(n, tuple(REGISTRY.kinds)) for n in members}
+        self.coordinator.owners_assigned(Assignment(self.generation, owners, members, kinds=kinds))
         self.show()
 
     def show(self) -> None:

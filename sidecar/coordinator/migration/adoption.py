@@ -5,7 +5,11 @@ from __future__ import annotations
 from sidecar.core.classic.adoption import AdoptClassic, NativeMember
 from sidecar.core.consumer.adoption import AdoptConsumer, NativeConsumer
 from sidecar.core.runtime.events import Event
-from sidecar.kafka.native import CLASSIC, CONSUMER, Native
+from sidecar.core.share.adoption import AdoptShare, NativeShareMember
+from sidecar.core.streams.adoption import AdoptStreams, NativeStreamsMember
+from sidecar.core.streams.topology import Subtopology, TopicInfo, Topology
+from sidecar.kafka.native import CLASSIC, CONSUMER, SHARE, STREAMS, Member, Native, tasks
+from sidecar.wire.generated import streams_group_describe as td
 
 SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS = 45_000, 300_000
 """Of members whose own nobody tells: clients' defaults. They count until the member joins again."""
@@ -15,7 +19,16 @@ def obstacle(found: Native) -> str:
     """Why this group cannot be taken in, stable or not; empty if nothing speaks against it."""
     if found.kind == CONSUMER and any(m.classic for m in found.members):
         return "it is a consumer group with members of the classic protocol; wait until it is one or the other"
+    if found.kind == STREAMS and found.members and found.topology is None:
+        return "it is a streams group without a topology"
     return ""
+
+
+def topic_names(found: Native) -> list[str]:
+    """Topics that must be known here before a streams group that is ready at the broker is taken in: without them it
+    would not be ready here, and its members would give up their tasks."""
+    ready = found.kind == STREAMS and found.topology is not None and found.state == "Stable"
+    return _topology(found.topology).required_topics() if ready else []
 
 
 def adoption(group_id: str, found: Native, why: str) -> Event:
@@ -26,6 +39,10 @@ def adoption(group_id: str, found: Native, why: str) -> Event:
         )
         timeouts = (SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS)
         return AdoptClassic(group_id, found.protocol_type, found.protocol, natives, *timeouts, why)
+    if found.kind == SHARE:
+        return _share(group_id, found, why)
+    if found.kind == STREAMS:
+        return _streams(group_id, found, why)
     members = tuple(
         NativeConsumer(
             m.member_id, m.instance_id, m.rack_id, m.client_id, m.client_host, m.names, m.regex or "", m.owned
@@ -33,3 +50,64 @@ def adoption(group_id: str, found: Native, why: str) -> Event:
         for m in found.members
     )
     return AdoptConsumer(group_id, found.epoch, found.assignor, members, found.topics, REBALANCE_TIMEOUT_MS, why)
+
+
+def _share(group_id: str, found: Native, why: str) -> AdoptShare:
+    members = tuple(
+        NativeShareMember(m.member_id, m.rack_id, m.epoch, m.client_id, m.client_host, m.names, m.owned)
+        for m in found.members
+    )
+    return AdoptShare(group_id, found.epoch, found.assignment_epoch, found.assignor, members, found.topics, why)
+
+
+def _streams(group_id: str, found: Native, why: str) -> AdoptStreams:
+    return AdoptStreams(
+        group_id,
+        found.epoch,
+        found.assignment_epoch,
+        found.assignor,
+        _topology(found.topology),
+        tuple(map(_streams_member, found.members)),
+        REBALANCE_TIMEOUT_MS,
+        why,
+    )
+
+
+def _streams_member(m: Member) -> NativeStreamsMember:
+    told = m.streams
+    assert told is not None
+    return NativeStreamsMember(
+        m.member_id,
+        m.instance_id,
+        told.rack_id,
+        m.epoch,
+        m.client_id,
+        m.client_host,
+        told.topology_epoch,
+        told.process_id,
+        None if told.user_endpoint is None else (told.user_endpoint.host, told.user_endpoint.port),
+        tuple((t.key, t.value) for t in told.client_tags),
+        tasks(told.assignment),
+    )
+
+
+def _topology(told: td.Topology | None) -> Topology:
+    """Without copartition groups, which nobody tells."""
+    assert told is not None
+    return Topology(
+        told.epoch,
+        tuple(
+            Subtopology(
+                s.subtopology_id,
+                tuple(s.source_topics),
+                tuple(s.repartition_sink_topics),
+                tuple(map(_topic, s.repartition_source_topics)),
+                tuple(map(_topic, s.state_changelog_topics)),
+            )
+            for s in told.subtopologies or ()
+        ),
+    )
+
+
+def _topic(t: td.TopicInfo) -> TopicInfo:
+    return TopicInfo(t.name, t.partitions, t.replication_factor, tuple((c.key, c.value) for c in t.topic_configs))

@@ -56,10 +56,12 @@ class CoreClient:
         group = self._group(group_id)
         return () if group is None else group.member_ids()
 
-    def knows_topics(self, group_id: str, topic_ids: Collection[bytes]) -> bool:
+    def knows_topics(self, group_id: str, topic_ids: Collection[bytes], names: Collection[str] = ()) -> bool:
         """Whether the coordinator of this group knows all of them."""
         shard = self._service.owner_of(group_id).shard
-        return shard is not None and all(t in shard.image.by_id for t in topic_ids)
+        if shard is None:
+            return False
+        return all(t in shard.image.by_id for t in topic_ids) and all(n in shard.image.by_name for n in names)
 
     def _group(self, group_id: str) -> Group | None:
         shard = self._service.owner_of(group_id).shard

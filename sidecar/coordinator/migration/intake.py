@@ -12,13 +12,12 @@ from collections.abc import Callable
 from enum import Enum, auto
 
 from sidecar.coordinator.clock import now
-from sidecar.coordinator.migration.adoption import adoption, obstacle
+from sidecar.coordinator.migration.adoption import adoption, obstacle, topic_names
 from sidecar.coordinator.migration.core_client import CoreClient
 from sidecar.coordinator.migration.managed_groups import Rules
 from sidecar.coordinator.migration.native_groups import NativeGroups
 from sidecar.coordinator.migration.unstable_groups import UnstableGroups
 from sidecar.core.vocabulary.errors import Code, name_of
-from sidecar.kafka import native
 from sidecar.kafka.cluster import ConnectionLost
 from sidecar.kafka.native import Native
 from sidecar.kafka.net import NO_ANSWER
@@ -100,16 +99,20 @@ class Intakes:
     async def _decide(self, group_id: str, found: Native) -> Outcome:
         if not self._core.serves_group(group_id) or not self._rules.wanted(group_id):
             return Outcome.NOT_TAKEN
-        problem = obstacle(found)
-        if found.kind == native.NOBODY or (found.kind == native.OTHER and self._rules.matches(group_id)):
-            # Of a share or streams group that the patterns match, api/one_name.py keeps members of ours away.
+        unserved, patterns = self._natives.fleet.unserved(found.kind), self._rules.matches(group_id)
+        if not found.members and not (unserved and not patterns):
+            # Of a group of a kind that nobody here coordinates, api/one_name.py keeps members of ours away.
             self._unstable.forget(group_id)
             return Outcome.NOBODY
-        if found.kind == native.OTHER or problem:
-            await self._unstable.give_up(group_id, problem or "it is a share or streams group")
+        if patterns and unserved:
+            if self._natives.fleet.nobody(found.kind):
+                return Outcome.NOBODY
+            await self._unstable.postpone(group_id, f"taken in when all do: {unserved}")
+        elif problem := unserved or obstacle(found):
+            await self._unstable.give_up(group_id, problem)
         elif not found.stable:
-            await self._unstable.postpone(group_id, found.state)
-        elif not self._core.knows_topics(group_id, found.topics):
+            await self._unstable.postpone(group_id, f"it is {found.state} at the broker: taken in when it is stable")
+        elif not self._core.knows_topics(group_id, found.topics, topic_names(found)):
             raise ConnectionLost("topics that it owns are not known here yet")
         else:
             await self._adopt(group_id, found)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.migration.core_client import CoreClient
+from sidecar.coordinator.migration.fleet_kinds import FleetKinds
 from sidecar.coordinator.migration.forced_rebalance import Forced
 from sidecar.coordinator.migration.intake import Intakes, Outcome
 from sidecar.coordinator.migration.managed_groups import Rules
@@ -58,13 +59,15 @@ class MoveSettings:
 class MovePorts:
     """What the coordinator gives. `drain()` carries out what the core wants done; `store(group, values, why)` writes
     settings; `seat_given_up(group)`: no placeholder is left there; `vacate(group)`: the group is not here, and a
-    placeholder that is still there goes; `tell()` tells all fronts of the rules."""
+    placeholder that is still there goes; `fleet`: which kinds all sidecars coordinate; `tell()` tells all fronts of the
+    rules."""
 
     leader_of: Callable[[int], int]
     drain: Callable[[], None]
     store: Store
     seat_given_up: Callable[[str], bool]
     vacate: Callable[[str], None]
+    fleet: FleetKinds
     tell: Callable[[], None]
 
 
@@ -89,7 +92,7 @@ class Moves:
         """Groups whose requests need no look: they are wanted, and here, or nobody is at the broker."""
         self.parked = ParkedRequests(service, settings.parked_max)
         self.core = CoreClient(service, ports.drain)
-        natives = NativeGroups(service, self.core, cluster, ports.leader_of)
+        natives = NativeGroups(service, self.core, cluster, ports.leader_of, ports.fleet)
         self.unstable = UnstableGroups(settings.patience, rules, self.core, natives, ports.store, figures, log, tasks)
         self.intakes = Intakes(
             settings.settle_s, rules, self.core, natives, self.unstable, self._intake_ended, log, tasks

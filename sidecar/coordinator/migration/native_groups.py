@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sidecar.coordinator.migration.core_client import CoreClient
+from sidecar.coordinator.migration.fleet_kinds import FleetKinds
 from sidecar.core.runtime.service import Service
 from sidecar.kafka import native
 from sidecar.kafka.cluster import Cluster, ConnectionLost
@@ -15,9 +17,18 @@ ANSWER_S = 5.0
 
 
 class NativeGroups:
-    """`leader_of(partition)`: node id of the broker that coordinates its groups; -1 while unknown."""
+    """`leader_of(partition)`: node id of the broker that coordinates its groups; -1 while unknown; `fleet`: which of
+    them may come."""
 
-    def __init__(self, service: Service, core: CoreClient, cluster: Cluster, leader_of: Callable[[int], int]) -> None:
+    def __init__(
+        self,
+        service: Service,
+        core: CoreClient,
+        cluster: Cluster,
+        leader_of: Callable[[int], int],
+        fleet: FleetKinds,
+    ) -> None:
+        self.fleet = fleet
         self._service = service
         self._core = core
         self._cluster = cluster
@@ -37,4 +48,7 @@ class NativeGroups:
         if members:
             node_id = self._leader_of(self._service.partition_of(group_id))
             conn = await self._cluster.lane(node_id, Lane.MOVES)
-            await native.send_away(conn, group_id, members, "the group is taken over by the sidecars", ANSWER_S)
+            if found.kind in (native.SHARE, native.STREAMS):
+                await native.leave_one_by_one(conn, replace(found, members=tuple(members)), group_id, ANSWER_S)
+            else:
+                await native.send_away(conn, group_id, members, "the group is taken over by the sidecars", ANSWER_S)

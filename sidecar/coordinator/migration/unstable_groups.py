@@ -1,4 +1,5 @@
-"""Groups that are wanted here and are not stable at their broker: it keeps them until they are, or for too long.
+"""Groups that are wanted here and are not stable at their broker: it keeps them until they are, or for too long. So it
+does, for as long as it takes, with those of a kind that not all sidecars coordinate yet.
 
 What the owner of such a group finds stands in the state topic as a verdict about the order that is known now
 (managed_groups.py): `later` while the group is waited for, `false` when it is given up.
@@ -16,6 +17,7 @@ from sidecar.coordinator.migration.managed_groups import Rules
 from sidecar.coordinator.migration.native_groups import NativeGroups
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.kafka import native
+from sidecar.kafka.native import Native
 from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Figures, Logger, Tasks
 
@@ -61,9 +63,9 @@ class UnstableGroups:
                 self.watched.add(group_id)
                 self._tasks.spawn(self._watch(group_id), "group not stable")
 
-    async def postpone(self, group_id: str, state: str) -> None:
+    async def postpone(self, group_id: str, why: str) -> None:
         self._first_try_s.setdefault(group_id, time.monotonic())
-        await self._judge(group_id, cf.LATER, f"it is {state} at the broker: taken in when it is stable")
+        await self._judge(group_id, cf.LATER, why)
 
     async def give_up(self, group_id: str, problem: str) -> None:
         """The broker keeps it for good."""
@@ -78,7 +80,7 @@ class UnstableGroups:
 
     async def _watch(self, group_id: str) -> None:
         """Until the broker's group is stable, or it has been waited for long enough."""
-        first_s = self._first_try_s.setdefault(group_id, time.monotonic())
+        self._first_try_s.setdefault(group_id, time.monotonic())
         try:
             while self._waits(group_id):
                 await asyncio.sleep(self._patience.look_s)
@@ -86,16 +88,21 @@ class UnstableGroups:
                     found = await self._natives.describe(group_id)
                     if not self._waits(group_id):
                         break  # what was said while the broker was asked counts
-                    if time.monotonic() - first_s > self._patience.limit_s:
-                        await self.give_up(group_id, f"it does not become stable at the broker: {found.state}")
-                    elif found.kind in (native.NOBODY, native.OTHER) or found.stable:
-                        await self._comes(group_id)
+                    await self._look_at(group_id, found)
                 except NO_ANSWER as exc:
                     self._log.debug("a group is waited for", group_id=group_id, problem=str(exc) or "timed out")
         finally:
             self.watched.discard(group_id)
             if not self._waits(group_id):
                 self.forget(group_id)
+
+    async def _look_at(self, group_id: str, found: Native) -> None:
+        if found.members and self._natives.fleet.unserved(found.kind):
+            self._first_try_s[group_id] = time.monotonic()
+        elif time.monotonic() - self._first_try_s[group_id] > self._patience.limit_s:
+            await self.give_up(group_id, f"it does not become stable at the broker: {found.state}")
+        elif found.kind in (native.NOBODY, native.OTHER) or not found.members or found.stable:
+            await self._comes(group_id)
 
     def _waits(self, group_id: str) -> bool:
         return self._core.serves_group(group_id) and self._rules.overrides.get(group_id) == cf.LATER

@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from uuid import UUID, uuid5
 from zlib import crc32
 
 from sidecar.coordinator.clock import now
@@ -30,7 +29,7 @@ from sidecar.core.share.placeholder import HoldPlaceholder, LeavePlaceholder
 from sidecar.core.vocabulary.errors import TEXT, Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.net import NO_ANSWER
-from sidecar.kafka.share_group import Initialised
+from sidecar.kafka.share_group import Initialised, placeholder_id
 from sidecar.link.messages import OpenShareState
 from sidecar.link.ports import Figures, Logger, Tasks
 
@@ -47,7 +46,6 @@ SAY_AGAIN_MS = 5_000
 FREE_S = 5.0
 LATE_MS = 10_000
 """Share state that was not initialised by then is worth a line in the log."""
-MEMBER_IDS = UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
 NOT_IN: tuple[int, ...] = (Code.UNKNOWN_MEMBER_ID, Code.FENCED_MEMBER_EPOCH)
 """The broker knows no such member, or not so."""
 REFUSED: dict[int, str] = {
@@ -156,7 +154,7 @@ class SharePlaceholders:
         p = self._groups.get(wanted.group_id)
         if p is None:
             epoch = self._ports.owner_epoch(partition)
-            member_id = str(uuid5(MEMBER_IDS, f"{wanted.group_id}/{epoch}"))
+            member_id = placeholder_id(wanted.group_id, epoch)
             p = _Placeholder(wanted.group_id, partition, attempt, member_id, wanted, now().mono_ms)
             self._groups[wanted.group_id] = p
             changed = True

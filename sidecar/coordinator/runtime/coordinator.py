@@ -14,6 +14,7 @@ from typing import Any
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.membership.owner_map import Assignment
 from sidecar.coordinator.migration.core_client import COORDINATORS_OWN
+from sidecar.coordinator.migration.fleet_kinds import FleetKinds
 from sidecar.coordinator.migration.group_configs import Configs
 from sidecar.coordinator.migration.managed_groups import Rules
 from sidecar.coordinator.migration.moves import MovePorts, Moves
@@ -174,6 +175,7 @@ class Coordinator:
             store=store,
             seat_given_up=self.no_placeholder,
             vacate=lambda group_id: self.placeholders.occupied(group_id, members=False),
+            fleet=FleetKinds(lambda kind: self.assignment.lacking(kind), lambda: len(self.assignment.members)),
             tell=lambda: self.fronts.broadcast(self.moves.rules.message()),
         )
 

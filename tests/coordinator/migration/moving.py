@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from sidecar.coordinator.migration.unstable_groups import Patience
 from sidecar.core.classic.embedded import assignment
 from sidecar.core.runtime.phases import Phase
 from sidecar.kafka import native
+from sidecar.kafka.cluster import ConnectionLost
 from sidecar.kafka.native import Member, Native
 from sidecar.wire.generated import heartbeat as hb
 from tests.core.classic_client import subscription
@@ -30,10 +31,11 @@ class Broker:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, group: Native) -> None:
         self.group = group
         self.asked = 0
-        self.silent = False
+        self.silent = self.cut_off = False
         self.gone: list[str] = []
         monkeypatch.setattr(native, "describe", self._describe)
         monkeypatch.setattr(native, "send_away", self._send_away)
+        monkeypatch.setattr(native, "leave_one_by_one", self._leave_one_by_one)
 
     async def _describe(self, conn: object, group_id: str, timeout_s: float) -> Native:
         self.asked += 1
@@ -42,6 +44,14 @@ class Broker:
         return self.group
 
     async def _send_away(self, conn: object, group_id: str, members: Any, reason: str, timeout_s: float) -> None:
+        self._without(members)
+
+    async def _leave_one_by_one(self, conn: object, found: Native, group_id: str, timeout_s: float) -> None:
+        if self.cut_off:
+            raise ConnectionLost("a test")
+        self._without(found.members)
+
+    def _without(self, members: Iterable[Member]) -> None:
         self.gone += [m.member_id for m in members]
         left = tuple(m for m in self.group.members if m.member_id not in self.gone)
         self.group = replace(self.group, members=left) if left else Native(native.NOBODY)

@@ -71,7 +71,7 @@ def test_a_member_that_the_broker_has_removed_before_its_group_came_joins_again(
 @pytest.mark.parametrize(
     ("group", "problem"),
     [
-        (Native(native.OTHER), "share or streams"),
+        (Native(native.OTHER), "its kind is not known"),
         (Native(native.CONSUMER, "Stable", (Member("n1", None, "", "", classic=True),)), "members of the classic"),
     ],
 )

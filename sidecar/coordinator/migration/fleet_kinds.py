@@ -1,0 +1,29 @@
+"""Which kinds of groups all sidecars coordinate: a group may be given to any of them, so it comes when all do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sidecar.kafka.native import OTHER, SHARE, STREAMS
+
+
+@dataclass(frozen=True)
+class FleetKinds:
+    """`lacking(kind)`: node ids of the sidecars that do not coordinate groups of this kind; `size()`: how many sidecars
+    there are."""
+
+    lacking: Callable[[str], Sequence[int]]
+    size: Callable[[], int]
+
+    def unserved(self, kind: str) -> str:
+        """Why a group of this kind cannot come now; empty if it can."""
+        if kind == OTHER:
+            return "its kind is not known here"
+        nodes = self.lacking(kind) if kind in (SHARE, STREAMS) else ()
+        listed = ", ".join(map(str, nodes))
+        return f"it is a {kind} group, and sidecars {listed} do not coordinate these (groups.kinds)" if nodes else ""
+
+    def nobody(self, kind: str) -> bool:
+        """Whether no sidecar coordinates groups of this kind."""
+        return kind == OTHER or len(self.lacking(kind)) >= self.size()
