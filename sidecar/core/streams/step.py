@@ -170,13 +170,18 @@ def _update(turn: Turn, group: StreamsGroup, hb: StreamsHeartbeat, checked: Chec
     if new:
         until_ms = end_of_delay(turn, group) if first else group.delay_until_ms
         bump(turn, group, configured, f"{who} joined", Reason.JOINED, delay_until_ms=until_ms)
-    elif updated is not member and (hb.instance_id is None or _matters(member, updated)):
+    elif not _same_but_for_its_address(member, updated) and (hb.instance_id is None or _matters(member, updated)):
         bump(turn, group, configured, f"{who} changed its details", Reason.SUBSCRIPTION)
     elif (why := changed(turn, group, configured)) is not None:
         bump(turn, group, configured, *why)
     soft: StreamsSoft = turn.soft_of(group.group_id)
     soft.metadata_due = False
     return group
+
+
+def _same_but_for_its_address(old: Member, new: Member) -> bool:
+    """A group comes from a broker with the addresses of sidecars in the place of its members'. Kafka would bump."""
+    return old is new or replace(old, client_host=new.client_host) == new
 
 
 def _matters(old: Member, new: Member) -> bool:
