@@ -64,7 +64,8 @@ class BrokerShareGroup:
 class ShareGroups:
     def __init__(self, topics: Mapping[str, Topic]) -> None:
         self.groups: dict[str, BrokerShareGroup] = {}
-        self.away = False
+        self.away = self.deaf = False
+        """`deaf`: no heartbeat is answered."""
         self.init_s = 0.12
         self.interval_ms = 5_000
         self.waiting: list[Callable[[], None]] = []
@@ -82,6 +83,8 @@ class ShareGroups:
 
     # ---- requests -------------------------------------------------------------------------------------------
     def heartbeat(self, req: sh.ShareGroupHeartbeatRequest, answer: Answer) -> None:
+        if self.deaf:
+            return
         group = self.groups.get(req.group_id)
         if req.member_epoch < 0:
             answer(sh.ShareGroupHeartbeatResponse(error_code=self._leave(group, req.member_id), member_epoch=-1))

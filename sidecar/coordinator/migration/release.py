@@ -64,7 +64,7 @@ class Releases:
             reply = await self._core.ask(Drain(group_id, f"goes back to the broker: {why}"))
             if not isinstance(reply, DrainReply) or reply.code != Code.NONE:
                 return  # it is gone, or another sidecar goes on
-            if reply.members == 0 and self._seat_given_up(group_id):
+            if reply.members == 0 and not reply.placeholder and self._seat_given_up(group_id):
                 gone = await self._core.ask(DeleteGroup(group_id))
                 if gone.code == Code.NONE:
                     seconds = round(time.monotonic() - began_s, 3)

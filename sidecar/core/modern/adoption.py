@@ -29,14 +29,20 @@ def nobody(group: ModernGroup[Any]) -> Iterable[ModernMember]:
     return ()
 
 
+def no_placeholder(turn: Turn, group: ModernGroup[Any]) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """`unasked`: members that may be removed as soon as nobody owns anything, without a heartbeat of theirs."""
+    """`unasked`: members that may be removed as soon as nobody owns anything, without a heartbeat of theirs;
+    `placeholder`: whether the core knows of one of this group that is at the broker, or may be."""
 
     kind: str
     targets: Targets
     remove: Remove
     unasked: Callable[[Any], Iterable[Any]] = nobody
+    placeholder: Callable[[Turn, Any], bool] = no_placeholder
 
     def events(self) -> dict[type[Event], Handler]:
         return {Rebalance: self.rebalance, Drain: self.drain}
@@ -64,7 +70,7 @@ class Moves:
             self._remove(turn, group, away, e.why)
             if not group.owners:
                 self._remove(turn, group, list(self.unasked(group)), e.why)
-        turn.reply(token, DrainReply(members=len(group.members)))
+        turn.reply(token, DrainReply(members=len(group.members), placeholder=self.placeholder(turn, group)))
 
     def sent_away(self, turn: Turn, hb: MemberHeartbeat, token: int) -> bool:
         """Whether the group goes back to the broker and this member has nothing more to wait for here."""

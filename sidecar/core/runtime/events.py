@@ -89,9 +89,10 @@ class Rebalance(Event):
 
 
 class DrainReply(Answer):
-    """`members`: how many the group still has."""
+    """`members`: how many the group still has; `placeholder`: the core knows of one that may still be at the broker."""
 
     members: int = 0
+    placeholder: bool = False
 
 
 class Drain(Event):

@@ -9,8 +9,8 @@ from sidecar.core.runtime.events import Answer
 from sidecar.core.runtime.turn import Turn
 from sidecar.core.share.events import Operation, ShareAdmin, ShareAdministered, ShareAdminReply
 from sidecar.core.share.group import share_group
+from sidecar.core.share.placeholder import placeholder_there
 from sidecar.core.share.records import GroupRecord
-from sidecar.core.share.soft_state import ShareSoft
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
 
 
@@ -21,9 +21,7 @@ def may_administer(turn: Turn, e: ShareAdmin, token: int) -> None:
         return
     if group.members:
         raise CoordinatorError(Code.NON_EMPTY_GROUP, "The group is not empty.")
-    soft: ShareSoft = turn.soft_of(e.group_id)
-    placeholder = group.placeholder is not None or soft.wanted is not None
-    turn.reply(token, ShareAdminReply(exists=True, placeholder=placeholder))
+    turn.reply(token, ShareAdminReply(exists=True, placeholder=placeholder_there(turn, group)))
 
 
 def administered(turn: Turn, e: ShareAdministered, token: int) -> None:

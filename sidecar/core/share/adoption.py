@@ -23,7 +23,7 @@ from sidecar.core.runtime.turn import Turn
 from sidecar.core.share.config import SHARE, config_of
 from sidecar.core.share.group import Member, ShareGroup, union
 from sidecar.core.share.members import remove_members
-from sidecar.core.share.placeholder import keep_placeholder
+from sidecar.core.share.placeholder import keep_placeholder, placeholder_there
 from sidecar.core.share.records import (
     CurrentRecord,
     GroupRecord,
@@ -68,7 +68,7 @@ def _unasked(group: ShareGroup) -> Iterable[Member]:
     return tuple(group.members.values()) if known else ()
 
 
-MOVES = Moves(SHARE, TARGETS, remove_members, _unasked)
+MOVES = Moves(SHARE, TARGETS, remove_members, _unasked, placeholder_there)
 
 
 def adopt(turn: Turn, e: AdoptShare, token: int) -> None:

@@ -99,6 +99,12 @@ def left(turn: Turn, e: PlaceholderLeft, token: int) -> None:
     soft.wanted = None
 
 
+def placeholder_there(turn: Turn, group: ShareGroup) -> bool:
+    """Whether one is at the broker, or may be: that of a former owner is known by its record alone."""
+    soft: ShareSoft = turn.soft_of(group.group_id)
+    return group.placeholder is not None or soft.wanted is not None
+
+
 def look_after(turn: Turn, group: ShareGroup, key: tuple[str, ...], tag: int) -> None:
     """A takeover has loaded the group."""
     keep_placeholder(turn, group)
