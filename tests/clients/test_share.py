@@ -36,26 +36,26 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     try:
         k.start()
         make_topic(k, TOPIC, PARTITIONS)
-        asyncio.run(_from_the_start(k))
+        asyncio.run(from_the_start(k))
         yield k
     finally:
         k.stop()
 
 
-async def _from_the_start(k: LocalKafka) -> None:
+async def from_the_start(k: LocalKafka, group: str = GROUP) -> None:
     """The leaders of partitions read this setting of the group at the broker."""
     conn = await BrokerConnection.open("127.0.0.1", k.nodes[0].internal_port, "test")
     value = ia.AlterableConfig("share.auto.offset.reset", 0, "earliest")
-    req = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(GROUP_RESOURCE, GROUP, [value])])
+    req = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(GROUP_RESOURCE, group, [value])])
     res = await conn.request(ia, "IncrementalAlterConfigs", req)
     assert res.responses[0].error_code == Code.NONE, res
     conn.close()
 
 
 class Reader:
-    def __init__(self, k: LocalKafka, name: str) -> None:
+    def __init__(self, k: LocalKafka, name: str, group: str = GROUP, topic: str = TOPIC) -> None:
         self.log = k.folder / f"{name}.log"
-        command = [java(), "-cp", f"{k.libs}/*", str(SOURCE), k.bootstrap, GROUP, TOPIC, name]
+        command = [java(), "-cp", f"{k.libs}/*", str(SOURCE), k.bootstrap, group, topic, name]
         self.process = Process(name, command, self.log).start()
 
     def values(self) -> list[int]:
@@ -85,9 +85,9 @@ async def described(k: LocalKafka) -> sd.DescribedGroup:
     return res.groups[0]
 
 
-async def lag(k: LocalKafka) -> int:
+async def lag(k: LocalKafka, group: str = GROUP) -> int:
     conn = await BrokerConnection.open("127.0.0.1", k.nodes[0].sidecar_port, "test")
-    req = ds.DescribeShareGroupOffsetsRequest([ds.DescribeShareGroupOffsetsRequestGroup(GROUP, None)])
+    req = ds.DescribeShareGroupOffsetsRequest([ds.DescribeShareGroupOffsetsRequestGroup(group, None)])
     res = await conn.request(ds, "DescribeShareGroupOffsets", req, timeout_s=60)
     conn.close()
     parts = [p.lag for t in res.groups[0].topics for p in t.partitions]

@@ -46,8 +46,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 class App:
     """Two instances of an application."""
 
-    def __init__(self, k: LocalKafka, guarantee: str) -> None:
-        self.k, self.group = k, f"managed-{guarantee.replace('_', '-')}"
+    def __init__(self, k: LocalKafka, guarantee: str, begins: str = "managed") -> None:
+        self.k, self.group = k, f"{begins}-{guarantee.replace('_', '-')}"
         self.source, self.sink = (make_topic(k, f"{self.group}-{end}", PARTITIONS) for end in ("in", "out"))
         self.instances = [self._start(f"instance-{i}", guarantee) for i in range(2)]
         self._consumer = Consumer(
