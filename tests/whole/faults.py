@@ -29,6 +29,8 @@ LOOKS_MS = 4_000
 """How long it is looked whether something is under way."""
 MOVES = "m1"
 """A classic group that no pattern of this run names: it moves between the brokers and the sidecars."""
+MOVES_SHARE = "m-share"
+"""The same of a share group."""
 STREAMS = "g-streams"
 SHARE = "g-share"
 OF_KINDS = {"streams": STREAMS, "share": SHARE}
@@ -41,9 +43,10 @@ MORE_GROUPS: dict[str, tuple[type[Client], ...]] = {
     MOVES: (ClassicMember,),
     STREAMS: (StreamsMember,),
     SHARE: (ShareMember,),
+    MOVES_SHARE: (ShareMember,),
 }
 """Which kinds of members come to a group; g3 goes from one protocol to the other while it lives."""
-MOVING = 0.25
+MOVING, MOVING_SHARE = 0.25, 0.4
 """The share of seeds in which one group is the brokers' at first, and moves."""
 SESSIONS_MS = (6_000, 6_500, 8_000)
 INCLUDED: tuple[tuple[str, ...], ...] = (("g.*",), ("other",), ("g1",), ("g2", "x.*"))
@@ -66,6 +69,10 @@ class Faults:
             self.groups[self.groups.index("g2")] = MOVES
             world.judge.moving.homes[MOVES] = BROKER
         self.groups += [OF_KINDS[kind] for kind in world.kinds]
+        if SHARE in self.groups and self.rng.random() < MOVING_SHARE:
+            self.groups[self.groups.index(SHARE)] = MOVES_SHARE
+            world.judge.moving.homes[MOVES_SHARE] = BROKER
+            self.moves = True
         self.application = self.rng.choice(APPLICATIONS) if STREAMS in self.groups else APPLICATIONS[0]
         """Of the streams group."""
         self.exactly_once = self.rng.random() < 0.25 or world.exactly_once
@@ -104,7 +111,7 @@ class Faults:
             (2, self.client_leaves),
             (3, self.client_comes),
         ]
-        if SHARE in self.groups:
+        if "share" in world.kinds:
             self.kinds.append((4, self.share_coordinator_is_away))
 
     def begin(self) -> None:
@@ -365,16 +372,18 @@ class Faults:
             self.world.kafka.cluster.compact(STATE_TOPIC, p)
 
     def record_is_damaged(self) -> None:
-        damage(self.world, self.rng.choice([g for g in self.groups if g != MOVES]))
+        damage(self.world, self.rng.choice([g for g in self.groups if g not in self.world.judge.moving.homes]))
 
     def group_is_moved(self) -> None:
         """Taken in, or given back; an order may come before the one before it has been carried out."""
         w = self.world
-        if MOVES in w.ordering:
+        homes = w.judge.moving.homes
+        group_id = next(iter(homes)) if len(homes) == 1 else self.rng.choice(sorted(homes))
+        if group_id in w.ordering:
             return
-        managed = w.judge.moving.homes[MOVES] != SIDECARS
-        w.say(FAULT, f"{MOVES} is to be {'taken in' if managed else 'given back'}")
-        w.order(MOVES, managed)
+        managed = homes[group_id] != SIDECARS
+        w.say(FAULT, f"{group_id} is to be {'taken in' if managed else 'given back'}")
+        w.order(group_id, managed)
 
     # ---- the network ----------------------------------------------------------------------------------------
     def _hosts(self) -> list[str]:

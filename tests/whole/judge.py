@@ -55,8 +55,8 @@ FOR_SILENCE = re.compile("timeout|in time")
 class Judge:
     def __init__(self, universe: Universe, kafka: Kafka, partitions: int) -> None:
         self.universe, self.kafka = universe, kafka
-        self.moving = Moving(kafka, partitions)
         self.sharing = Sharing(kafka, partitions)
+        self.moving = Moving(kafka, partitions, self.sharing)
         told = (self._changed, self._removed, self.moving.said, self._emptied)
         self.fold = Fold(kafka, STATE_TOPIC, partitions, *told)
         self.clients: list[Client] = []
@@ -145,6 +145,7 @@ class Judge:
             self.sharing.forget(group_id)
             self._epochs.pop(group_id, None)
             return
+        begins = group_id not in self._epochs
         epoch = group.generation if isinstance(group, ClassicGroup) else group.epoch
         kind, members = self._kinds.get(group_id, (group.kind, set()))
         if kind != group.kind and members.isdisjoint(group.members):
@@ -157,6 +158,8 @@ class Judge:
             self._since[group_id] = self.universe.now_ms, self.owner_of(group_id)
         self._epochs[group_id] = epoch
         if isinstance(group, ShareGroup):
+            if begins and group_id in self.moving.homes:
+                self.sharing.comes(group)
             self.sharing.changed(group)
         self.no_two_owners(group_id)
 
@@ -229,7 +232,8 @@ class Judge:
         """These clients do nothing wrong: only one in whose place another has come hears what ends it."""
         api = f"{what} of the {client.commits_as} protocol" if what == "OffsetCommit" else what
         h = client.habits
-        if h.group_id in self.moving.homes and self.moving.answers(h.group_id, client.member_id, asked_ms):
+        theirs = h.group_id in self.moving.homes and self.moving.answers(h.group_id, client.member_id, asked_ms)
+        if theirs and not isinstance(client, ShareMember):
             return  # a broker's word, or may be: it knows no first answer that was lost
         fenced = code in OF_INSTANCES and any(
             c is not client and (c.habits.group_id, c.habits.instance_id) == (h.group_id, h.instance_id)

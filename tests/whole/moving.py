@@ -11,6 +11,7 @@ from sidecar.kafka.membership import INSTANCE_ID
 from tests.whole.broker.group import Group, State
 from tests.whole.broker.groups import partition_for
 from tests.whole.kafka import Kafka
+from tests.whole.sharing import Sharing
 from tests.whole.stored import OFFSETS
 from tests.whole.violation import Violation
 
@@ -28,8 +29,8 @@ class Named(Protocol):
 
 
 class Moving:
-    def __init__(self, kafka: Kafka, partitions: int) -> None:
-        self._kafka, self._partitions = kafka, partitions
+    def __init__(self, kafka: Kafka, partitions: int, sharing: Sharing) -> None:
+        self._kafka, self._partitions, self.sharing = kafka, partitions, sharing
         self.homes: dict[str, str] = {}
         """Of each group that may move: where the last order puts it that is in the state topic."""
         self._orders: dict[str, str] = {}
@@ -57,8 +58,8 @@ class Moving:
 
     # ---- brokers --------------------------------------------------------------------------------------------
     def joined(self, group_id: str, generation: int) -> None:
-        """A broker answers a JoinGroup. It need not remember: one that is cut off forgets a generation that it began
-        when it hears that another broker coordinates the group."""
+        """A broker answers a JoinGroup, or a heartbeat of a share member. It need not remember: one that is cut off
+        forgets a generation that it began when it hears that another broker coordinates the group."""
         if group_id in self.homes:
             self.highest[group_id] = max(generation, self.highest.get(group_id, 0))
 
@@ -81,8 +82,9 @@ class Moving:
         """Whether the answer to what this member of a group that may move has asked may be a broker's: one has heard it
         since, or has it as a member."""
         heard_ms = max(self._heard.get((group_id, m), -1.0) for m in (member_id, ""))
-        group = self.at_broker(group_id)
-        return heard_ms >= asked_ms or (group is not None and member_id in group.members)
+        group, share = self.at_broker(group_id), self.sharing.at_broker(group_id)
+        there = [*(group.members if group is not None else ()), *(share.members if share is not None else ())]
+        return heard_ms >= asked_ms or member_id in there
 
     def has_heard(self, group_id: str, member_id: str) -> bool:
         """Whether a broker has ever heard of this member. One that was cut off while it coordinated the group may have

@@ -3,9 +3,10 @@ is forgotten, and the broker's group has a placeholder member as long as the gro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from sidecar.core.share.group import ShareGroup
+from sidecar.kafka.share_group import is_placeholder
 from tests.whole.broker.groups import partition_for
 from tests.whole.broker.share import StoredShare
 from tests.whole.kafka import Kafka
@@ -53,9 +54,23 @@ class Sharing:
         shard = node.groups.shards.get(node.groups.partition(group_id)) if node is not None and node.up else None
         return shard.shares.groups.get(group_id) if shard is not None and shard.active else None
 
-    def unsettled(self, group_id: str, has_members: bool) -> str:
+    def comes(self, group: ShareGroup) -> None:
+        """Its first records. Whoever is a live member at the broker then goes on here: with its epoch, or a higher one,
+        and nobody has to join anew."""
+        there = self.at_broker(group.group_id)
+        for member_id, member in ({} if there is None else there.members).items():
+            here = group.members.get(member_id)
+            if not is_placeholder(member_id) and (here is None or here.member_epoch < member.previous):
+                raise Violation(f"{group.group_id} begins anew beside {member_id}, who is at the broker")
+
+    def unsettled(self, group_id: str, members: Collection[str], broker: bool, has_records: bool) -> str:
+        """`broker`: the group is ordered there; `has_records`: in the state topic."""
         group = self.at_broker(group_id)
-        there = [] if group is None else sorted(group.members)
-        if len(there) != has_members:
-            return f"{group_id}: at the broker its placeholder members are {there}"
+        there = set() if group is None else set(group.members)
+        if broker:
+            if has_records:
+                return f"{group_id}: it belongs to the broker, and has records in the state topic"
+            return "" if there == set(members) else f"{group_id}: its members at the broker are {sorted(there)}"
+        if len(there) != bool(members) or there & set(members):
+            return f"{group_id}: at the broker its placeholder members are {sorted(there)}"
         return ""

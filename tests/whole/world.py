@@ -339,14 +339,16 @@ class World:
         group = self.judge.fold.group(group_id)
         known = set() if group is None else set(group.members)
         members = {c.member_id for c in live}
-        if group_id in self.judge.sharing.groups and (problem := self.judge.sharing.unsettled(group_id, bool(live))):
+        home, has_records = self.judge.moving.homes.get(group_id), self.judge.fold.has_records(group_id)
+        if group_id in self.ordering:
+            return f"{group_id}: where it is to be has not been recorded"
+        if group_id in self.judge.sharing.groups:
+            problem = self.judge.sharing.unsettled(group_id, members, home == AT_BROKER, has_records)
+        elif home is not None:
+            problem = self.judge.moving.unsettled(group_id, members, has_records)
+        if problem:
             return problem
-        if group_id in self.judge.moving.homes:
-            if group_id in self.ordering:
-                return f"{group_id}: where it is to be has not been recorded"
-            if problem := self.judge.moving.unsettled(group_id, members, self.judge.fold.has_records(group_id)):
-                return problem
-        if known != members and self.judge.moving.homes.get(group_id) != AT_BROKER:
+        if known != members and home != AT_BROKER:
             return f"{group_id}: its members are {sorted(known)}"
         if isinstance(group, ClassicGroup) and live and group.state is not State.STABLE:
             return f"{group_id}: it is {group.state}"

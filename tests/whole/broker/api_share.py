@@ -22,12 +22,14 @@ def _shares(ctx: Context, group_id: str, operation: int) -> ShareGroups:
 
 
 def share_group_heartbeat(ctx: Context, req: sh.ShareGroupHeartbeatRequest, reply: Reply) -> None:
+    ctx.node.cluster.on_asked(ctx.node.node_id, req.group_id, req.member_id)
     try:
         shares = _shares(ctx, req.group_id, rt.READ)
         epoch, told = shares.heartbeat(req.group_id, req.member_id, req.member_epoch, req.subscribed_topic_names)
     except Refused as exc:
         reply(sh.ShareGroupHeartbeatResponse(0, exc.code, exc.text))
         return
+    ctx.node.cluster.on_joined(req.group_id, epoch)
     interval_ms = ctx.node.settings.number("group.share.heartbeat.interval.ms")
     res = sh.ShareGroupHeartbeatResponse(0, 0, None, req.member_id, epoch, 0 if epoch == LEAVES else interval_ms)
     if told:
