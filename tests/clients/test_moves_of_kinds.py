@@ -43,11 +43,12 @@ def moves(k: LocalKafka, verb: str, group: str) -> None:
     assert where(k, k.nodes[0], group) == ("sidecar" if verb == "adopt" else "broker")
 
 
-def the_owner_dies(k: LocalKafka) -> None:
+def the_owner_dies(k: LocalKafka, group: str) -> None:
     node = k.nodes[0]
     assert node.sidecar is not None
     node.sidecar.kill()
     k.start_sidecar(node)
+    wait_until("the group's next owner", lambda: where(k, node, group) == "sidecar", 180)
 
 
 def members_there(k: LocalKafka, group: str, kind: str) -> int:
@@ -65,7 +66,7 @@ def test_a_share_group_there_and_back_under_live_members(kafka: LocalKafka) -> N
         for rounds, verb in enumerate(("", "adopt", "kill", "release"), 1):
             produce(kafka, topic, RECORDS // 2)
             if verb == "kill":
-                the_owner_dies(kafka)
+                the_owner_dies(kafka, group)
             elif verb:
                 moves(kafka, verb, group)
             produce(kafka, topic, RECORDS // 2)
@@ -99,7 +100,7 @@ def test_a_streams_group_there_and_back_under_live_members(kafka: LocalKafka) ->
         app.produce()
         wait_until("all words after the adoption", lambda: exactly(app, 2), 120)
         assert {m.member_id: m.member_epoch for m in app.members()} == before, "nobody joined again"
-        the_owner_dies(kafka)
+        the_owner_dies(kafka, app.group)
         app.produce()
         wait_until("all words after a takeover", lambda: exactly(app, 3), 120)
         moves(kafka, "release", app.group)

@@ -15,6 +15,8 @@ import sidecar.core.streams.offsets as streams_offsets
 import sidecar.core.streams.partitions as streams_partitions
 import sidecar.core.streams.reconcile as streams_reconcile
 import sidecar.core.streams.step as streams_step
+from sidecar.coordinator.migration import intake
+from sidecar.coordinator.migration.native_groups import NativeGroups
 from sidecar.coordinator.placeholder.share_membership import ShareMembership
 from sidecar.coordinator.placeholder.share_placeholders import SharePlaceholders
 from sidecar.coordinator.statelog.tail import StateLog
@@ -24,6 +26,8 @@ from sidecar.core.share.records import Kind as ShareKind
 from sidecar.core.streams.records import Kind as StreamsKind
 from sidecar.core.streams.records import TargetMemberRecord
 from sidecar.core.streams.tasks import NO_TASKS, AssignedTasks, Holders, Tasks, overlap, table_of
+from sidecar.kafka import native
+from sidecar.kafka.native import Native
 from tests.whole.bugs import Patch
 from tests.whole.world import World
 
@@ -198,3 +202,25 @@ def shows_the_first_topics_for_ever(patch: Patch, world: World) -> None:
         real(self, partition, attempt, wanted)
 
     patch.setattr(SharePlaceholders, "want", planted)
+
+
+def begins_share_groups_anew(patch: Patch, world: World) -> None:
+    """A share group whose members are at the broker counts as one that has none there."""
+    real = NativeGroups.describe
+
+    async def planted(self: Any, group_id: str) -> Native:
+        found = await real(self, group_id)
+        return replace(found, members=()) if found.kind == native.SHARE else found
+
+    patch.setattr(NativeGroups, "describe", planted)
+
+
+def takes_in_no_epochs_of_share_members(patch: Patch, world: World) -> None:
+    """Members that come from the broker begin in the first epoch."""
+    real = intake.adoption
+
+    def planted(group_id: str, found: Native, why: str) -> Any:
+        members = tuple(replace(m, epoch=1) for m in found.members) if found.kind == native.SHARE else found.members
+        return real(group_id, replace(found, members=members), why)
+
+    patch.setattr(intake, "adoption", planted)

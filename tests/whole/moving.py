@@ -58,8 +58,8 @@ class Moving:
 
     # ---- brokers --------------------------------------------------------------------------------------------
     def joined(self, group_id: str, generation: int) -> None:
-        """A broker answers a JoinGroup. It need not remember: one that is cut off forgets a generation that it began
-        when it hears that another broker coordinates the group."""
+        """A broker answers a JoinGroup, or a heartbeat of a share member. It need not remember: one that is cut off
+        forgets a generation that it began when it hears that another broker coordinates the group."""
         if group_id in self.homes:
             self.highest[group_id] = max(generation, self.highest.get(group_id, 0))
 

@@ -138,6 +138,8 @@ PLANTED = [
     Bug(kinds.assigns_nothing_that_comes_later, "not within.*g-share", kind="share"),
     Bug(kinds.keeps_the_last_report_only, "has forgotten", ("sidecar_crashes", *COME), kind="share"),
     Bug(kinds.shows_the_first_topics_for_ever, "not within.*g-share", COME, kind="share"),
+    Bug(kinds.begins_share_groups_anew, "begins anew beside", ("group_is_moved",), kind="share"),
+    Bug(kinds.takes_in_no_epochs_of_share_members, "begins anew beside", ("group_is_moved",), kind="share"),
 ]
 
 

@@ -99,13 +99,13 @@ class Intakes:
     async def _decide(self, group_id: str, found: Native) -> Outcome:
         if not self._core.serves_group(group_id) or not self._rules.wanted(group_id):
             return Outcome.NOT_TAKEN
-        unserved, patterns = self._unstable.fleet.unserved(found.kind), self._rules.matches(group_id)
+        unserved, patterns = self._natives.fleet.unserved(found.kind), self._rules.matches(group_id)
         if not found.members and not (unserved and not patterns):
             # Of a group of a kind that nobody here coordinates, api/one_name.py keeps members of ours away.
             self._unstable.forget(group_id)
             return Outcome.NOBODY
         if patterns and unserved:
-            if self._unstable.fleet.nobody(found.kind):
+            if self._natives.fleet.nobody(found.kind):
                 return Outcome.NOBODY
             await self._unstable.postpone(group_id, f"taken in when all do: {unserved}")
         elif problem := unserved or obstacle(found):

@@ -92,10 +92,8 @@ class Moves:
         """Groups whose requests need no look: they are wanted, and here, or nobody is at the broker."""
         self.parked = ParkedRequests(service, settings.parked_max)
         self.core = CoreClient(service, ports.drain)
-        natives = NativeGroups(service, self.core, cluster, ports.leader_of)
-        self.unstable = UnstableGroups(
-            settings.patience, rules, self.core, natives, ports.store, ports.fleet, figures, log, tasks
-        )
+        natives = NativeGroups(service, self.core, cluster, ports.leader_of, ports.fleet)
+        self.unstable = UnstableGroups(settings.patience, rules, self.core, natives, ports.store, figures, log, tasks)
         self.intakes = Intakes(
             settings.settle_s, rules, self.core, natives, self.unstable, self._intake_ended, log, tasks
         )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from sidecar.coordinator.migration.core_client import CoreClient
+from sidecar.coordinator.migration.fleet_kinds import FleetKinds
 from sidecar.core.runtime.service import Service
 from sidecar.kafka import native
 from sidecar.kafka.cluster import Cluster, ConnectionLost
@@ -16,9 +17,18 @@ ANSWER_S = 5.0
 
 
 class NativeGroups:
-    """`leader_of(partition)`: node id of the broker that coordinates its groups; -1 while unknown."""
+    """`leader_of(partition)`: node id of the broker that coordinates its groups; -1 while unknown; `fleet`: which of
+    them may come."""
 
-    def __init__(self, service: Service, core: CoreClient, cluster: Cluster, leader_of: Callable[[int], int]) -> None:
+    def __init__(
+        self,
+        service: Service,
+        core: CoreClient,
+        cluster: Cluster,
+        leader_of: Callable[[int], int],
+        fleet: FleetKinds,
+    ) -> None:
+        self.fleet = fleet
         self._service = service
         self._core = core
         self._cluster = cluster

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from sidecar.coordinator.migration.core_client import CoreClient
-from sidecar.coordinator.migration.fleet_kinds import FleetKinds
 from sidecar.coordinator.migration.managed_groups import Rules
 from sidecar.coordinator.migration.native_groups import NativeGroups
 from sidecar.core.vocabulary import group_config as cf
@@ -42,12 +41,10 @@ class UnstableGroups:
         core: CoreClient,
         natives: NativeGroups,
         store: Store,
-        fleet: FleetKinds,
         figures: Figures,
         log: Logger,
         tasks: Tasks,
     ) -> None:
-        self.fleet = fleet
         self._patience = patience
         self._rules = rules
         self._core = core
@@ -100,7 +97,7 @@ class UnstableGroups:
                 self.forget(group_id)
 
     async def _look_at(self, group_id: str, found: Native) -> None:
-        if found.members and self.fleet.unserved(found.kind):
+        if found.members and self._natives.fleet.unserved(found.kind):
             self._first_try_s[group_id] = time.monotonic()
         elif time.monotonic() - self._first_try_s[group_id] > self._patience.limit_s:
             await self.give_up(group_id, f"it does not become stable at the broker: {found.state}")

@@ -148,3 +148,17 @@ def test_an_endpoint_without_tasks_lacks_nothing() -> None:
     world.grow({"app-r": 2, "app-c": 2})
     second = Client(world, "n", endpoint=("b", 2)).heartbeat()
     assert second.endpoint_epoch == 1
+
+
+def test_a_member_that_comes_from_another_address_rebalances_nobody() -> None:
+    """The broker that a group comes from knows the address of a sidecar in the place of each member's."""
+    world = ready()
+    client = Client(world, "m")
+    client.heartbeat()
+    client.heartbeat()
+    epoch = world.group().epoch
+    elsewhere = structs.replace(client.request(), client_host="/elsewhere")
+    assert world.ask(elsewhere).code == Code.NONE
+    assert (world.group().epoch, world.group().members["m"].client_host) == (epoch, "/elsewhere")
+    assert world.ask(structs.replace(elsewhere, rack_id="r")).code == Code.NONE
+    assert world.group().epoch == epoch + 1
