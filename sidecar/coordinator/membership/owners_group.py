@@ -84,7 +84,7 @@ class Ownership:
         self._rejoin = asyncio.Event()
         self._joining = False
         self._answers = answers
-        says = (self._remove, listener.peers_suspected, self._peer_left)
+        says = (self._remove, listener.peers_suspected, self._peer_left, listener.topics_changed)
         self._peers = Peers(settings.peers, node_id, self._members, *says, tasks, log)
         self._stopping = False
         self._enabled = asyncio.Event()
@@ -133,6 +133,11 @@ class Ownership:
         self._rejoin.set()
         if member_id:
             self._leave_surely(member_id)
+
+    def tell_topics(self) -> None:
+        """Topics were changed through this sidecar: the others look at them, too."""
+        if self._answers is not None:
+            self._answers.say_topics()
 
     def _leave_surely(self, member_id: str) -> None:
         self.tasks.spawn(self._group.leave_surely(member_id, lambda: self._stopping), "withdraw")

@@ -105,6 +105,7 @@ class Follower:
             self._control, coordinator, self.state_topic, self._leaders, absence, s.same_listener, self._log
         )
         metadata.resume, metadata.placed = self.ownership.resume, self._placed
+        coordinator.fresh.tell = self.ownership.tell_topics
         settings = SettingsRefresh(
             self._configs, coordinator.cluster, s.settings_refresh_s, self._settings_changed, self._log
         )
@@ -172,6 +173,9 @@ class Follower:
     def peers_suspected(self, nodes: frozenset[int]) -> None:
         self._suspects = nodes
         self._show()
+
+    def topics_changed(self) -> None:
+        self._coordinator.fresh.told()
 
     def offsets_leaders(self) -> Sequence[int]:
         return self._leaders.of_offsets
