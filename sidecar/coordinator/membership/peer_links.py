@@ -152,18 +152,21 @@ class PeerListener:
 
 
 # ---- asking -------------------------------------------------------------------------------------------------------
+Hears: TypeAlias = Mapping[bytes, Callable[[], None]]
+"""By the word of a peer."""
+
+
 class _Link(asyncio.Protocol):
-    def __init__(self, left: Callable[[], None], topics: Callable[[], None]) -> None:
+    def __init__(self, hears: Hears) -> None:
         self.heard = False
-        self._left, self._topics = left, topics
+        self._hears = hears
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def data_received(self, data: bytes) -> None:
         self.heard = True
-        if LEFT in data:
-            self._left()
-        if TOPICS in data:
-            self._topics()
+        for word, hear in self._hears.items():
+            if word in data:
+                hear()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.lost.done():
@@ -172,8 +175,8 @@ class _Link(asyncio.Protocol):
 
 class Peers:
     """`members()`: who is watched, by node id; `remove(node, member id, why)`: have the brokers remove it, returns
-    whether they did; `suspected(nodes)`: these may be gone, as far as this sidecar can tell now; `left()`: a peer says
-    that it is out of the group; `topics()`: a peer says that topics were changed."""
+    whether they did; `suspected(nodes)`: these may be gone, as far as this sidecar can tell now; `hears`: what is done
+    when a peer says that it is out of the group, or that topics were changed."""
 
     def __init__(
         self,
@@ -182,8 +185,7 @@ class Peers:
         members: Callable[[], Mapping[int, Peer]],
         remove: Callable[[int, str, str], Awaitable[bool]],
         suspected: Callable[[frozenset[int]], None],
-        left: Callable[[], None],
-        topics: Callable[[], None],
+        hears: Hears,
         tasks: Tasks,
         log: Logger,
     ) -> None:
@@ -192,7 +194,7 @@ class Peers:
         self._members = members
         self._remove = remove
         self._suspected = suspected
-        self._left, self._topics = left, topics
+        self._hears = hears
         self._tasks = tasks
         self._log = log
         self._watched: dict[int, asyncio.Task[None]] = {}
@@ -271,8 +273,7 @@ class Peers:
 
     async def _connect(self, peer: Peer) -> tuple[asyncio.Transport, _Link]:
         loop = asyncio.get_running_loop()
-        port = peer.port or peer.client_port
-        return await loop.create_connection(lambda: _Link(self._left, self._topics), peer.host, port)
+        return await loop.create_connection(lambda: _Link(self._hears), peer.host, peer.port or peer.client_port)
 
     async def _follow(self, node: int, peer: Peer, transport: asyncio.Transport, link: _Link) -> str:
         """Until the link ends. Returns why the peer is taken for gone; "": the link was closed, it may be there."""

@@ -20,17 +20,21 @@ from sidecar.link.ports import Figures
 PASSED_S, SLOW_S = 0.1, 0.5
 """The controller's word reaches the broker a little after it has answered: a look that begins so long after a change
 should have it. If nothing has changed by then, the broker may be slow: there are more, at growing distances."""
+WAIT_S = 0.3
+"""So long a request waits for one change behind the other: of a topic that is deleted and made anew it should not see
+the first half alone."""
 ALL = None
 Names = tuple[str, ...] | None
 
 
 @dataclass(eq=False, slots=True)
 class _Wait:
-    """`then` is called once: when these topics were looked at, not before `after_s`, or when `late` is due."""
+    """`then` is called once: when these topics were looked at, or when `late` is due. A look may be too early for what
+    passes meanwhile; not one that begins after `most_s`."""
 
     names: Names
     then: Callable[[], None]
-    after_s: float
+    most_s: float
     late: asyncio.TimerHandle | None = None
 
 
@@ -56,12 +60,12 @@ class Fresh:
         """The other sidecars have to look, too, as often as this one does because of a change."""
 
     def look(self, names: Names, then: Callable[[], None] = lambda: None, wait_s: float = 0.0) -> None:
-        """`then` follows the end of a look that begins after this call and surely has what has passed before it, or the
-        end of `wait_s`; 0: there is no such end."""
+        """`then` follows the end of a look that begins after this call and should have what has passed, or the end of
+        `wait_s`; 0: there is no such end."""
         if not self.served:
             then()
             return
-        wait = _Wait(names, then, self._settled_s)
+        wait = _Wait(names, then, time.monotonic() + WAIT_S)
         if wait_s:
             wait.late = asyncio.get_running_loop().call_later(wait_s, self._too_late, wait)
         self._waiting[wait] = None
@@ -152,7 +156,7 @@ class Fresh:
             self.moved.now = self._changed or began_s < self._settled_s
             self._looked.inc()
             for wait in waiting:
-                if began_s < wait.after_s:
+                if began_s < min(self._settled_s, wait.most_s):
                     self._waiting[wait] = None  # `_again` is a look that has it
                     continue
                 if wait.late is not None:

@@ -295,7 +295,7 @@ def test_a_peer_through_which_topics_changed_says_so_to_the_others() -> None:
         one, two = (make(n + 1, PINGED, answers=listeners[n]) for n in range(2))
         await agree(one, two)
         await until(lambda: listeners[1]._links)
-        two.ownership.tell_topics()
+        listeners[1].say_topics()
         await until(lambda: one.told_of_topics == 1)
         assert two.told_of_topics == 0 and one.suspects == two.suspects == []
         for listener in listeners:
