@@ -25,7 +25,7 @@ from sidecar.coordinator.membership.map_check import MapCheck
 from sidecar.coordinator.membership.owner_map import Assignment, Said, joining
 from sidecar.coordinator.membership.owners_client import Lost, OwnersClient, check
 from sidecar.coordinator.membership.owners_heartbeat import HeartbeatPorts, OwnersHeartbeats
-from sidecar.coordinator.membership.peer_links import Answers, Peer, Peers
+from sidecar.coordinator.membership.peer_links import LEFT, TOPICS, Answers, Peer, Peers
 from sidecar.coordinator.membership.ports import Listener, OwnershipSettings
 from sidecar.coordinator.membership.rebalance_barriers import Barriers
 from sidecar.coordinator.membership.roster import Members, assignment_of
@@ -84,7 +84,8 @@ class Ownership:
         self._rejoin = asyncio.Event()
         self._joining = False
         self._answers = answers
-        says = (self._remove, listener.peers_suspected, self._peer_left)
+        hears = {LEFT: self._peer_left, TOPICS: listener.topics_changed}
+        says = (self._remove, listener.peers_suspected, hears)
         self._peers = Peers(settings.peers, node_id, self._members, *says, tasks, log)
         self._stopping = False
         self._enabled = asyncio.Event()

@@ -5,7 +5,8 @@ sends back what it gets there. So a ping goes through the event loop that coordi
 can fill up. Its links are no proof of anything: a peer that was removed by mistake is a member again a moment later.
 
 A sidecar whose broker is gone says so on its links (`LEFT`), so that the others need not wait until the brokers tell
-them that there is a rebalance: while a commit waits for the dead broker, no heartbeat is answered.
+them that there is a rebalance: while a commit waits for the dead broker, no heartbeat is answered. A sidecar through
+which topics were changed says that (`TOPICS`): the groups of the others hear of it as soon as its own.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from typing import Protocol, TypeAlias, cast
 from sidecar.link.crowd import gives_way
 from sidecar.link.ports import Logger, Tasks
 
-PING, LEFT = b"ping from sidecar-%d", b"left"
-"""A ping tells whose it is, so that a capture of packets can be read."""
+PING, LEFT, TOPICS = b"ping from sidecar-%d", b"left", b"topics"
+"""A ping tells whose it is, so that a capture of packets can be read. An older version skips a word that it does not
+know."""
 ECHO_BYTES = 64
 """Of what comes in at once, no more is sent back."""
 LISTENS_MAX = 1_000
@@ -67,6 +69,8 @@ class Answers(Protocol):
     def port(self) -> int: ...
 
     def say_left(self) -> None: ...
+
+    def say_topics(self) -> None: ...
 
 
 # ---- answering ----------------------------------------------------------------------------------------------------
@@ -130,8 +134,15 @@ class PeerListener:
 
     def say_left(self) -> None:
         """To all that are linked: this sidecar owns nothing any more."""
+        self._say(LEFT)
+
+    def say_topics(self) -> None:
+        """To all that are linked: topics were changed through this sidecar."""
+        self._say(TOPICS)
+
+    def _say(self, word: bytes) -> None:
         for transport in self._links:
-            cast(asyncio.Transport, transport).write(LEFT)
+            cast(asyncio.Transport, transport).write(word)
 
     def close(self) -> None:
         for server in self._servers:
@@ -141,16 +152,21 @@ class PeerListener:
 
 
 # ---- asking -------------------------------------------------------------------------------------------------------
+Hears: TypeAlias = Mapping[bytes, Callable[[], None]]
+"""By the word of a peer."""
+
+
 class _Link(asyncio.Protocol):
-    def __init__(self, left: Callable[[], None]) -> None:
+    def __init__(self, hears: Hears) -> None:
         self.heard = False
-        self._left = left
+        self._hears = hears
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def data_received(self, data: bytes) -> None:
         self.heard = True
-        if LEFT in data:
-            self._left()
+        for word, hear in self._hears.items():
+            if word in data:
+                hear()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.lost.done():
@@ -159,8 +175,8 @@ class _Link(asyncio.Protocol):
 
 class Peers:
     """`members()`: who is watched, by node id; `remove(node, member id, why)`: have the brokers remove it, returns
-    whether they did; `suspected(nodes)`: these may be gone, as far as this sidecar can tell now; `left()`: a peer says
-    that it is out of the group."""
+    whether they did; `suspected(nodes)`: these may be gone, as far as this sidecar can tell now; `hears`: what is done
+    when a peer says that it is out of the group, or that topics were changed."""
 
     def __init__(
         self,
@@ -169,7 +185,7 @@ class Peers:
         members: Callable[[], Mapping[int, Peer]],
         remove: Callable[[int, str, str], Awaitable[bool]],
         suspected: Callable[[frozenset[int]], None],
-        left: Callable[[], None],
+        hears: Hears,
         tasks: Tasks,
         log: Logger,
     ) -> None:
@@ -178,7 +194,7 @@ class Peers:
         self._members = members
         self._remove = remove
         self._suspected = suspected
-        self._left = left
+        self._hears = hears
         self._tasks = tasks
         self._log = log
         self._watched: dict[int, asyncio.Task[None]] = {}
@@ -257,7 +273,7 @@ class Peers:
 
     async def _connect(self, peer: Peer) -> tuple[asyncio.Transport, _Link]:
         loop = asyncio.get_running_loop()
-        return await loop.create_connection(lambda: _Link(self._left), peer.host, peer.port or peer.client_port)
+        return await loop.create_connection(lambda: _Link(self._hears), peer.host, peer.port or peer.client_port)
 
     async def _follow(self, node: int, peer: Peer, transport: asyncio.Transport, link: _Link) -> str:
         """Until the link ends. Returns why the peer is taken for gone; "": the link was closed, it may be there."""

@@ -43,6 +43,9 @@ class Listener(Protocol):
     def peers_suspected(self, nodes: frozenset[int]) -> None:
         """These may be gone; there will be a new assignment, or they are not."""
 
+    def topics_changed(self) -> None:
+        """A peer says so: they changed through it a moment ago."""
+
     def offsets_leaders(self) -> Sequence[int]:
         """Leader of each partition of `__consumer_offsets`, as known now."""
 

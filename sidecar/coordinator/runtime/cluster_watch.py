@@ -80,7 +80,7 @@ class Follower:
         s, cluster = coordinator.settings, coordinator.cluster
         self.state_topic = StateTopic(s.topic, control.view.topics, log)
         coordinator.pin_state_topic(self.state_topic.id)
-        coordinator.appender.found_another = self._found_another_topic
+        coordinator.appender.found_another = lambda: tasks.broken("state topic", self.state_topic.made_anew())
         absence = BrokerAbsence(settings.broker_gone_s, self._withdraw, tasks)
         coordinator.broker_silence = absence.silence
         self._leaders = LeaderWatch(tuple(leaders), s.topic, settings.follow_leader_s, cluster, log)
@@ -94,6 +94,8 @@ class Follower:
         self.from_tail = TailListener(coordinator, state, self.state_topic, roster, former, control, log, tasks)
         self.tail = new_tail(settings.tail_bootstrap, s.topic, settings.tail_client_id, state, self.from_tail)
         self.ownership = Ownership(cluster, s.node_id, s.address, settings.ownership, self, roster, log, tasks, peers)
+        if peers is not None:
+            coordinator.fresh.tell = peers.say_topics
         roster.came_late = self.ownership.place_anew
         self.from_tail.read, self.from_tail.claimed = self.ownership.take_part, self._claimed
         self._follow(absence)
@@ -176,6 +178,9 @@ class Follower:
         self._suspects = nodes
         self._show()
 
+    def topics_changed(self) -> None:
+        self._coordinator.fresh.told()
+
     def offsets_leaders(self) -> Sequence[int]:
         return self._leaders.of_offsets
 
@@ -190,9 +195,6 @@ class Follower:
     def _claimed(self) -> None:
         if not self._coordinator.service.map:
             self._show()
-
-    def _found_another_topic(self) -> None:
-        self._tasks.broken("state topic", self.state_topic.made_anew())
 
     async def _check_state_topic(self) -> None:
         while True:

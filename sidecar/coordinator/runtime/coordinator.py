@@ -348,7 +348,8 @@ class Coordinator:
         self.appender.pinned[self.settings.topic] = topic_id
 
     def topics(self, topics: tuple[Topic, ...]) -> None:
-        self.service.topics(topics, now())
+        if self.service.topics(topics, now()):
+            self.fresh.seen()
         self._drain()
 
     def config_changed(self) -> None:

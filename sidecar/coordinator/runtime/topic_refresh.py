@@ -17,19 +17,24 @@ from sidecar.core.runtime.topic_lookup import NAMES_MAX, LookFirst, TopicsSeen
 from sidecar.core.vocabulary.topics import TopicsMoved
 from sidecar.link.ports import Figures
 
-PASSED_S = 0.1
-"""The controller's word reaches the broker a little after it has answered: only a look that begins so long after a
-change surely has it."""
+PASSED_S, SLOW_S = 0.1, 0.5
+"""The controller's word reaches the broker a little after it has answered: a look that begins so long after a change
+should have it. If nothing has changed by then, the broker may be slow: there are more, at growing distances."""
+WAIT_S = 0.3
+"""So long a request waits for one change behind the other: of a topic that is deleted and made anew it should not see
+the first half alone."""
 ALL = None
 Names = tuple[str, ...] | None
 
 
 @dataclass(eq=False, slots=True)
 class _Wait:
-    """`then` is called once: when these topics were looked at, or when `late` is due."""
+    """`then` is called once: when these topics were looked at, or when `late` is due. A look may be too early for what
+    passes meanwhile; not one that begins after `most_s`."""
 
     names: Names
     then: Callable[[], None]
+    most_s: float
     late: asyncio.TimerHandle | None = None
 
 
@@ -48,15 +53,19 @@ class Fresh:
         self._settled_s = 0.0
         """A look that begins then has the last change that passed."""
         self._again: asyncio.TimerHandle | None = None
+        self._seen = False
+        """Some topic has changed since the last change passed."""
         self.moved = TopicsMoved()
+        self.tell: Callable[[], None] = lambda: None
+        """The other sidecars have to look, too, as often as this one does because of a change."""
 
     def look(self, names: Names, then: Callable[[], None] = lambda: None, wait_s: float = 0.0) -> None:
-        """`then` follows the end of a look that begins after this call, or the end of `wait_s`; 0: there is no such
-        end."""
+        """`then` follows the end of a look that begins after this call and should have what has passed, or the end of
+        `wait_s`; 0: there is no such end."""
         if not self.served:
             then()
             return
-        wait = _Wait(names, then)
+        wait = _Wait(names, then, time.monotonic() + WAIT_S)
         if wait_s:
             wait.late = asyncio.get_running_loop().call_later(wait_s, self._too_late, wait)
         self._waiting[wait] = None
@@ -75,24 +84,36 @@ class Fresh:
         if not self.served:
             return
         self._settled_s = time.monotonic() + PASSED_S
-        self.moved.now = True
+        self._seen = False
         if not self._changed:
-            self._changed = True
+            self._look_and_tell()
+        self._look_again(PASSED_S)
+
+    def told(self) -> None:
+        """Topics have changed: through this sidecar, or, as a peer says, through it."""
+        if self.served and not self._changed:
+            self._changed = self.moved.now = True
             self.look(ALL)
-        if self._again is None:
-            self._look_again(PASSED_S)
+
+    def _look_and_tell(self) -> None:
+        self.told()
+        self.tell()
+
+    def seen(self) -> None:
+        """Topics are others than they were."""
+        self._seen = True
 
     def _look_again(self, after_s: float) -> None:
         """Once for all changes that pass until then."""
-        self._again = asyncio.get_running_loop().call_later(after_s, self._passed_long_ago)
+        if self._again is not None:
+            self._again.cancel()
+        self._again = asyncio.get_running_loop().call_later(after_s, self._passed_long_ago, after_s)
 
-    def _passed_long_ago(self) -> None:
-        self._again = None
-        left_s = self._settled_s - time.monotonic()
-        if left_s > 0:
-            self._look_again(left_s)
-        else:
-            self.look(ALL)
+    def _passed_long_ago(self, waited_s: float) -> None:
+        if waited_s == PASSED_S or not self._seen:
+            self._look_and_tell()
+            if waited_s < SLOW_S:
+                self._look_again(2 * waited_s)
 
     def _too_late(self, wait: _Wait) -> None:
         self._late.inc()
@@ -135,6 +156,9 @@ class Fresh:
             self.moved.now = self._changed or began_s < self._settled_s
             self._looked.inc()
             for wait in waiting:
+                if began_s < min(self._settled_s, wait.most_s):
+                    self._waiting[wait] = None  # `_again` is a look that has it
+                    continue
                 if wait.late is not None:
                     wait.late.cancel()
                 wait.then()

@@ -305,16 +305,17 @@ class Service:
             told = {"partitions": waiting, "problem": problem}
             self.out.append(Log("partitions cannot be taken over", told, "warning"))
 
-    def topics(self, topics: tuple[Topic, ...], now: Now) -> None:
-        """A listing of all topics; the same object as last time is the same listing."""
+    def topics(self, topics: tuple[Topic, ...], now: Now) -> bool:
+        """A listing of all topics; the same object as last time is the same listing. Returns whether one is new."""
         if topics is self._topics:
-            return
+            return False
         self._topics = topics
         image, changed = self._image.next(topics)
         if changed:
             self._image = image
             for owner in self.owners:
                 owner.topics_changed(image, changed, now)
+        return bool(changed)
 
     def config_changed(self, now: Now, fences_kept_ms: int | None = None) -> None:
         """`fences_kept_ms`: how long the brokers remember a fence; None: as before."""

@@ -48,6 +48,7 @@ class Sidecar:
         self.assigned: list[Assignment] = []
         self.lost: list[str] = []
         self.suspects: list[frozenset[int]] = []
+        self.told_of_topics = 0
         self.lease: list[tuple[int, float]] = []
         """Until when, and when that was said."""
         self.new: frozenset[int] = frozenset()
@@ -77,6 +78,9 @@ class Sidecar:
 
     def peers_suspected(self, nodes: frozenset[int]) -> None:
         self.suspects.append(nodes)
+
+    def topics_changed(self) -> None:
+        self.told_of_topics += 1
 
     def offsets_leaders(self) -> Sequence[int]:
         return self.brokers.topics[OFFSETS].leaders

@@ -249,6 +249,9 @@ class Sleeper(asyncio.Protocol):
     def say_left(self) -> None:
         raise AssertionError("it never leaves in order")
 
+    def say_topics(self) -> None:
+        raise AssertionError("no topics are changed through it")
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport: Any = transport
 
@@ -284,6 +287,23 @@ def test_a_peer_that_withdraws_says_so_to_the_others() -> None:
         two.ownership.withdraw("its broker is gone")
         await until(lambda: one.owners == (1, 1, 1, 1))
         assert one.suspects == [] and two.ownership.withdrawn
+        for listener in listeners:
+            listener.close()
+
+    run(test)
+
+
+def test_a_peer_through_which_topics_changed_says_so_to_the_others() -> None:
+    """Symptom: who made a topic through one sidecar had its members wait for up to two seconds at the others."""
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        listeners = [await PeerListener.open(["127.0.0.1"], 0) for _ in range(2)]
+        one, two = (make(n + 1, PINGED, answers=listeners[n]) for n in range(2))
+        await agree(one, two)
+        await until(lambda: listeners[1]._links)
+        listeners[1].say_topics()
+        await until(lambda: one.told_of_topics == 1)
+        assert two.told_of_topics == 0 and one.suspects == two.suspects == []
         for listener in listeners:
             listener.close()
 
