@@ -44,6 +44,7 @@ SLEEPS: Mapping[str, tuple[int, str]] = {
     "coordinator/membership/test_lease.py": (2, VIRTUAL),
     "coordinator/migration/moving.py": (1, VIRTUAL),
     "coordinator/migration/test_forced_rebalance.py": (2, VIRTUAL),
+    "coordinator/migration/test_intake_of_kinds.py": (2, VIRTUAL),
     "coordinator/migration/test_moves.py": (1, VIRTUAL),
     "coordinator/migration/test_parked_requests.py": (1, VIRTUAL),
     "coordinator/migration/test_release.py": (3, VIRTUAL),

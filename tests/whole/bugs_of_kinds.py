@@ -16,6 +16,7 @@ import sidecar.core.streams.partitions as streams_partitions
 import sidecar.core.streams.reconcile as streams_reconcile
 import sidecar.core.streams.step as streams_step
 from sidecar.coordinator.migration import intake
+from sidecar.coordinator.migration.adoption import adoption
 from sidecar.coordinator.migration.native_groups import NativeGroups
 from sidecar.coordinator.placeholder.share_membership import ShareMembership
 from sidecar.coordinator.placeholder.share_placeholders import SharePlaceholders
@@ -217,7 +218,7 @@ def begins_share_groups_anew(patch: Patch, world: World) -> None:
 
 def takes_in_no_epochs_of_share_members(patch: Patch, world: World) -> None:
     """Members that come from the broker begin in the first epoch."""
-    real = intake.adoption
+    real = adoption
 
     def planted(group_id: str, found: Native, why: str) -> Any:
         members = tuple(replace(m, epoch=1) for m in found.members) if found.kind == native.SHARE else found.members
