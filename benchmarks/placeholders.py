@@ -34,7 +34,7 @@ ENV = {
 PROPERTIES = {"group.initial.rebalance.delay.ms": "3000"}
 
 
-def seated(kafka: LocalKafka) -> int:
+def all_joined(kafka: LocalKafka) -> int:
     with urllib.request.urlopen(f"http://127.0.0.1:{kafka.nodes[0].admin_port}/metrics", timeout=5) as res:
         lines = res.read().decode().splitlines()
     return int(float(next(x for x in lines if x.startswith("sidecar_placeholders_seated ")).split()[1]))
@@ -97,8 +97,8 @@ def main() -> None:
         begun = time.monotonic()
         asyncio.run(join(node.sidecar_port, args.groups))
         joined = time.monotonic()
-        wait_until("the seats", lambda: seated(kafka) == args.groups, 300)
-        print(f"{args.groups} new groups: joined {joined - begun:.1f} s, all seated {time.monotonic() - begun:.1f} s")
+        wait_until("the placeholders", lambda: all_joined(kafka) == args.groups, 300)
+        print(f"{args.groups} new groups: joined {joined - begun:.1f} s, all joined {time.monotonic() - begun:.1f} s")
         for _ in range(2):
             committing(kafka, "placeholder", "managed-0", "m", args.commits)
             committing(kafka, "simple consumer", "managed-none", "", args.commits)
@@ -109,8 +109,8 @@ def main() -> None:
         kafka.start_sidecar(node)
         kafka.wait_ready()
         ready = time.monotonic()
-        wait_until("the seats", lambda: seated(kafka) == args.groups, 120)
-        print(f"takeover: ready {ready - begun:.1f} s, all seated {time.monotonic() - ready:.1f} s later")
+        wait_until("the placeholders", lambda: all_joined(kafka) == args.groups, 120)
+        print(f"takeover: ready {ready - begun:.1f} s, all joined {time.monotonic() - ready:.1f} s later")
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ from msgspec.structs import replace
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Handler, Owe, Tell, Want, coordinate, store, store_at
-from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, Place, Seat
+from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, MemberIdentity, Place
 from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import CommitEnded
 from sidecar.wire.generated import offset_commit as oc
@@ -48,7 +48,7 @@ COORDINATED = 1
 """The first version of OffsetCommit, and of OffsetFetch, whose offsets are not in ZooKeeper."""
 COMMIT_NAMES_INSTANCE, TXN_NAMES_INSTANCE = 7, 3
 """The first versions that carry the placeholder's name. An older request goes on in that version, too."""
-UNSEATED = frozenset(
+NOT_A_MEMBER = frozenset(
     (
         Code.FENCED_INSTANCE_ID,
         Code.UNKNOWN_MEMBER_ID,
@@ -83,22 +83,22 @@ def offset_commit(call: Call) -> Handler:
     hidden = yield from _refused_topics(call, req, check)
     while check.code == Code.NONE and not call.client.left:
         version = _broker_version(call)
-        if check.seat is not None:
+        if check.identity is not None:
             version = max(version, COMMIT_NAMES_INSTANCE)
         sent = replace(req, topics=_without(req.topics, hidden.keys()))
-        sent.generation_id_or_member_epoch, sent.member_id, sent.group_instance_id = _in_whose_name(check.seat)
+        sent.generation_id_or_member_epoch, sent.member_id, sent.group_instance_id = _in_whose_name(check.identity)
         raw = yield from _encoded(call, check, sent, version)
         body = yield from _send(call, req.group_id, check, version, raw)
         res = yield from slices.response(oc.OffsetCommitResponse, version, body)
         codes = {p.error_code for t in res.topics for p in t.partitions}
-        code = _unseated(check.seat, codes)
+        code = _not_a_member(check.identity, codes)
         if code == Code.NONE:
             call.scope.committed(next(filter(None, (*codes, *hidden.values())), Code.NONE))
             if version == call.version and not hidden:
                 return body
             _merge(res, hidden)
             return (yield from slices.encoded(res, call.version))
-        check = yield from _check_again(event, check.seat, code)
+        check = yield from _check_again(event, check.identity, code)
         event.again = True
         if not asked and check.code == Code.NONE:  # another broker, which sees the sidecar's principal, may be due
             hidden = yield from _refused_topics(call, req, check)
@@ -127,13 +127,13 @@ def txn_offset_commit(call: Call) -> Handler:
     req.topics = _others(req.topics, hidden)
     nothing = bool(hidden) and not req.topics
     while check.code == Code.NONE and not nothing and not call.client.left:
-        version = call.version if check.seat is None else max(call.version, TXN_NAMES_INSTANCE)
-        req.generation_id_or_member_epoch, req.member_id, req.group_instance_id = _in_whose_name(check.seat)
+        version = call.version if check.identity is None else max(call.version, TXN_NAMES_INSTANCE)
+        req.generation_id_or_member_epoch, req.member_id, req.group_instance_id = _in_whose_name(check.identity)
         raw = yield from _encoded(call, check, req, version)
         body = yield from _send(call, req.group_id, check, version, raw)
         res = yield from slices.response(tc.TxnOffsetCommitResponse, version, body)
         codes = {p.error_code for t in res.topics for p in t.partitions}
-        code = _unseated(check.seat, codes)
+        code = _not_a_member(check.identity, codes)
         if code == Code.NONE:
             codes.update(p.error_code for t in hidden for p in t.partitions)
             call.scope.committed(next(filter(None, codes), Code.NONE))
@@ -141,7 +141,7 @@ def txn_offset_commit(call: Call) -> Handler:
             if version == call.version and not hidden:
                 return body
             return (yield from slices.encoded(res, call.version))
-        check = yield from _check_again(event, check.seat, code)
+        check = yield from _check_again(event, check.identity, code)
         event.again = True
         if not asked and check.code == Code.NONE:
             hidden = yield from _txn_refused_topics(call, req, check)
@@ -185,11 +185,11 @@ def _check(call: Call, event: CommitCheck) -> Generator[Want, Any, CheckReply]:
     return check
 
 
-def _check_again(event: CommitCheck, seat: Seat | None, code: int) -> Generator[Want, Any, CheckReply]:
+def _check_again(event: CommitCheck, identity: MemberIdentity | None, code: int) -> Generator[Want, Any, CheckReply]:
     """The broker does not know in whose name the commit went on. The second time, that is all there is to be said."""
     if event.again:
-        return CheckReply(Code.NOT_COORDINATOR if seat is not None else Code(code))
-    check = yield from coordinate(replace(event, again=True, sent_as=seat))
+        return CheckReply(Code.NOT_COORDINATOR if identity is not None else Code(code))
+    check = yield from coordinate(replace(event, again=True, sent_as=identity))
     assert isinstance(check, CheckReply)
     return check
 
@@ -218,13 +218,13 @@ def _encoded(call: Call, check: CheckReply, message: slices.Message, version: in
     return (yield from slices.encoded(message, version))
 
 
-def _in_whose_name(seat: Seat | None) -> tuple[int, str, str | None]:
-    return (-1, "", None) if seat is None else (seat.generation, seat.member_id, seat.instance_id)
+def _in_whose_name(identity: MemberIdentity | None) -> tuple[int, str, str | None]:
+    return (-1, "", None) if identity is None else (identity.generation, identity.member_id, identity.instance_id)
 
 
-def _unseated(seat: Seat | None, codes: set[int]) -> int:
+def _not_a_member(identity: MemberIdentity | None, codes: set[int]) -> int:
     """The error that concerns the name in which the commit was sent, or NONE."""
-    known = {Code.UNKNOWN_MEMBER_ID} if seat is None else UNSEATED
+    known = {Code.UNKNOWN_MEMBER_ID} if identity is None else NOT_A_MEMBER
     return next((c for c in codes if c in known), Code.NONE)
 
 

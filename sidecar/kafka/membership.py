@@ -1,13 +1,12 @@
 """The one member that a sidecar holds in a broker's group, as the broker sees it: look, join, sync, heartbeat, leave.
 
 It is a static member: whoever joins with its instance id and no member id replaces it, and what the former holder of
-the seat sends from then on is refused with FENCED_INSTANCE_ID (KIP-345).
+the placeholder sends from then on is refused with FENCED_INSTANCE_ID (KIP-345).
 
-Its protocol type is that of consumers, so that tools know the group as an ordinary one once the seat is given up. Its
-protocol has a name of its own, so no consumer can join the group beside it. Its subscription cannot be read: then the
-broker lets no offset expire, and refuses to turn the group into one of the new protocol (Kafka's
-ClassicGroup.offsetExpirationCondition, ConsumerGroup.fromClassicGroup).
-"""
+Its protocol type is that of consumers, so that tools know the group as an ordinary one once the placeholder is given
+up. Its protocol has a name of its own, so no consumer can join the group beside it. Its subscription cannot be read:
+then the broker lets no offset expire, and refuses to turn the group into one of the new protocol (Kafka's
+ClassicGroup.offsetExpirationCondition, ConsumerGroup.fromClassicGroup)."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ import struct
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from sidecar.core.runtime.offset_checks import Seat
+from sidecar.core.runtime.offset_checks import MemberIdentity
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.wire.generated import describe_groups as dg
@@ -46,8 +45,8 @@ def readable(topics: Collection[str]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What a broker says of one group. `member_id`: of the seat that somebody holds there, or empty; `others`: whether
-    anybody else is a member."""
+    """What a broker says of one group. `member_id`: of the placeholder that somebody holds there, or empty; `others`:
+    whether anybody else is a member."""
 
     code: int
     state: str
@@ -56,7 +55,7 @@ class Looked:
 
     @property
     def settled(self) -> bool:
-        """The seat is there and no JoinGroup for it is parked: the next one is answered at once."""
+        """The placeholder is there and no JoinGroup for it is parked: the next one is answered at once."""
         return bool(self.member_id) and self.state in ("Stable", "CompletingRebalance")
 
 
@@ -73,7 +72,7 @@ async def look(conn: BrokerConnection, groups: Iterable[str], timeout_s: float) 
 async def join(
     conn: BrokerConnection, group_id: str, member_id: str, subscription: bytes, session_ms: int, timeout_s: float
 ) -> jg.JoinGroupResponse:
-    """Without a member id, whoever holds the seat is replaced."""
+    """Without a member id, whoever holds the placeholder is replaced."""
     req = jg.JoinGroupRequest(
         group_id=group_id,
         session_timeout_ms=session_ms,
@@ -90,26 +89,27 @@ async def join(
 
 
 def must_sync(res: jg.JoinGroupResponse) -> bool:
-    """A new generation has begun, and the broker waits for its leader. Not so when the seat has only changed hands."""
+    """A new generation has begun, and the broker waits for its leader. Not so when the placeholder has only changed
+    hands."""
     return res.leader == res.member_id and not res.skip_assignment
 
 
-async def sync(conn: BrokerConnection, group_id: str, seat: Seat, timeout_s: float) -> int:
+async def sync(conn: BrokerConnection, group_id: str, identity: MemberIdentity, timeout_s: float) -> int:
     req = sg.SyncGroupRequest(
         group_id=group_id,
-        generation_id=seat.generation,
-        member_id=seat.member_id,
-        group_instance_id=seat.instance_id,
+        generation_id=identity.generation,
+        member_id=identity.member_id,
+        group_instance_id=identity.instance_id,
         protocol_type=PROTOCOL_TYPE,
         protocol_name=PROTOCOL,
-        assignments=[sg.SyncGroupRequestAssignment(member_id=seat.member_id, assignment=NO_PARTITIONS)],
+        assignments=[sg.SyncGroupRequestAssignment(member_id=identity.member_id, assignment=NO_PARTITIONS)],
     )
     res = await conn.request(sg, "SyncGroup", req, timeout_s=timeout_s)
     return int(res.error_code)
 
 
-async def heartbeat(conn: BrokerConnection, group_id: str, seat: Seat, timeout_s: float) -> int:
-    req = hb.HeartbeatRequest(group_id, seat.generation, seat.member_id, seat.instance_id)
+async def heartbeat(conn: BrokerConnection, group_id: str, identity: MemberIdentity, timeout_s: float) -> int:
+    req = hb.HeartbeatRequest(group_id, identity.generation, identity.member_id, identity.instance_id)
     res = await conn.request(hb, "Heartbeat", req, timeout_s=timeout_s)
     return int(res.error_code)
 
@@ -125,7 +125,7 @@ async def leave(conn: BrokerConnection, group_id: str, member_id: str, timeout_s
 
 
 async def release(conn: BrokerConnection, group_id: str, timeout_s: float = 10.0) -> str:
-    """Whoever holds the seat leaves. Returns what was found, in words. Raises ConnectionLost."""
+    """Whoever holds the placeholder leaves. Returns what was found, in words. Raises ConnectionLost."""
     found = (await look(conn, [group_id], timeout_s))[group_id]
     if not found.member_id:
         return "no placeholder is there"

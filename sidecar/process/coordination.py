@@ -201,7 +201,7 @@ class Coordination:
         ports = AbandonedPorts(
             check_s=lambda: (configs.retention_check_ms if own_ms is None else own_ms) / 1000,
             leader_of=made.leader_of,
-            seat_given_up=made.no_placeholder,
+            placeholder_gone=made.no_placeholder,
             ask=made.moves.core.ask,
         )
         return Abandoned(made.service, cluster, ports, app.metrics, app.log)

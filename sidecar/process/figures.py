@@ -392,7 +392,7 @@ STATE: dict[str, Metric] = {
         "Placeholders that their brokers did not know any more. Expect some at failovers.",
     ),
     "placeholder_troubles": Metric(
-        Counter, "sidecar_placeholder_troubles", "Attempts to seat a placeholder, or to give one up, that failed."
+        Counter, "sidecar_placeholder_troubles", "Attempts to let a placeholder join, or to give one up, that failed."
     ),
     "share_placeholders": Metric(
         Gauge,

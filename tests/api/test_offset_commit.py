@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.api.call import Client
-from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, Seat
+from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, MemberIdentity
 from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import View
 from sidecar.wire.apis import Api
@@ -130,7 +130,7 @@ def test_a_commit_whose_client_has_left_before_its_turn_is_not_carried_out() -> 
     client = Client("10.0.0.9")
     conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9, client=client).may_read("g").coordinates(check(ONE))
     client.left = True
-    conversation.coordinator(CheckReply(seat=SEAT, ticket=7)).reports(7)
+    conversation.coordinator(CheckReply(identity=IDENTITY, ticket=7)).reports(7)
     conversation.answers(told(("t", 0, Code.COORDINATOR_NOT_AVAILABLE)))
 
 
@@ -226,7 +226,7 @@ def test_a_transaction_without_read() -> None:
 
 
 # ---- in the placeholder's name ----------------------------------------------------------------------------------
-SEAT, NEXT_SEAT = Seat("ours-1", 1, "ours"), Seat("ours-2", 1, "ours")
+IDENTITY, NEXT_IDENTITY = MemberIdentity("ours-1", 1, "ours"), MemberIdentity("ours-2", 1, "ours")
 NOT_OURS = [
     Code.FENCED_INSTANCE_ID,
     Code.UNKNOWN_MEMBER_ID,
@@ -236,39 +236,43 @@ NOT_OURS = [
 ]
 
 
-def named(seat: Seat) -> oc.OffsetCommitRequest:
-    return asked(ONE, member=seat.member_id, epoch=seat.generation, instance=seat.instance_id)
+def named(identity: MemberIdentity) -> oc.OffsetCommitRequest:
+    return asked(ONE, member=identity.member_id, epoch=identity.generation, instance=identity.instance_id)
 
 
-def again(version: int = 9, sent_as: Seat | None = SEAT) -> CommitCheck:
+def again(version: int = 9, sent_as: MemberIdentity | None = IDENTITY) -> CommitCheck:
     return replace(check(ONE, version), again=True, sent_as=sent_as)
 
 
 @pytest.mark.parametrize("version", range(2, 10))
 def test_a_commit_of_a_group_with_members_goes_on_in_the_placeholders_name(version: int) -> None:
     conversation = Play(Api.OFFSET_COMMIT, asked(ONE), version).may_read("g").coordinates(check(ONE, version))
-    conversation.coordinator(CheckReply(seat=SEAT)).asks(named(SEAT), max(version, 7)).broker(STORED).answers(STORED)
+    conversation.coordinator(CheckReply(identity=IDENTITY)).asks(named(IDENTITY), max(version, 7)).broker(
+        STORED
+    ).answers(STORED)
 
 
 @pytest.mark.parametrize("code", NOT_OURS)
-def test_a_placeholder_that_the_broker_does_not_know_is_seated_anew(code: Code) -> None:
+def test_a_placeholder_that_the_broker_does_not_know_is_joined_anew(code: Code) -> None:
     conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_read("g").coordinates(check(ONE))
-    conversation.coordinator(CheckReply(seat=SEAT)).asks(named(SEAT)).broker(told(("t", 0, code)))
-    conversation.coordinates(again()).coordinator(CheckReply(seat=NEXT_SEAT))
-    conversation.asks(named(NEXT_SEAT)).broker(STORED).answers(STORED)
+    conversation.coordinator(CheckReply(identity=IDENTITY)).asks(named(IDENTITY)).broker(told(("t", 0, code)))
+    conversation.coordinates(again()).coordinator(CheckReply(identity=NEXT_IDENTITY))
+    conversation.asks(named(NEXT_IDENTITY)).broker(STORED).answers(STORED)
 
 
 @pytest.mark.parametrize("code", NOT_OURS)
 def test_the_client_never_hears_of_the_placeholder(code: Code) -> None:
     conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_read("g").coordinates(check(ONE))
-    conversation.coordinator(CheckReply(seat=SEAT)).asks(named(SEAT)).broker(told(("t", 0, code)))
-    conversation.coordinates(again()).coordinator(CheckReply(seat=NEXT_SEAT))
-    conversation.asks(named(NEXT_SEAT)).broker(told(("t", 0, code))).answers(told(("t", 0, Code.NOT_COORDINATOR)))
+    conversation.coordinator(CheckReply(identity=IDENTITY)).asks(named(IDENTITY)).broker(told(("t", 0, code)))
+    conversation.coordinates(again()).coordinator(CheckReply(identity=NEXT_IDENTITY))
+    conversation.asks(named(NEXT_IDENTITY)).broker(told(("t", 0, code))).answers(told(("t", 0, Code.NOT_COORDINATOR)))
 
 
 def test_a_former_owner_says_that_it_is_none() -> None:
     conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_read("g").coordinates(check(ONE))
-    conversation.coordinator(CheckReply(seat=SEAT)).asks(named(SEAT)).broker(told(("t", 0, Code.FENCED_INSTANCE_ID)))
+    conversation.coordinator(CheckReply(identity=IDENTITY)).asks(named(IDENTITY)).broker(
+        told(("t", 0, Code.FENCED_INSTANCE_ID))
+    )
     moved = CheckReply(Code.NOT_COORDINATOR)
     conversation.coordinates(again()).coordinator(moved).answers(told(("t", 0, Code.NOT_COORDINATOR)))
 
@@ -344,22 +348,26 @@ def test_a_transaction_is_fenced_in_the_same_way(version: int) -> None:
     member, epoch = ("m", 3) if version >= 3 else ("", -1)
     event = CommitCheck("g", member, epoch, None, version, True, (("t", ZERO_UUID, 0), ("t", ZERO_UUID, 1)))
     conversation = Play(Api.TXN_OFFSET_COMMIT, transaction(member, epoch, None), version).may_read("g")
-    conversation.coordinates(event).coordinator(CheckReply(seat=SEAT))
+    conversation.coordinates(event).coordinator(CheckReply(identity=IDENTITY))
     sent = conversation.asks(transaction("ours-1", 1, "ours"), max(version, 3))
-    sent.broker(txn_told(Code.FENCED_INSTANCE_ID)).coordinates(replace(event, again=True, sent_as=SEAT))
-    sent = conversation.coordinator(CheckReply(seat=NEXT_SEAT)).asks(transaction("ours-2", 1, "ours"), max(version, 3))
+    sent.broker(txn_told(Code.FENCED_INSTANCE_ID)).coordinates(replace(event, again=True, sent_as=IDENTITY))
+    sent = conversation.coordinator(CheckReply(identity=NEXT_IDENTITY)).asks(
+        transaction("ours-2", 1, "ours"), max(version, 3)
+    )
     sent.broker(txn_told(Code.FENCED_INSTANCE_ID)).answers(txn_told(Code.NOT_COORDINATOR))
 
 
 def test_the_coordinator_hears_when_a_commit_has_ended() -> None:
     conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_read("g").coordinates(check(ONE))
-    conversation.coordinator(CheckReply(seat=SEAT, ticket=7)).owes(7).asks(named(SEAT)).broker(STORED).reports(7)
+    conversation.coordinator(CheckReply(identity=IDENTITY, ticket=7)).owes(7).asks(named(IDENTITY)).broker(
+        STORED
+    ).reports(7)
     conversation.answers(STORED)
 
 
 def test_a_refused_commit_has_ended_before_it_is_checked_again() -> None:
     conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_read("g").coordinates(check(ONE))
-    conversation.coordinator(CheckReply(seat=SEAT, ticket=7)).owes(7).asks(named(SEAT))
+    conversation.coordinator(CheckReply(identity=IDENTITY, ticket=7)).owes(7).asks(named(IDENTITY))
     conversation.broker(told(("t", 0, Code.FENCED_INSTANCE_ID))).reports(7).coordinates(again())
-    conversation.coordinator(CheckReply(seat=NEXT_SEAT, ticket=8)).owes(8).asks(named(NEXT_SEAT))
+    conversation.coordinator(CheckReply(identity=NEXT_IDENTITY, ticket=8)).owes(8).asks(named(NEXT_IDENTITY))
     conversation.broker(STORED).reports(8).answers(STORED)

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import pytest
 
-from sidecar.core.runtime.offset_checks import Seat
+from sidecar.core.runtime.offset_checks import MemberIdentity
 from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.local import Broker, LocalKafka
 from sidecar.drill.processes import DrillError, wait_until
@@ -196,12 +196,12 @@ def native_group(kafka: LocalKafka, group: str, offset: int) -> None:
     at_broker(kafka, live, group)
 
 
-def seated(kafka: LocalKafka, group: str) -> Member:
+def all_joined(kafka: LocalKafka, group: str) -> Member:
     """The member of a new group whose placeholder is at the broker; it has committed 5 everywhere."""
     m = Member(kafka, group)
     m.join()
     assert m.commit(5) == {Code.NONE}
-    wait_until("the placeholder to be seated", lambda: looked(kafka, group).state == "Stable", 120)
+    wait_until("the placeholder to join", lambda: looked(kafka, group).state == "Stable", 120)
     return m
 
 
@@ -309,7 +309,7 @@ def test_a_first_commit_does_not_wait_for_the_broker_to_begin_the_group(stage: S
     begun = time.monotonic()
     assert m.commit(1) == {Code.NONE}
     assert time.monotonic() - begun < 2.0, "the broker holds JoinGroup back for 3 s"
-    wait_until("the placeholder to be seated", lambda: looked(stage.kafka, m.group).state == "Stable", 120)
+    wait_until("the placeholder to join", lambda: looked(stage.kafka, m.group).state == "Stable", 120)
     assert m.commit(2) == {Code.NONE} and offsets(stage.kafka, m.group) == [2] * PARTITIONS
     m.leave()
 
@@ -348,7 +348,7 @@ def test_what_a_former_owner_let_pass_is_refused_by_the_broker_when_it_comes_lat
     m = Member(kafka, group)
     m.join()
     assert m.commit(50) == {Code.NONE}
-    wait_until("the placeholder to be seated", lambda: looked(kafka, group).state == "Stable", 120)
+    wait_until("the placeholder to join", lambda: looked(kafka, group).state == "Stable", 120)
     former = kafka.nodes[0].sidecar
     assert former is not None
 
@@ -389,8 +389,8 @@ def test_what_a_former_owner_let_pass_is_refused_by_the_broker_when_it_comes_lat
         assert offsets(kafka, group) == [200] * PARTITIONS
         sent = frame_of(next(h for h in line.held if h.api_key == Api.OFFSET_COMMIT))
         assert isinstance(sent, oc.OffsetCommitRequest) and sent.group_instance_id == ms.INSTANCE_ID
-        seat = Seat(sent.member_id, sent.generation_id_or_member_epoch, sent.group_instance_id)
-        beaten = at_broker(kafka, lambda c: ms.heartbeat(c, group, seat, 10), group)
+        identity = MemberIdentity(sent.member_id, sent.generation_id_or_member_epoch, sent.group_instance_id)
+        beaten = at_broker(kafka, lambda c: ms.heartbeat(c, group, identity, 10), group)
         assert beaten == Code.FENCED_INSTANCE_ID
 
     ids = at_broker(kafka, producer, "late-txn", 1)
@@ -422,7 +422,7 @@ def test_offsets_of_a_group_live_as_long_as_the_group(stage: Stage) -> None:
     released = next(m for m in stage.keeper.members if m.group == "managed-released")
     stage.keeper.members.remove(released)
     released.leave()
-    wait_until("the seat to be given up", lambda: looked(kafka, released.group).state == "Empty", 10)
+    wait_until("the placeholder to be given up", lambda: looked(kafka, released.group).state == "Empty", 10)
     assert offsets(kafka, released.group) == [100] * PARTITIONS
 
 
@@ -448,7 +448,7 @@ def test_a_group_without_members_is_forgotten_when_its_offsets_are_gone(stage: S
 
 def test_the_last_sidecar_leaves_ordinary_groups(stage: Stage) -> None:
     kafka = stage.kafka
-    m = seated(kafka, "managed-last")
+    m = all_joined(kafka, "managed-last")
     for n in kafka.nodes:
         assert n.sidecar is not None
         assert n.sidecar.stop(timeout_s=60) == 0
@@ -459,7 +459,7 @@ def test_the_last_sidecar_leaves_ordinary_groups(stage: Stage) -> None:
 
 def test_after_a_death_of_all_sidecars_a_group_can_be_released_by_hand(stage: Stage) -> None:
     kafka = stage.kafka
-    m = seated(kafka, "managed-orphan")
+    m = all_joined(kafka, "managed-orphan")
     for n in kafka.nodes:
         assert n.sidecar is not None
         n.sidecar.kill()
@@ -482,7 +482,7 @@ def test_an_older_broker_does_the_same(tmp_path: Path) -> None:
         m = Member(kafka, "managed-old")
         m.join()
         assert m.commit(5) == {Code.NONE}
-        wait_until("the placeholder to be seated", lambda: looked(kafka, m.group).state == "Stable", 120)
+        wait_until("the placeholder to join", lambda: looked(kafka, m.group).state == "Stable", 120)
         assert m.commit(6) == {Code.NONE}
         simple = Member(kafka, m.group, "", -1)
         assert at_broker(kafka, lambda c: commit(c, simple, 1, range(1)), m.group) == {Code.UNKNOWN_MEMBER_ID}
@@ -495,6 +495,6 @@ def test_an_older_broker_does_the_same(tmp_path: Path) -> None:
         m.join()
         assert m.commit(7) == {Code.NONE}
         m.leave()
-        wait_until("the seat to be given up", lambda: looked(kafka, m.group).state == "Empty", 10)
+        wait_until("the placeholder to be given up", lambda: looked(kafka, m.group).state == "Empty", 10)
         native_group(kafka, m.group, 9)
         assert offsets(kafka, m.group) == [9] * PARTITIONS

@@ -38,7 +38,7 @@ from sidecar.wire.generated import sync_group as sg
 from tests.inprocess.faults import Faults, Kind
 from tests.inprocess.log import PartitionLog, Stored
 from tests.inprocess.owners import Answer, ClassicGroup
-from tests.inprocess.seats import SeatGroup
+from tests.inprocess.placeholder_group import PlaceholderGroup
 from tests.inprocess.share import ASKED as SHARE_ASKED
 from tests.inprocess.share import ShareGroups
 
@@ -120,7 +120,7 @@ class FakeBrokers:
     readers: list[Reader] = field(default_factory=list)
     down: set[int] = field(default_factory=set)
     groups: dict[str, ClassicGroup] = field(default_factory=dict)
-    seats: defaultdict[str, SeatGroup] = field(default_factory=lambda: defaultdict(SeatGroup))
+    placeholders: defaultdict[str, PlaceholderGroup] = field(default_factory=lambda: defaultdict(PlaceholderGroup))
     """The groups of clients, in which sidecars hold their placeholders."""
     marker_s: float = 0.0
     """From the end of a transaction to its markers in the partitions."""
@@ -347,14 +347,14 @@ def _produce(b: FakeBrokers, node_id: int, req: pr.ProduceRequest, version: int,
 
 def _join(b: FakeBrokers, node_id: int, req: jg.JoinGroupRequest, version: int, answer: Answer) -> None:
     if req.group_instance_id is not None:
-        b.seats[req.group_id].join(req, answer, b.initial_delay_s)
+        b.placeholders[req.group_id].join(req, answer, b.initial_delay_s)
     else:
         b.groups.setdefault(req.group_id, ClassicGroup()).join(req, answer)
 
 
 def _sync(b: FakeBrokers, node_id: int, req: sg.SyncGroupRequest, version: int, answer: Answer) -> None:
     if req.group_instance_id is not None:
-        b.seats[req.group_id].sync(req, answer)
+        b.placeholders[req.group_id].sync(req, answer)
     else:
         b.groups.setdefault(req.group_id, ClassicGroup()).sync(req, answer)
 
@@ -364,14 +364,14 @@ def _heartbeat(b: FakeBrokers, node_id: int, req: hb.HeartbeatRequest, version: 
     if req.group_id in b.no_read:
         answer(hb.HeartbeatResponse(error_code=Code.GROUP_AUTHORIZATION_FAILED))
     elif req.group_instance_id is not None:
-        b.seats[req.group_id].heartbeat(req, answer)
+        b.placeholders[req.group_id].heartbeat(req, answer)
     else:
         b.groups.get(req.group_id, ClassicGroup()).heartbeat(req, answer)
 
 
 def _leave(b: FakeBrokers, node_id: int, req: lg.LeaveGroupRequest, version: int, answer: Answer) -> None:
     if any(m.group_instance_id is not None for m in req.members):
-        b.seats[req.group_id].leave(req, answer)
+        b.placeholders[req.group_id].leave(req, answer)
     else:
         b.groups.get(req.group_id, ClassicGroup()).leave(req, answer)
 
@@ -380,7 +380,7 @@ def _describe_groups(b: FakeBrokers, node_id: int, req: dg.DescribeGroupsRequest
     told = []
     for g in req.groups:
         code = Code.GROUP_AUTHORIZATION_FAILED if g in b.no_read else Code.NONE
-        there = b.seats.get(g) or b.groups.get(g)
+        there = b.placeholders.get(g) or b.groups.get(g)
         told.append(dg.DescribedGroup(code, None, g, "Dead") if code or there is None else there.described(g))
     answer(dg.DescribeGroupsResponse(groups=told))
 
@@ -403,7 +403,7 @@ def _offset_commit(b: FakeBrokers, node_id: int, req: oc.OffsetCommitRequest, ve
         code = owners.commit_refusal(req.member_id, req.generation_id_or_member_epoch)
         answer(refusal(Api.OFFSET_COMMIT, req, version, code))
         return
-    there = b.seats.get(req.group_id, SeatGroup())
+    there = b.placeholders.get(req.group_id, PlaceholderGroup())
     code = there.commit_refusal(req.member_id, req.group_instance_id, req.generation_id_or_member_epoch)
     answer(refusal(Api.OFFSET_COMMIT, req, version, code))
 

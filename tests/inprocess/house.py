@@ -255,7 +255,7 @@ class House:
         self.configs = Configs(own, self.codec, self.state, written, self.rules, self.lines)
         address = self.brokers.address(node_id)
         limits = replace(ServiceSettings(), **(service or {}))
-        seats = PlaceholderSettings(**(placeholders or {}))
+        held = PlaceholderSettings(**(placeholders or {}))
         settings = CoordinatorSettings(
             STATE,
             node_id,
@@ -263,7 +263,7 @@ class House:
             write_timeout_s,
             claims_kept,
             limits,
-            seats,
+            held,
             moves=moves or MoveSettings(),
             batch_bytes=batch_bytes,
             lease_ms=LEASE_MS,
@@ -327,9 +327,9 @@ class House:
     def owner_of(self, group_id: str) -> Owner:
         return self.service.owner_of(group_id)
 
-    async def seated(self) -> None:
-        """Wait until the placeholders have their seats, and nothing more of that reaches the log."""
-        await until(lambda: self.coordinator.placeholders.seated)
+    async def all_joined(self) -> None:
+        """Wait until the placeholders have joined, and nothing more of that reaches the log."""
+        await until(lambda: self.coordinator.placeholders.all_joined)
 
     # ---- what the follower does ---------------------------------------------------------------------------------
     async def own(self, *partitions: int) -> None:

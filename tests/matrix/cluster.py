@@ -135,7 +135,7 @@ class Cluster:
     def at_brokers(self, group: str, client: str) -> bool:
         """Return whether the brokers coordinate a member of this client, which sidecars should have kept from them.
 
-        A group may be there without one: sidecars keep a seat of their own in it, for its offsets.
+        A group may be there without one: sidecars keep a placeholder of their own in it, for its offsets.
         """
         found = self._admin.list_consumer_groups(request_timeout=10).result(timeout=15)
         if found.errors:

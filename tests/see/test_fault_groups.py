@@ -133,8 +133,8 @@ def test_a_native_member_sits_where_the_placeholder_should(ground: Ground) -> No
         return int(res.topics[0].partitions[0].error_code)
 
     async def native(conn: BrokerConnection) -> str:
-        seat = lg.LeaveGroupRequest(group, members=[lg.MemberIdentity("", INSTANCE_ID)])
-        await conn.request(lg, "LeaveGroup", seat, high=5)
+        identity = lg.LeaveGroupRequest(group, members=[lg.MemberIdentity("", INSTANCE_ID)])
+        await conn.request(lg, "LeaveGroup", identity, high=5)
         protocols = [jg.JoinGroupRequestProtocol("range", b"")]
         req = jg.JoinGroupRequest(group, 30_000, 30_000, "", None, "consumer", protocols)
         return str((await conn.request(jg, "JoinGroup", req, high=3)).member_id)

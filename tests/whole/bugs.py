@@ -265,7 +265,9 @@ def has_no_placeholders(patch: Patch, world: World) -> None:
 def takes_no_seat_over(patch: Patch, world: World) -> None:
     """A new owner lets offsets be fetched while the former one's commits may still arrive."""
     real = commit_gate.ready_for
-    patch.setattr(commit_gate, "ready_for", lambda chair, event: isinstance(event, FetchCheck) or real(chair, event))
+    patch.setattr(
+        commit_gate, "ready_for", lambda placeholder, event: isinstance(event, FetchCheck) or real(placeholder, event)
+    )
 
 
 def waits_for_no_commits(patch: Patch, world: World) -> None:

@@ -35,11 +35,11 @@ WHY = "it has no members, and no offsets any more"
 @dataclass(frozen=True)
 class AbandonedPorts:
     """`check_s()`: the time between two rounds, 0: none; `leader_of(partition)`: node id, -1 while unknown;
-    `seat_given_up(group)`: no placeholder is left at the broker; `ask(event)`: the core."""
+    `placeholder_gone(group)`: no placeholder is left at the broker; `ask(event)`: the core."""
 
     check_s: Callable[[], float]
     leader_of: Callable[[int], int]
-    seat_given_up: Callable[[str], bool]
+    placeholder_gone: Callable[[str], bool]
     ask: Callable[[Event], Awaitable[Answer]]
 
 
@@ -91,7 +91,7 @@ class Abandoned:
         node_id = self._ports.leader_of(partition)
         if node_id < 0:
             raise ConnectionLost("no leader of the offsets is known")
-        free = [g for g in groups if self._ports.seat_given_up(g)]
+        free = [g for g in groups if self._ports.placeholder_gone(g)]
         if not free:
             return
         conn = await self._cluster.lane(node_id, Lane.LEFT_OVER)

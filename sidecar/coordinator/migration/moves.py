@@ -58,14 +58,14 @@ class MoveSettings:
 @dataclass(frozen=True)
 class MovePorts:
     """What the coordinator gives. `drain()` carries out what the core wants done; `store(group, values, why)` writes
-    settings; `seat_given_up(group)`: no placeholder is left there; `vacate(group)`: the group is not here, and a
+    settings; `placeholder_gone(group)`: no placeholder is left there; `vacate(group)`: the group is not here, and a
     placeholder that is still there goes; `fleet`: which kinds all sidecars coordinate; `tell()` tells all fronts of the
     rules."""
 
     leader_of: Callable[[int], int]
     drain: Callable[[], None]
     store: Store
-    seat_given_up: Callable[[str], bool]
+    placeholder_gone: Callable[[str], bool]
     vacate: Callable[[str], None]
     fleet: FleetKinds
     tell: Callable[[], None]
@@ -97,7 +97,7 @@ class Moves:
         self.intakes = Intakes(
             settings.settle_s, rules, self.core, natives, self.unstable, self._intake_ended, log, tasks
         )
-        self.releases = Releases(settings.at_once, rules, self.core, ports.seat_given_up, figures, log, tasks)
+        self.releases = Releases(settings.at_once, rules, self.core, ports.placeholder_gone, figures, log, tasks)
         self.forced = Forced(rules, self._arrived, self.core.ask, ports.store, log, tasks)
         figures("patterns_differ").set_function(lambda: len(rules.differing()))
 

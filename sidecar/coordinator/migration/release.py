@@ -20,14 +20,15 @@ PAUSE_S = 0.05
 
 
 class Releases:
-    """`at_once`: groups that are given back at the same time; `seat_given_up(group)`: no placeholder is left there."""
+    """`at_once`: groups that are given back at the same time; `placeholder_gone(group)`: no placeholder is left
+    there."""
 
     def __init__(
         self,
         at_once: int,
         rules: Rules,
         core: CoreClient,
-        seat_given_up: Callable[[str], bool],
+        placeholder_gone: Callable[[str], bool],
         figures: Figures,
         log: Logger,
         tasks: Tasks,
@@ -35,7 +36,7 @@ class Releases:
         self._at_once = at_once
         self._rules = rules
         self._core = core
-        self._seat_given_up = seat_given_up
+        self._placeholder_gone = placeholder_gone
         self._figures = figures
         self._log = log
         self._tasks = tasks
@@ -64,7 +65,7 @@ class Releases:
             reply = await self._core.ask(Drain(group_id, f"goes back to the broker: {why}"))
             if not isinstance(reply, DrainReply) or reply.code != Code.NONE:
                 return  # it is gone, or another sidecar goes on
-            if reply.members == 0 and not reply.placeholder and self._seat_given_up(group_id):
+            if reply.members == 0 and not reply.placeholder and self._placeholder_gone(group_id):
                 gone = await self._core.ask(DeleteGroup(group_id))
                 if gone.code == Code.NONE:
                     seconds = round(time.monotonic() - began_s, 3)

@@ -13,10 +13,10 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from sidecar.coordinator.clock import now
-from sidecar.coordinator.placeholder.broker_membership import Chair
+from sidecar.coordinator.placeholder.broker_membership import Placeholder
 from sidecar.coordinator.placeholder.inflight_commits import UnderWay
 from sidecar.core.runtime.events import Answer
-from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchCheck, Seat
+from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchCheck, MemberIdentity
 from sidecar.core.vocabulary.errors import TEXT, Code
 from sidecar.link.messages import OpenOffsets
 
@@ -28,35 +28,35 @@ Waits = CommitCheck | FetchCheck | OpenOffsets
 class Placed(Protocol):
     """The placeholders."""
 
-    def get(self, group_id: str) -> Chair | None: ...
+    def get(self, group_id: str) -> Placeholder | None: ...
 
-    def refused(self, group_id: str, sent_as: Seat | None) -> Chair:
+    def refused(self, group_id: str, sent_as: MemberIdentity | None) -> Placeholder:
         """The broker does not know the member in whose name a commit of this group went on; None: in its own."""
 
-    def expose(self, group_id: str, topics: frozenset[str]) -> Chair:
+    def expose(self, group_id: str, topics: frozenset[str]) -> Placeholder:
         """The broker must be able to read this subscription for a while, or have no member in the group."""
 
-    def renew(self, chair: Chair) -> None:
+    def renew(self, placeholder: Placeholder) -> None:
         """It needs another member id: what was sent in the name of the present one is to be refused."""
 
-    def hurry(self, chair: Chair) -> None:
+    def hurry(self, placeholder: Placeholder) -> None:
         """Something waits for it."""
 
-    def unneeded(self, chair: Chair) -> None:
+    def unneeded(self, placeholder: Placeholder) -> None:
         """Nothing waits for it any more."""
 
 
-def ready_for(chair: Chair, event: Waits) -> bool:
+def ready_for(placeholder: Placeholder, event: Waits) -> bool:
     """Whether nothing has to be waited for any more."""
-    if chair.gone:
+    if placeholder.gone:
         return True
     if isinstance(event, FetchCheck):
-        return chair.settled or not chair.wanted
-    if not chair.wanted:
-        return chair.there == ""
+        return placeholder.settled or not placeholder.wanted
+    if not placeholder.wanted:
+        return placeholder.there == ""
     if isinstance(event, OpenOffsets):
-        return chair.final and chair.shown == chair.topics
-    return chair.seat is not None
+        return placeholder.final and placeholder.shown == placeholder.topics
+    return placeholder.identity is not None
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class _Parked:
     event: Waits
     until_ms: int
     reply: CheckReply | None = None
-    """Its seat is there; it only waits for commits that were let pass before."""
+    """Its placeholder is there; it only waits for commits that were let pass before."""
     behind: frozenset[int] = frozenset()
 
 
@@ -96,19 +96,19 @@ class CommitGate:
 
     # ---- what fronts say ------------------------------------------------------------------------------------
     def checked(self, token: int, event: CommitCheck | FetchCheck, reply: CheckReply, front: int) -> CheckReply | None:
-        """The core has no objection. Returns its answer with the seat in it, or None: it must wait for the seat, and
-        then the core is asked again; or for commits of others, and then it is answered."""
+        """The core has no objection. Returns its answer with the placeholder in it, or None: it must wait for the
+        placeholder, and then the core is asked again; or for commits of others, and then it is answered."""
         if isinstance(event, CommitCheck) and event.again:
-            chair: Chair | None = self._placed.refused(event.group_id, event.sent_as)
+            placeholder: Placeholder | None = self._placed.refused(event.group_id, event.sent_as)
             event = replace(event, again=False, sent_as=None)
         else:
-            chair = self._placed.get(event.group_id)
-        if chair is None:
+            placeholder = self._placed.get(event.group_id)
+        if placeholder is None:
             return reply
-        if not ready_for(chair, event):
-            self._park(chair, token, event)
+        if not ready_for(placeholder, event):
+            self._park(placeholder, token, event)
             return None
-        if not chair.wanted:
+        if not placeholder.wanted:
             return reply
         if isinstance(event, FetchCheck):
             behind = self._under_way.before_fetch(event.group_id, event.member_id)
@@ -121,21 +121,21 @@ class CommitGate:
             )
             behind = self._under_way.before_commit(group_id, member_id, places, way)
             ticket = self._under_way.begin(group_id, member_id, places, way, now().mono_ms)
-            reply = replace(reply, seat=chair.seat, ticket=ticket)
+            reply = replace(reply, identity=placeholder.identity, ticket=ticket)
         if behind:
-            self._park(chair, token, event, reply, behind)
+            self._park(placeholder, token, event, reply, behind)
             return None
         return reply
 
     def ended(self, ticket: int, sure: bool) -> None:
         """A commit is not under way any more. Not `sure`: only as far as its front can tell."""
         group_id = self._under_way.end(ticket) if sure else self._under_way.doubt(ticket)
-        chair = self._placed.get(group_id) if group_id is not None else None
-        if chair is not None:
+        placeholder = self._placed.get(group_id) if group_id is not None else None
+        if placeholder is not None:
             if not sure:
-                self._placed.renew(chair)
-            if chair.group_id in self._parked:
-                self.wake(chair)
+                self._placed.renew(placeholder)
+            if placeholder.group_id in self._parked:
+                self.wake(placeholder)
 
     def front_gone(self, front: int) -> None:
         for ticket in self._under_way.of_front(front):
@@ -146,31 +146,35 @@ class CommitGate:
         if not self._leased(self._partition_of(event.group_id)):
             self._answer(token, event.refused(Code.NOT_COORDINATOR, TEXT[Code.NOT_COORDINATOR]))
             return
-        chair = self._placed.expose(event.group_id, event.subscribed)
-        if ready_for(chair, event):
+        placeholder = self._placed.expose(event.group_id, event.subscribed)
+        if ready_for(placeholder, event):
             self._answer(token, Answer())
         else:
-            self._park(chair, token, event)
+            self._park(placeholder, token, event)
 
     # ---- what becomes of placeholders -------------------------------------------------------------------------
-    def wake(self, chair: Chair) -> None:
+    def wake(self, placeholder: Placeholder) -> None:
         """Those of its group that need not wait any more go on."""
         waiting: list[_Parked] = []
         go_on: list[_Parked] = []
-        for p in self._parked.pop(chair.group_id, ()):
-            ready = ready_for(chair, p.event) if p.reply is None else chair.gone or not self._under_way.still(p.behind)
+        for p in self._parked.pop(placeholder.group_id, ()):
+            ready = (
+                ready_for(placeholder, p.event)
+                if p.reply is None
+                else placeholder.gone or not self._under_way.still(p.behind)
+            )
             (go_on if ready else waiting).append(p)
         self._waiting -= len(go_on)
         if waiting:
-            self._parked[chair.group_id] = waiting
+            self._parked[placeholder.group_id] = waiting
         else:
-            self._placed.unneeded(chair)
+            self._placed.unneeded(placeholder)
         for p in go_on:
             if p.reply is not None:
-                self._go_on(chair, p, p.reply)
+                self._go_on(placeholder, p, p.reply)
             elif not isinstance(p.event, OpenOffsets):
                 self._again(p.token, p.event)
-            elif chair.gone:
+            elif placeholder.gone:
                 self._refuse(p, Code.NOT_COORDINATOR)
             else:
                 self._answer(p.token, Answer())
@@ -198,14 +202,14 @@ class CommitGate:
         return group_id in self._parked
 
     def waited_for(self, ms: int) -> bool:
-        """Whether a commit waits for so long already: for its seat, or for the broker's answer."""
+        """Whether a commit waits for so long already: for its placeholder, or for the broker's answer."""
         before_ms = now().mono_ms - ms
         asked_ms = (p.until_ms - self._wait_ms for parked in self._parked.values() for p in parked)
         return min(asked_ms, default=before_ms + 1) <= before_ms or any(self._under_way.since(before_ms))
 
     def _park(
         self,
-        chair: Chair,
+        placeholder: Placeholder,
         token: int,
         event: Waits,
         reply: CheckReply | None = None,
@@ -217,22 +221,22 @@ class CommitGate:
             return
         self._waiting += 1
         since_ms = now().mono_ms if isinstance(event, OpenOffsets) else event.asked_ms
-        parked = self._parked.setdefault(chair.group_id, [])
+        parked = self._parked.setdefault(placeholder.group_id, [])
         parked.append(_Parked(token, event, since_ms + self._wait_ms, reply, behind))
-        self._placed.hurry(chair)
+        self._placed.hurry(placeholder)
 
-    def _go_on(self, chair: Chair, p: _Parked, reply: CheckReply) -> None:
-        """What it waited for has ended; meanwhile the seat may have become another."""
-        if chair.gone or not self._leased(chair.partition):
+    def _go_on(self, placeholder: Placeholder, p: _Parked, reply: CheckReply) -> None:
+        """What it waited for has ended; meanwhile the placeholder may have become another."""
+        if placeholder.gone or not self._leased(placeholder.partition):
             self._refuse(p, Code.NOT_COORDINATOR)
         elif not reply.ticket:
             self._answer(p.token, reply)
-        elif chair.seat is None:
+        elif placeholder.identity is None:
             assert not isinstance(p.event, OpenOffsets)
             self._under_way.end(reply.ticket)
             self._again(p.token, p.event)
         else:
-            self._answer(p.token, replace(reply, seat=chair.seat))
+            self._answer(p.token, replace(reply, identity=placeholder.identity))
 
     def _refuse(self, p: _Parked, code: Code) -> None:
         if p.reply is not None:
@@ -252,8 +256,8 @@ class CommitGate:
                 self._waiting -= len(late)
                 for p in late:
                     self._refuse(p, Code.COORDINATOR_LOAD_IN_PROGRESS)
-                if (chair := self._placed.get(group_id)) is not None:
-                    self.wake(chair)
+                if (placeholder := self._placed.get(group_id)) is not None:
+                    self.wake(placeholder)
 
     def doubt_late(self) -> None:
         """Each second: commits of which no front has said for long what became of them."""

@@ -4,10 +4,10 @@ What it is for (docs/decisions.md, Placeholder members): a group with a member i
 of its offsets expire; and a commit goes on in the placeholder's name, so the broker itself refuses the commits of a
 former owner, however late they come.
 
-**A seat may be used only after a fenced write that was begun when the broker had answered its JoinGroup.** If that
-write is committed, nobody had taken the partition over before; whoever does so later joins later, and so takes the
-seat. And a new owner answers no fetch and no commit of a group with members before it has looked at the seat: so
-nothing that an older owner let pass can land behind what the new one has shown or taken.
+**A placeholder may be used only after a fenced write that was begun when the broker had answered its JoinGroup.** If
+that write is committed, nobody had taken the partition over before; whoever does so later joins later, and so takes the
+placeholder. And a new owner answers no fetch and no commit of a group with members before it has looked at the
+placeholder: so nothing that an older owner let pass can land behind what the new one has shown or taken.
 
 broker_membership.py talks to the brokers, commit_gate.py knows what waits for a placeholder. Here is what is wanted,
 and what an answer of the broker means.
@@ -20,11 +20,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sidecar.coordinator.clock import now
-from sidecar.coordinator.placeholder.broker_membership import STRANGERS, Chair, Seating
+from sidecar.coordinator.placeholder.broker_membership import STRANGERS, BrokerMembership, Placeholder
 from sidecar.coordinator.placeholder.commit_gate import CommitGate
 from sidecar.coordinator.placeholder.placeholder_heartbeats import PlaceholderHeartbeats
 from sidecar.core.runtime.events import Answer
-from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck, Seat
+from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck, MemberIdentity
 from sidecar.core.vocabulary.cache import BoundedCache
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.net import NO_ANSWER
@@ -82,9 +82,9 @@ class Placeholders:
         self._ports = ports
         self._figures = figures
         self._log = log
-        self._groups: dict[str, Chair] = {}
+        self._groups: dict[str, Placeholder] = {}
         self._generations: BoundedCache[str, int] = BoundedCache()
-        """Of groups whose seat was given up: what the broker's group had come to."""
+        """Of groups whose placeholder was given up: what the broker's group had come to."""
         self.commits = CommitGate(
             self,
             settings.wait_ms,
@@ -94,7 +94,7 @@ class Placeholders:
             ports.again,
             ports.answer,
         )
-        self._seating = Seating(
+        self._membership = BrokerMembership(
             cluster,
             self,
             ports.leased,
@@ -104,7 +104,7 @@ class Placeholders:
             log,
             tasks,
         )
-        self._heartbeats = PlaceholderHeartbeats(self._seating, ports.leased, self._lost, log)
+        self._heartbeats = PlaceholderHeartbeats(self._membership, ports.leased, self._lost, log)
         self._said_ms = -SAY_AGAIN_MS
         figures("placeholders_wanted").set_function(lambda: sum(g.wanted for g in self._groups.values()))
         figures("placeholders_seated").set_function(lambda: sum(g.final for g in self._groups.values()))
@@ -112,7 +112,8 @@ class Placeholders:
 
     # ---- what the core says -------------------------------------------------------------------------------
     def occupied(self, group_id: str, members: bool) -> None:
-        """The group has members now, or has none: then a seat that a former owner may have left there is given up."""
+        """The group has members now, or has none: then a placeholder that a former owner may have left there is given
+        up."""
         wanted = members and self._ports.managed(group_id)
         group = self._groups.get(group_id)
         if group is None:
@@ -121,7 +122,7 @@ class Placeholders:
             group.wanted, group.since_ms = wanted, now().mono_ms
             group.topics, group.open_until_ms = None, 0
             if not wanted:
-                group.seat, group.joining, group.final, group.renew = None, None, False, False
+                group.identity, group.joining, group.final, group.renew = None, None, False, False
         self._look_after(group)
         self.commits.wake(group)
 
@@ -133,105 +134,114 @@ class Placeholders:
             self.commits.forget(group.group_id)
             self.commits.wake(group)
 
-    def _add(self, group_id: str, wanted: bool) -> Chair:
+    def _add(self, group_id: str, wanted: bool) -> Placeholder:
         partition = self._ports.partition_of(group_id)
-        group = self._groups[group_id] = Chair(group_id, partition, wanted, now().mono_ms)
+        group = self._groups[group_id] = Placeholder(group_id, partition, wanted, now().mono_ms)
         group.generation = self._generations.get(group_id, 0)
         self._generations.forget(group_id)
         return group
 
     # ---- what waits for them (commit_gate.py) ---------------------------------------------------------------
-    def get(self, group_id: str) -> Chair | None:
+    def get(self, group_id: str) -> Placeholder | None:
         return self._groups.get(group_id)
 
-    def refused(self, group_id: str, sent_as: Seat | None) -> Chair:
+    def refused(self, group_id: str, sent_as: MemberIdentity | None) -> Placeholder:
         """The broker does not know the member in whose name a commit of this group went on; None: in its own."""
         group = self._groups.get(group_id) or self._add(group_id, False)
-        if sent_as is not None and sent_as == group.seat:
+        if sent_as is not None and sent_as == group.identity:
             self._lost(group, "a commit in its name was refused")
         elif sent_as is None and not group.wanted:
-            group.there = None  # somebody is a member there; if it is a seat left behind, it is given up
+            group.there = None  # somebody is a member there; if it is a placeholder left behind, it is given up
         return group
 
-    def expose(self, group_id: str, topics: frozenset[str]) -> Chair:
+    def expose(self, group_id: str, topics: frozenset[str]) -> Placeholder:
         """The broker must be able to read this subscription for a while, or have no member in the group."""
         group = self._groups.get(group_id) or self._add(group_id, False)
         if group.wanted:
             group.topics, group.open_until_ms = topics, now().mono_ms + OPEN_MS
         elif group.there == "":
-            group.there = None  # deletion is rare, and must not fail for a seat that was left behind
+            group.there = None  # deletion is rare, and must not fail for a placeholder that was left behind
         return group
 
-    def renew(self, chair: Chair) -> None:
+    def renew(self, placeholder: Placeholder) -> None:
         """It needs another member id: what was sent in the name of the present one is to be refused."""
-        chair.renew, chair.seat, chair.final = True, None, False
-        self._look_after(chair, urgent=True)
+        placeholder.renew, placeholder.identity, placeholder.final = True, None, False
+        self._look_after(placeholder, urgent=True)
 
-    def hurry(self, chair: Chair) -> None:
+    def hurry(self, placeholder: Placeholder) -> None:
         """Something waits for it."""
-        if chair.resting is not None and chair.pause_ms > self._patience_ms:
-            chair.resting.cancel()
-            self._rest(chair)
-        self._look_after(chair, urgent=True)
+        if placeholder.resting is not None and placeholder.pause_ms > self._patience_ms:
+            placeholder.resting.cancel()
+            self._rest(placeholder)
+        self._look_after(placeholder, urgent=True)
 
-    def unneeded(self, chair: Chair) -> None:
-        """Nothing waits for it any more: a group that has no members is forgotten when its seat is given up."""
-        if not chair.wanted and chair.there == "" and not chair.busy and self._groups.get(chair.group_id) is chair:
-            del self._groups[chair.group_id]
-            self.commits.forget(chair.group_id)
-            if chair.generation:
-                self._generations[chair.group_id] = chair.generation
+    def unneeded(self, placeholder: Placeholder) -> None:
+        """Nothing waits for it any more: a group that has no members is forgotten when its placeholder is given up."""
+        if (
+            not placeholder.wanted
+            and placeholder.there == ""
+            and not placeholder.busy
+            and self._groups.get(placeholder.group_id) is placeholder
+        ):
+            del self._groups[placeholder.group_id]
+            self.commits.forget(placeholder.group_id)
+            if placeholder.generation:
+                self._generations[placeholder.group_id] = placeholder.generation
 
     # ---- what the brokers say (broker_membership.py) ----------------------------------------------------------
-    def taken(self, chair: Chair, seat: Seat, final: bool) -> None:
-        chair.joining = seat
-        self._ports.prove(chair.partition, lambda: self._proved(chair, seat, final))
+    def taken(self, placeholder: Placeholder, identity: MemberIdentity, final: bool) -> None:
+        placeholder.joining = identity
+        self._ports.prove(placeholder.partition, lambda: self._proved(placeholder, identity, final))
 
-    def _proved(self, chair: Chair, seat: Seat, final: bool) -> None:
-        """Nobody had taken the partition over when the broker answered: the seat may be used."""
-        if chair.gone or chair.joining is not seat:
+    def _proved(self, placeholder: Placeholder, identity: MemberIdentity, final: bool) -> None:
+        """Nobody had taken the partition over when the broker answered: the placeholder may be used."""
+        if placeholder.gone or placeholder.joining is not identity:
             return
-        chair.joining = None
-        if chair.wanted:
+        placeholder.joining = None
+        if placeholder.wanted:
             ms = now().mono_ms
-            if chair.seat is None:
-                self._figures("placeholder_seconds").observe((ms - chair.since_ms) / 1000)
-            chair.seat, chair.final = seat, final
-            if not chair.renew:
-                self.commits.renewed(chair.group_id)
+            if placeholder.identity is None:
+                self._figures("placeholder_seconds").observe((ms - placeholder.since_ms) / 1000)
+            placeholder.identity, placeholder.final = identity, final
+            if not placeholder.renew:
+                self.commits.renewed(placeholder.group_id)
             if final:
-                chair.generation = seat.generation + 1  # what the broker makes of it when the seat is given up
-                self._heartbeats.begin(chair)
-        self._look_after(chair)
-        self.commits.wake(chair)
+                placeholder.generation = (
+                    identity.generation + 1
+                )  # what the broker makes of it when the placeholder is given up
+                self._heartbeats.begin(placeholder)
+        self._look_after(placeholder)
+        self.commits.wake(placeholder)
 
-    def changed(self, chair: Chair) -> None:
-        if not chair.gone:
-            self.commits.wake(chair)
+    def changed(self, placeholder: Placeholder) -> None:
+        if not placeholder.gone:
+            self.commits.wake(placeholder)
 
-    def trouble(self, chair: Chair, problem: str) -> None:
+    def trouble(self, placeholder: Placeholder, problem: str) -> None:
         """Try again after a while."""
         self._figures("placeholder_troubles").inc()
-        chair.problem = problem
-        if chair.wanted and problem.startswith((STRANGERS, "JoinGroup")):
-            self._ports.strangers(chair.group_id)
-        chair.pause_ms = min(max(2 * chair.pause_ms, PAUSE_MS), PAUSE_MAX_MS)
-        self._rest(chair)
+        placeholder.problem = problem
+        if placeholder.wanted and problem.startswith((STRANGERS, "JoinGroup")):
+            self._ports.strangers(placeholder.group_id)
+        placeholder.pause_ms = min(max(2 * placeholder.pause_ms, PAUSE_MS), PAUSE_MAX_MS)
+        self._rest(placeholder)
         at_ms = now().mono_ms
-        if chair.wanted and chair.pause_ms == PAUSE_MAX_MS and at_ms - self._said_ms >= SAY_AGAIN_MS:
+        if placeholder.wanted and placeholder.pause_ms == PAUSE_MAX_MS and at_ms - self._said_ms >= SAY_AGAIN_MS:
             self._said_ms = at_ms
             waiting = sum(g.wanted and not g.final for g in self._groups.values())
-            self._log.warning("placeholders cannot be seated", groups=waiting, group_id=chair.group_id, problem=problem)
+            self._log.warning(
+                "placeholders cannot join", groups=waiting, group_id=placeholder.group_id, problem=problem
+            )
 
     @property
     def _patience_ms(self) -> int:
         return max(PATIENCE_MS, 2 * self.commits.groups)
 
-    def _rest(self, group: Chair) -> None:
+    def _rest(self, group: Placeholder) -> None:
         pause_ms = min(group.pause_ms, self._patience_ms) if self.commits.waits_for(group.group_id) else group.pause_ms
         group.resting = asyncio.get_running_loop().call_later(pause_ms / 1000, self._rested, group)
 
-    def _rested(self, group: Chair) -> None:
+    def _rested(self, group: Placeholder) -> None:
         group.resting = None
         self._look_after(group)
 
@@ -248,38 +258,38 @@ class Placeholders:
             elif group.busy or group.queued:
                 self._look_after(self._instead_of(group))
 
-    def _instead_of(self, group: Chair) -> Chair:
-        """The former leader may never answer: its answer concerns nobody any more, and the new one is asked. A seat of
-        a JoinGroup that was held back is not known there."""
-        seat = group.seat if group.final else None
+    def _instead_of(self, group: Placeholder) -> Placeholder:
+        """The former leader may never answer: its answer concerns nobody any more, and the new one is asked. A
+        placeholder of a JoinGroup that was held back is not known there."""
+        identity = group.identity if group.final else None
         group.gone = True
         fresh = replace(
-            group, seat=seat, joining=None, there=None, gone=False, busy=False, queued=0, pause_ms=0, problem=""
+            group, identity=identity, joining=None, there=None, gone=False, busy=False, queued=0, pause_ms=0, problem=""
         )
         self._groups[group.group_id] = fresh
         return fresh
 
-    def _look_after(self, group: Chair, urgent: bool = False) -> None:
+    def _look_after(self, group: Placeholder, urgent: bool = False) -> None:
         if group.needs_work:
-            self._seating.put(group, urgent or self.commits.waits_for(group.group_id))
+            self._membership.put(group, urgent or self.commits.waits_for(group.group_id))
 
-    def _lost(self, group: Chair, why: str) -> None:
-        """The broker does not know the seat any more. Whether the group is still ours, the proof of the next one
+    def _lost(self, group: Placeholder, why: str) -> None:
+        """The broker does not know the placeholder any more. Whether the group is still ours, the proof of the next one
         will show."""
         self._log.warning("placeholder lost", group_id=group.group_id, why=why)
         self._figures("placeholders_lost").inc()
-        group.seat, group.joining, group.final, group.shown = None, None, False, None
+        group.identity, group.joining, group.final, group.shown = None, None, False, None
         group.since_ms = now().mono_ms
         self._look_after(group)
 
     def given_up(self, group_id: str) -> bool:
-        """No seat is left in the broker's group, nor will one be taken."""
+        """No placeholder is left in the broker's group, nor will one be taken."""
         group = self._groups.get(group_id)
         return group is None or (not group.wanted and group.there == "" and not group.busy)
 
     @property
-    def seated(self) -> bool:
-        """Everybody who is wanted has a seat, and nobody else."""
+    def all_joined(self) -> bool:
+        """Everybody who is wanted is a member there, and nobody else."""
         return all(g.final if g.wanted else g.there == "" for g in self._groups.values())
 
     async def _rounds(self) -> None:
@@ -299,11 +309,11 @@ class Placeholders:
         """The last sidecar ends: the groups are the brokers' own again."""
         try:
             async with asyncio.timeout(FREE_S):
-                freed = await self._seating.free(groups)
+                freed = await self._membership.free(groups)
         except NO_ANSWER as exc:
             self._log.warning(
                 "placeholders stay at the brokers until their sessions end",
-                session_timeout_ms=self._seating.session_ms,
+                session_timeout_ms=self._membership.session_ms,
                 problem=str(exc) or "timed out",
             )
         else:

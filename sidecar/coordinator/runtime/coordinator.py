@@ -173,7 +173,7 @@ class Coordinator:
             leader_of=self.leader_of,
             drain=self._drain,
             store=store,
-            seat_given_up=self.no_placeholder,
+            placeholder_gone=self.no_placeholder,
             vacate=lambda group_id: self.placeholders.occupied(group_id, members=False),
             fleet=FleetKinds(lambda kind: self.assignment.lacking(kind), lambda: len(self.assignment.members)),
             tell=lambda: self.fronts.broadcast(self.moves.rules.message()),

@@ -22,7 +22,7 @@ TXN_OF_CONSUMERS = 6
 """The first version of TxnOffsetCommit with the error codes of KIP-848 (KIP-1319)."""
 
 
-class Seat(Struct, frozen=True, gc=False):
+class MemberIdentity(Struct, frozen=True, gc=False):
     """The member that the coordinator holds in the broker's group of the same name
     (coordinator/placeholder/placeholders.py)."""
 
@@ -32,12 +32,12 @@ class Seat(Struct, frozen=True, gc=False):
 
 
 class CheckReply(Answer):
-    """`seat`: in whose name the commit goes on to the broker; None while the group has no members. `ticket`: by which
-    the front reports the end of the commit, 0 if it need not. Whoever drives the core fills in both.
+    """`placeholder`: in whose name the commit goes on to the broker; None while the group has no members. `ticket`: by
+    which the front reports the end of the commit, 0 if it need not. Whoever drives the core fills in both.
 
     A commit is let in or refused as a whole, as at Kafka, where one partition's refusal ends the request."""
 
-    seat: Seat | None = None
+    identity: MemberIdentity | None = None
     ticket: int = 0
 
 
@@ -55,7 +55,7 @@ class CommitCheck(Event):
     transactional: bool
     partitions: tuple[Place, ...]
     again: bool = False
-    sent_as: Seat | None = None
+    sent_as: MemberIdentity | None = None
     connection: int = 0
     """Which of the front's connections it came over: that keeps the order of a member's commits."""
     asked_ms: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sidecar.coordinator.migration import intake, release
-from sidecar.coordinator.placeholder import broker_membership as seating
+from sidecar.coordinator.placeholder import broker_membership as membership
 from sidecar.coordinator.placeholder import placeholders
 
 
@@ -13,6 +13,6 @@ from sidecar.coordinator.placeholder import placeholders
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intake, "PAUSE_S", 0.005)
     monkeypatch.setattr(release, "PAUSE_S", 0.005)
-    monkeypatch.setattr(seating, "EARLY_S", 0.005)
+    monkeypatch.setattr(membership, "EARLY_S", 0.005)
     monkeypatch.setattr(placeholders, "PAUSE_MS", 5)
     monkeypatch.setattr(placeholders, "PAUSE_MAX_MS", 20)

@@ -99,7 +99,7 @@ def test_members_of_a_streams_group_go_on_with_their_epochs_and_tasks(monkeypatc
         assert reply.member_epoch == 7 and sorted(broker.gone) == ["n1", "n2"]
         group = here(house)
         assert group.members["n1"].active_epoch("0", 1) == 7 and group.topology_partial
-        await house.seated()
+        await house.all_joined()
 
     run(test, **SERVED)
 
@@ -160,7 +160,7 @@ def test_a_successor_removes_those_whom_the_former_owner_took_in(monkeypatch: py
 
     async def test(house: House) -> None:
         broker.group = share(house, "n1") if kind == native.SHARE else streams("n1")
-        house.brokers.seats[GROUP].natives = 1 if kind == native.STREAMS else 0
+        house.brokers.placeholders[GROUP].natives = 1 if kind == native.STREAMS else 0
         beat = share_beat("n1", 7) if kind == native.SHARE else streams_beat("n1", 7)
         client = await house.client()
         client.post(beat, 1)
@@ -173,8 +173,8 @@ def test_a_successor_removes_those_whom_the_former_owner_took_in(monkeypatch: py
         assert (reply.error_code, reply.member_epoch) == (Code.NONE, 7)
         if kind == native.STREAMS:
             await until(lambda: broker.gone == ["n1"])
-            house.brokers.seats[GROUP].natives = 0
-            await house.seated()
+            house.brokers.placeholders[GROUP].natives = 0
+            await house.all_joined()
 
     run(test, **SERVED)
 

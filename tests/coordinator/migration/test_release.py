@@ -23,12 +23,12 @@ from tests.inprocess.messages import beat, commit, join
 NEWCOMER = [jg.JoinGroupRequestProtocol("range", subscription(["orders"], {}, -1))]
 
 
-def test_a_group_goes_back_when_its_members_own_nothing_and_its_seat_is_free() -> None:
+def test_a_group_goes_back_when_its_members_own_nothing_and_its_placeholder_is_free() -> None:
     async def test(house: House) -> None:
         heard = Heard(house.coordinator)
         client = await house.client()
         epoch = await at_work(house, client)
-        await house.seated()
+        await house.all_joined()
         await say(house, "g", managed="false")
         assert heard.of(GroupRules)[-1].moved == {"g": True}, "it has records here"
         other = await client.ask(join("g", "m2"), 1)
@@ -44,7 +44,7 @@ def test_a_group_goes_back_when_its_members_own_nothing_and_its_seat_is_free() -
         gone = await client.ask(beat("g", "m1", acknowledged.member_epoch), 1)
         assert gone.error_code == Code.UNKNOWN_MEMBER_ID
         await until(lambda: heard.of(GroupRules)[-1].moved == {"g": False})
-        assert house.brokers.seats["g"].state == "Empty", "before, no native client could have joined"
+        assert house.brokers.placeholders["g"].state == "Empty", "before, no native client could have joined"
         assert house.metrics.value("moves", "broker", "done") == 1
         assert not house.state.partitions[0].groups
 
@@ -55,7 +55,7 @@ def test_a_new_owner_goes_on_with_what_is_to_leave() -> None:
     async def test(house: House) -> None:
         client = await house.client()
         epoch = await at_work(house, client)
-        await house.seated()
+        await house.all_joined()
         await say(house, "g", managed="false")
         await until(lambda: house.coordinator.moves.releases.under_way)
         house.assign(2)
@@ -73,19 +73,19 @@ def test_a_new_owner_goes_on_with_what_is_to_leave() -> None:
 
 
 @pytest.mark.parametrize("order", ["to this owner", "before it took over"])
-def test_a_seat_of_an_owner_that_was_cut_off_goes_when_the_group_is_ordered_back(order: str) -> None:
-    """Its owner was cut off while it took the group in, so nothing of the group is written; its seat is at the broker,
-    which lets nobody of another protocol join beside that."""
+def test_a_placeholder_of_an_owner_that_was_cut_off_goes_when_the_group_is_ordered_back(order: str) -> None:
+    """Its owner was cut off while it took the group in, so nothing of the group is written; its placeholder is at the
+    broker, which lets nobody of another protocol join beside that."""
 
     async def test(house: House) -> None:
-        there = house.brokers.seats["g"]
+        there = house.brokers.placeholders["g"]
         there.instance_id, there.state = INSTANCE_ID, "Stable"
         there.take()
         if order == "before it took over":
             house.assign(2)
             await say(house, "g", managed="false")
             await asyncio.sleep(0.02)
-            assert there.state == "Stable", "it may be the seat of another owner"
+            assert there.state == "Stable", "it may be the placeholder of another owner"
             await house.own()
         else:
             await say(house, "g", managed="false")
@@ -144,19 +144,19 @@ def test_a_static_member_that_is_started_again_meanwhile_takes_part_in_the_way_b
     run(test)
 
 
-def test_a_group_is_given_back_only_when_its_seat_at_the_broker_is_free() -> None:
+def test_a_group_is_given_back_only_when_its_placeholder_at_the_broker_is_free() -> None:
     async def test(house: House) -> None:
         client = await house.client()
         epoch = await at_work(house, client)
-        await house.seated()
+        await house.all_joined()
         hung = house.brokers.faults.hang(Api.LEAVE_GROUP)
         await say(house, "g", managed="false")
         assert (await client.ask(beat("g", "m1", -1), 1)).error_code == Code.NONE
         await until(lambda: hung.met)
         await asyncio.sleep(0.05)
-        assert house.rules.managed("g") and house.brokers.seats["g"].state != "Empty", epoch
+        assert house.rules.managed("g") and house.brokers.placeholders["g"].state != "Empty", epoch
         hung.release()
         await until(lambda: not house.rules.managed("g"))
-        assert house.brokers.seats["g"].state == "Empty"
+        assert house.brokers.placeholders["g"].state == "Empty"
 
     run(test)

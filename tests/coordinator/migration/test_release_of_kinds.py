@@ -29,7 +29,7 @@ async def streams_at_work(house: House) -> Member:
     one = Member(await house.client(), "m1")
     await rounds(house, one)
     assert one.tasks == {"0": [0, 1], "1": [0, 1]}
-    await house.seated()
+    await house.all_joined()
     return one
 
 
@@ -44,11 +44,11 @@ async def gives_up(house: House, one: Member) -> None:
     await one.beat()
     assert one.tasks == {} and house.rules.managed(GROUP)
     await one.beat()
-    assert house.brokers.seats[GROUP].state == "Stable", "it may still commit"
+    assert house.brokers.placeholders[GROUP].state == "Stable", "it may still commit"
     gone = await one.client.ask(th.StreamsGroupHeartbeatRequest(GROUP, one.name, one.epoch, 0), 1)
     assert gone.error_code == Code.UNKNOWN_MEMBER_ID, "GROUP_ID_NOT_FOUND would end it"
     await until(lambda: not house.rules.managed(GROUP))
-    assert house.brokers.seats[GROUP].state == "Empty" and not house.state.partitions[0].groups
+    assert house.brokers.placeholders[GROUP].state == "Empty" and not house.state.partitions[0].groups
 
 
 def test_members_of_a_share_group_join_the_broker_under_the_same_share_state() -> None:

@@ -13,15 +13,15 @@ from sidecar.kafka import membership as ms
 from sidecar.link.messages import OpenOffsets, Reply, Request
 from sidecar.wire.apis import Api
 from sidecar.wire.primitives import ZERO_UUID
-from tests.coordinator.seated import (
+from tests.coordinator.joined import (
     OURS,
     SLOW_S,
     committed,
     hasten,
+    identity,
     joined,
     names,
     ours,
-    seat,
 )
 from tests.inprocess.house import Heard, House, run, turns, until
 from tests.inprocess.messages import commit
@@ -60,14 +60,14 @@ def test_before_offsets_are_deleted_the_broker_is_shown_the_subscription_for_a_w
 
     async def test(house: House) -> None:
         client, epoch = await joined(house)
-        await house.seated()
+        await house.all_joined()
         heard = Heard(house.coordinator)
         heard.tell(Request(1, OpenOffsets("g", frozenset({"orders"}))))
         assert (await heard.reply(1)).code == Code.NONE
-        assert seat(house).metadata == ms.readable({"orders"}) and seat(house).generation == 2
+        assert identity(house).metadata == ms.readable({"orders"}) and identity(house).generation == 2
         assert await committed(client, epoch) == Code.NONE
-        await until(lambda: seat(house).metadata == ms.UNREADABLE)
-        await house.seated()
+        await until(lambda: identity(house).metadata == ms.UNREADABLE)
+        await house.all_joined()
         assert await committed(client, epoch) == Code.NONE
         assert names(house) == [(f"{OURS}-1", 2), (f"{OURS}-1", 3)]
 
@@ -83,27 +83,27 @@ async def moved_away_and_back(house: House) -> None:
 def test_a_fetch_is_answered_only_when_no_former_owner_can_commit_any_more() -> None:
     async def test(house: House) -> None:
         await joined(house)
-        await house.seated()
+        await house.all_joined()
         joins = house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
         await moved_away_and_back(house)
         heard = Heard(house.coordinator)
         heard.tell(Request(1, FetchCheck("g", None, -1)))
         await until(lambda: joins.parked)
         await turns()
-        assert heard.of(Reply) == [] and seat(house).member_id == f"{OURS}-1"
+        assert heard.of(Reply) == [] and identity(house).member_id == f"{OURS}-1"
         joins.release()
-        assert await heard.reply(1) == CheckReply() and seat(house).member_id == f"{OURS}-2"
+        assert await heard.reply(1) == CheckReply() and identity(house).member_id == f"{OURS}-2"
 
     run(test)
 
 
-def test_a_commit_that_waited_for_the_takeover_waits_no_longer_for_its_seat() -> None:
+def test_a_commit_that_waited_for_the_takeover_waits_no_longer_for_its_placeholder() -> None:
     """Symptom: a commit was let in ten seconds after it was sent, when its member had fetched older offsets. Cause:
-    it waited five seconds for the takeover, and then five more for the seat."""
+    it waited five seconds for the takeover, and then five more for the placeholder."""
 
     async def test(house: House) -> None:
         _, epoch = await joined(house)
-        await house.seated()
+        await house.all_joined()
         joins = house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
         fences = house.brokers.faults.hang(Api.INIT_PRODUCER_ID)
         house.assign(2)
@@ -123,14 +123,14 @@ def test_a_commit_that_waited_for_the_takeover_waits_no_longer_for_its_seat() ->
     run(test)
 
 
-def test_a_fetch_of_a_new_group_does_not_wait_for_the_seat() -> None:
+def test_a_fetch_of_a_new_group_does_not_wait_for_the_placeholder() -> None:
     async def test(house: House) -> None:
         house.brokers.initial_delay_s = SLOW_S
         await joined(house)
         heard = Heard(house.coordinator)
         heard.tell(Request(1, FetchCheck("g", None, -1)))
         assert await heard.reply(1) == CheckReply()
-        assert seat(house).state in ("Empty", "PreparingRebalance")
+        assert identity(house).state in ("Empty", "PreparingRebalance")
 
     run(test)
 

@@ -15,7 +15,7 @@ from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import CommitEnded, Reply, Request
 from sidecar.wire.apis import Api
 from sidecar.wire.primitives import ZERO_UUID
-from tests.coordinator.seated import OURS, committed, hasten, joined, names, ours, seat
+from tests.coordinator.joined import OURS, committed, hasten, identity, joined, names, ours
 from tests.inprocess.house import Heard, House, run, turns, until
 from tests.inprocess.messages import commit, join
 
@@ -35,10 +35,10 @@ ANYBODY = {"refuse_commits_of_others": False}
 
 
 async def two_members(house: House) -> Heard:
-    """Members m1 and m2 of one group with a seat. Returns a front that speaks for both."""
+    """Members m1 and m2 of one group with a placeholder. Returns a front that speaks for both."""
     client, _ = await joined(house)
     await client.ask(join("g", "m2"), 1)
-    await house.seated()
+    await house.all_joined()
     shard = house.owner_of("g").shard
     assert shard is not None
     group: Any = shard.groups["g"]
@@ -74,7 +74,7 @@ def test_another_member_waits_for_a_commit_that_is_under_way_to_the_same_partiti
         await turns()
         assert all(r.token not in (4, 5) for r in heard.of(Reply)), "the second one of m1 is still under way"
         heard.tell(CommitEnded((await heard.reply(2)).ticket, sure=True))
-        assert (await heard.reply(4)).seat == first.seat and (await heard.reply(5)).code == Code.NONE
+        assert (await heard.reply(4)).identity == first.identity and (await heard.reply(5)).code == Code.NONE
         await waits(heard, 6, check("m1", 3, 1))
 
     run(test, consumer=ANYBODY)
@@ -90,7 +90,7 @@ def test_a_member_that_has_given_up_waiting_does_not_overtake_itself() -> None:
         later = msgspec.structs.replace(check("m1", 3, 0), connection=1)
         await waits(heard, 2, later)
         heard.tell(CommitEnded(first.ticket, sure=True))
-        assert (await heard.reply(2)).seat == first.seat
+        assert (await heard.reply(2)).identity == first.identity
 
     run(test, consumer=ANYBODY)
 
@@ -110,8 +110,8 @@ def test_a_commit_in_doubt_is_waited_for_until_the_broker_would_refuse_it(how: s
         await until(lambda: joins.parked)
         joins.release()
         reply = await second.reply(2)
-        assert first.seat is not None and reply.seat.member_id == f"{OURS}-2" != first.seat.member_id
-        assert seat(house).commit_refusal(first.seat.member_id, OURS, 1) == Code.FENCED_INSTANCE_ID
+        assert first.identity is not None and reply.identity.member_id == f"{OURS}-2" != first.identity.member_id
+        assert identity(house).commit_refusal(first.identity.member_id, OURS, 1) == Code.FENCED_INSTANCE_ID
 
     run(test, consumer=ANYBODY)
 
@@ -122,7 +122,7 @@ def test_a_commit_of_which_nobody_speaks_any_more_is_in_doubt(monkeypatch: pytes
     async def test(house: House) -> None:
         heard = await two_members(house)
         first = await passed(heard, 1, check("m1", 3, 0))
-        assert (await passed(heard, 2, check("m2", 3, 0))).seat != first.seat
+        assert (await passed(heard, 2, check("m2", 3, 0))).identity != first.identity
 
     run(test, consumer=ANYBODY)
 
@@ -144,12 +144,12 @@ def test_those_who_wait_for_a_commit_do_not_wait_for_ever() -> None:
 def test_a_commit_whose_connection_breaks_is_in_doubt(done: bool) -> None:
     async def test(house: House) -> None:
         client, epoch = await joined(house)
-        await house.seated()
+        await house.all_joined()
         house.brokers.faults.drop(Api.OFFSET_COMMIT, done=done)
         client.post(commit("g", "m1", epoch, "orders", {0: 7}), 9)
         await until(lambda: client.closed)
-        await until(lambda: seat(house).member_id == f"{OURS}-2")
-        await house.seated()
+        await until(lambda: identity(house).member_id == f"{OURS}-2")
+        await house.all_joined()
         assert house.coordinator.placeholders.commits.quiet
         assert (
             await committed(await house.client(), epoch) == Code.NONE and house.coordinator.placeholders.commits.quiet
@@ -161,7 +161,7 @@ def test_a_commit_whose_connection_breaks_is_in_doubt(done: bool) -> None:
 def test_a_client_that_is_gone_before_its_commit_is_sent_leaves_no_doubt() -> None:
     async def test(house: House) -> None:
         client, epoch = await joined(house)
-        await house.seated()
+        await house.all_joined()
         client.post(commit("g", "m1", epoch, "orders", {0: 7}), 9)
         client.close()
         await turns(200)
@@ -177,22 +177,22 @@ async def moved_away_and_back(house: House) -> None:
     await house.own()
 
 
-def test_a_new_owner_takes_the_seat_over() -> None:
+def test_a_new_owner_takes_the_placeholder_over() -> None:
     async def test(house: House) -> None:
         client, epoch = await joined(house)
-        await house.seated()
+        await house.all_joined()
         await moved_away_and_back(house)
-        await until(lambda: seat(house).member_id == f"{OURS}-2")
-        assert seat(house).generation == 1, "the group at the broker does not rebalance for it"
+        await until(lambda: identity(house).member_id == f"{OURS}-2")
+        assert identity(house).generation == 1, "the group at the broker does not rebalance for it"
         assert await committed(client, epoch) == Code.NONE and names(house) == [(f"{OURS}-2", 1)]
 
     run(test)
 
 
-def test_renewing_the_fence_keeps_the_seats() -> None:
+def test_renewing_the_fence_keeps_the_placeholders() -> None:
     async def test(house: House) -> None:
         client, epoch = await joined(house)
-        await house.seated()
+        await house.all_joined()
         joins = house.brokers.count(Api.JOIN_GROUP)
         epoch_of = house.state.partitions[0].owners.claimed
         await until(lambda: house.state.partitions[0].owners.claimed > epoch_of and house.service.serving() == [0])

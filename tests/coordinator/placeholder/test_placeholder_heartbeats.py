@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from sidecar.wire.apis import Api
-from tests.coordinator.seated import (
+from tests.coordinator.joined import (
     hasten,
+    identity,
     joined,
-    seat,
 )
 from tests.inprocess.house import House, run, until
 
@@ -24,21 +24,21 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_heartbeats_find_out_too(end: str) -> None:
     async def test(house: House) -> None:
         await joined(house)
-        await house.seated()
-        getattr(seat(house), end)()
+        await house.all_joined()
+        getattr(identity(house), end)()
         await until(lambda: house.metrics.value("placeholders_lost") == 1)
-        await house.seated()
-        assert seat(house).state == "Stable"
+        await house.all_joined()
+        assert identity(house).state == "Stable"
 
     run(test, placeholders={"session_timeout_ms": 60})
 
 
-def test_without_a_lease_no_seat_is_defended() -> None:
+def test_without_a_lease_no_placeholder_is_defended() -> None:
     async def test(house: House) -> None:
         await joined(house)
-        await house.seated()
+        await house.all_joined()
         house.service._lease_until_ms = 0
-        seat(house).take()
+        identity(house).take()
         before = house.brokers.count(Api.JOIN_GROUP)
         await asyncio.sleep(0.1)
         assert house.brokers.count(Api.JOIN_GROUP) == before

@@ -1,4 +1,4 @@
-"""The placeholder that a managed group with members has at its broker: seated, used, lost, given up."""
+"""The placeholder that a managed group with members has at its broker: joined, used, lost, given up."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import pytest
 
 from sidecar.coordinator.placeholder import placeholders as module
 from sidecar.core.runtime.events import DeleteGroup
-from sidecar.core.runtime.offset_checks import CommitCheck, Seat
+from sidecar.core.runtime.offset_checks import CommitCheck, MemberIdentity
 from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka import membership as ms
 from sidecar.kafka.net import BrokerConnection
 from sidecar.link.messages import OpenOffsets, Request
 from sidecar.wire.apis import Api
 from sidecar.wire.primitives import ZERO_UUID
-from tests.coordinator.seated import (
+from tests.coordinator.joined import (
     OURS,
     SLOW_S,
     committed,
     hasten,
+    identity,
     joined,
     names,
     ours,
-    seat,
     simple_commit,
     taken_over,
 )
@@ -42,12 +42,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     hasten(monkeypatch)
 
 
-# ---- taking a seat --------------------------------------------------------------------------------------------------
-def test_a_group_with_members_has_a_seat_and_its_commits_go_on_in_that_name() -> None:
+# ---- taking a placeholder --------------------------------------------------------------------------------------------
+def test_a_group_with_members_has_a_placeholder_and_its_commits_go_on_in_that_name() -> None:
     async def test(house: House) -> None:
         client, epoch = await joined(house)
-        await house.seated()
-        assert seat(house).state == "Stable" and seat(house).metadata == ms.UNREADABLE
+        await house.all_joined()
+        assert identity(house).state == "Stable" and identity(house).metadata == ms.UNREADABLE
         assert await committed(client, epoch) == Code.NONE
         assert names(house) == [(f"{OURS}-1", 1)]
         assert house.metrics.value("placeholders_wanted") == house.metrics.value("placeholders_seated") == 1
@@ -61,8 +61,8 @@ def test_a_commit_does_not_wait_while_the_broker_holds_back_the_first_join() -> 
         begun = time.monotonic()
         client, epoch = await joined(house)
         assert await committed(client, epoch) == Code.NONE
-        assert time.monotonic() - begun < SLOW_S and seat(house).state == "PreparingRebalance"
-        await house.seated()
+        assert time.monotonic() - begun < SLOW_S and identity(house).state == "PreparingRebalance"
+        await house.all_joined()
         assert await committed(client, epoch) == Code.NONE
         assert names(house) == [(f"{OURS}-1", 0), (f"{OURS}-1", 1)]
 
@@ -84,7 +84,7 @@ def test_a_broker_that_comes_late_to_the_first_join_is_looked_at_again() -> None
 def test_a_commit_waits_for_the_first_join_if_the_generation_cannot_be_guessed() -> None:
     async def test(house: House) -> None:
         house.brokers.initial_delay_s = SLOW_S
-        seat(house).generation = 41
+        identity(house).generation = 41
         begun = time.monotonic()
         client, epoch = await joined(house)
         assert await committed(client, epoch) == Code.NONE
@@ -94,12 +94,12 @@ def test_a_commit_waits_for_the_first_join_if_the_generation_cannot_be_guessed()
     run(test)
 
 
-def test_a_seat_given_up_is_remembered_by_its_generation() -> None:
+def test_a_placeholder_given_up_is_remembered_by_its_generation() -> None:
     async def test(house: House) -> None:
         client, epoch = await joined(house)
-        await house.seated()
+        await house.all_joined()
         await client.ask(beat("g", "m1", -1), 1)
-        await house.seated()
+        await house.all_joined()
         house.brokers.initial_delay_s = SLOW_S
         client, epoch = await joined(house)
         begun = time.monotonic()
@@ -111,7 +111,7 @@ def test_a_seat_given_up_is_remembered_by_its_generation() -> None:
 
 @pytest.mark.parametrize("api", [Api.DESCRIBE_GROUPS, Api.JOIN_GROUP, Api.SYNC_GROUP])
 @pytest.mark.parametrize("done", [False, True])
-def test_a_connection_that_is_lost_on_the_way_to_a_seat(api: Api, done: bool) -> None:
+def test_a_connection_that_is_lost_on_the_way_to_a_placeholder(api: Api, done: bool) -> None:
     async def test(house: House) -> None:
         looks = iter(range(3))
         # The first time a group is described is before it is here.
@@ -138,7 +138,7 @@ def test_a_session_longer_than_the_broker_allows_is_halved() -> None:
     async def test(house: House) -> None:
         house.brokers.faults.fail(Api.JOIN_GROUP, Code.INVALID_SESSION_TIMEOUT, times=2, matches=ours)
         await joined(house)
-        await house.seated()
+        await house.all_joined()
         assert house.lines.fields("the broker allows no session so long; it is halved")["session_timeout_ms"] == 75_000
 
     run(test)
@@ -147,14 +147,14 @@ def test_a_session_longer_than_the_broker_allows_is_halved() -> None:
 def test_native_members_at_the_broker_are_waited_for_and_told_of() -> None:
     async def test(house: House) -> None:
         client, epoch = await joined(house)
-        await house.seated()
-        seat(house).expel()
-        seat(house).natives = 2  # past the sidecars
+        await house.all_joined()
+        identity(house).expel()
+        identity(house).natives = 2  # past the sidecars
         assert await committed(client, epoch) == Code.COORDINATOR_LOAD_IN_PROGRESS
-        await until(lambda: "placeholders cannot be seated" in house.lines.events("warning"))
-        assert "members of its own" in house.lines.fields("placeholders cannot be seated")["problem"]
-        seat(house).natives = 0
-        await house.seated()
+        await until(lambda: "placeholders cannot join" in house.lines.events("warning"))
+        assert "members of its own" in house.lines.fields("placeholders cannot join")["problem"]
+        identity(house).natives = 0
+        await house.all_joined()
         assert await committed(client, epoch) == Code.NONE
 
     run(test, placeholders={"wait_ms": 50})
@@ -166,7 +166,7 @@ def test_many_first_joins_wait_for_their_turn() -> None:
         client = await house.client()
         for i in range(10):
             await client.ask(join(f"g{i}", "m1"), 1)
-        await house.seated()
+        await house.all_joined()
         assert house.metrics.value("placeholders_seated") == 10
 
     run(test, placeholders={"first_joins": 2})
@@ -191,11 +191,11 @@ def test_nobody_rests_for_long_while_a_commit_waits(monkeypatch: pytest.MonkeyPa
 
 
 # ---- losing it ------------------------------------------------------------------------------------------------------
-def test_a_seat_that_the_broker_has_forgotten_is_taken_anew() -> None:
+def test_a_placeholder_that_the_broker_has_forgotten_is_taken_anew() -> None:
     async def test(house: House) -> None:
         client, epoch = await joined(house)
-        await house.seated()
-        seat(house).expel()
+        await house.all_joined()
+        identity(house).expel()
         assert await committed(client, epoch) == Code.NONE
         assert [n for n, _ in names(house)] == [f"{OURS}-1", f"{OURS}-2"]
         assert house.metrics.value("placeholders_lost") == 1
@@ -203,25 +203,25 @@ def test_a_seat_that_the_broker_has_forgotten_is_taken_anew() -> None:
     run(test)
 
 
-def test_a_seat_that_another_took_is_taken_back_by_the_owner() -> None:
+def test_a_placeholder_that_another_took_is_taken_back_by_the_owner() -> None:
     async def test(house: House) -> None:
         client, epoch = await joined(house)
-        await house.seated()
-        seat(house).take()
+        await house.all_joined()
+        identity(house).take()
         assert await committed(client, epoch) == Code.NONE
         assert [n for n, _ in names(house)] == [f"{OURS}-1", f"{OURS}-3"]
 
     run(test)
 
 
-def test_a_former_owner_that_takes_the_seat_back_does_not_use_it() -> None:
+def test_a_former_owner_that_takes_the_placeholder_back_does_not_use_it() -> None:
     """The lease says that it still owns the partition; the fenced write behind the JoinGroup says that it does not."""
 
     async def test(house: House) -> None:
         client, epoch = await joined(house)
-        await house.seated()
+        await house.all_joined()
         taken_over(house)
-        seat(house).take()
+        identity(house).take()
         assert await committed(client, epoch) == Code.COORDINATOR_LOAD_IN_PROGRESS
         assert [n for n, _ in names(house)] == [f"{OURS}-1"]
 
@@ -229,7 +229,7 @@ def test_a_former_owner_that_takes_the_seat_back_does_not_use_it() -> None:
 
 
 @pytest.mark.parametrize("first", [False, True])
-def test_the_fenced_write_alone_shows_that_a_seat_is_of_no_use(first: bool) -> None:
+def test_the_fenced_write_alone_shows_that_a_placeholder_is_of_no_use(first: bool) -> None:
     """The tail has not come to the other owner's claim, and the lease lasts."""
 
     async def test(house: House) -> None:
@@ -237,13 +237,13 @@ def test_the_fenced_write_alone_shows_that_a_seat_is_of_no_use(first: bool) -> N
             joins = house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
         client, epoch = await joined(house)
         if not first:
-            await house.seated()
+            await house.all_joined()
         client.post(commit("g", "m1", epoch, "orders", {0: 7}), 9)
         if first:
             await until(lambda: joins.parked)
         else:
             await client.answer(commit("g", "m1", epoch, "orders", {0: 7}), 9)
-            seat(house).take()
+            identity(house).take()
         house.tail.hold()
         taken_over(house)
         before = names(house)
@@ -259,33 +259,33 @@ def test_the_fenced_write_alone_shows_that_a_seat_is_of_no_use(first: bool) -> N
     run(test, service={"hold_ms": 0})
 
 
-def test_only_the_seat_that_was_taken_last_is_used_when_it_is_proved() -> None:
+def test_only_the_placeholder_that_was_taken_last_is_used_when_it_is_proved() -> None:
     async def test(house: House) -> None:
         await joined(house)
-        await house.seated()
+        await house.all_joined()
         placeholders = house.coordinator.placeholders
         group = placeholders._groups["g"]
         proved: list[Callable[[], None]] = []
         placeholders._ports = replace(placeholders._ports, prove=lambda partition, then: proved.append(then))
-        before, one, two = group.seat, Seat("one", 5, "i"), Seat("two", 6, "i")
+        before, one, two = group.identity, MemberIdentity("one", 5, "i"), MemberIdentity("two", 6, "i")
         for taken in (one, two):
             placeholders.taken(group, taken, True)
-        assert group.seat is before and group.joining is two, "none of them is proved yet"
+        assert group.identity is before and group.joining is two, "none of them is proved yet"
         proved[0]()
-        assert group.seat is before
+        assert group.identity is before
         proved[1]()
-        assert group.seat is two and group.joining is None
+        assert group.identity is two and group.joining is None
 
     run(test)
 
 
 @pytest.mark.parametrize("anew", [True, False])
-def test_what_is_in_doubt_is_over_only_with_a_seat_of_another_name(anew: bool) -> None:
-    """Not `anew`: the seat was asked for before the commit was in doubt, so the broker may still take it."""
+def test_what_is_in_doubt_is_over_only_with_a_placeholder_of_another_name(anew: bool) -> None:
+    """Not `anew`: the placeholder was asked for before the commit was in doubt, so the broker may still take it."""
 
     async def test(house: House) -> None:
         await joined(house)
-        await house.seated()
+        await house.all_joined()
         placeholders = house.coordinator.placeholders
         group, under_way = placeholders._groups["g"], placeholders.commits._under_way
         proved: list[Callable[[], None]] = []
@@ -293,14 +293,14 @@ def test_what_is_in_doubt_is_over_only_with_a_seat_of_another_name(anew: bool) -
         ticket = under_way.begin("g", "m1", (("orders", ZERO_UUID, 0),), (1, 1), 0)
         under_way.doubt(ticket)
         group.renew = not anew
-        placeholders.taken(group, Seat("new", 5, "i"), True)
+        placeholders.taken(group, MemberIdentity("new", 5, "i"), True)
         proved[0]()
         assert under_way.still([ticket]) == (not anew)
 
     run(test)
 
 
-def test_a_first_seat_of_a_former_owner_is_not_used_either() -> None:
+def test_a_first_placeholder_of_a_former_owner_is_not_used_either() -> None:
     async def test(house: House) -> None:
         parked = house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
         client, epoch = await joined(house)
@@ -317,7 +317,7 @@ def test_a_first_seat_of_a_former_owner_is_not_used_either() -> None:
 def test_the_offsets_leader_moves() -> None:
     async def test(house: House) -> None:
         client, epoch = await joined(house)
-        await house.seated()
+        await house.all_joined()
         house.brokers.topics[OFFSETS].leaders = [2]
         house.show()
         await until(lambda: any(a.api is Api.HEARTBEAT and a.node_id == 2 for a in house.brokers.asked))
@@ -339,14 +339,15 @@ def test_the_new_leader_of_the_offsets_is_asked_at_once(monkeypatch: pytest.Monk
         await until(lambda: house.metrics.value("placeholder_troubles") > 0)
         house.brokers.topics[OFFSETS].leaders = [2]
         house.show()
-        await house.seated()
+        await house.all_joined()
 
     run(test, brokers=FakeBrokers(nodes=(1, 2), partitions=1))
 
 
 def test_a_former_leader_that_never_answers_is_not_waited_for() -> None:
     """Symptom: where a broker stood still, commits were taken 2 s later than at Kafka's own coordinator, although the
-    group had a new owner and its offsets a new leader. Cause: the seat was still being asked for at the former one."""
+    group had a new owner and its offsets a new leader. Cause: the placeholder was still being asked for at the former
+    one."""
 
     async def test(house: House) -> None:
         hanging = house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
@@ -367,22 +368,22 @@ def test_a_former_leader_that_never_answers_is_not_waited_for() -> None:
 
 
 # ---- giving it up ---------------------------------------------------------------------------------------------------
-def test_the_seat_is_given_up_with_the_last_member() -> None:
+def test_the_placeholder_is_given_up_with_the_last_member() -> None:
     async def test(house: House) -> None:
         client, _ = await joined(house)
-        await house.seated()
+        await house.all_joined()
         assert await simple_commit(client) == Code.UNKNOWN_MEMBER_ID
         await client.ask(beat("g", "m1", -1), 1)
         assert await simple_commit(client) == Code.NONE, "it waits until the broker's group has no member"
-        assert seat(house).state == "Empty" and house.metrics.value("placeholders_wanted") == 0
+        assert identity(house).state == "Empty" and house.metrics.value("placeholders_wanted") == 0
 
     run(test)
 
 
-def test_a_seat_left_behind_is_given_up_when_it_is_in_the_way() -> None:
+def test_a_placeholder_left_behind_is_given_up_when_it_is_in_the_way() -> None:
     async def test(house: House) -> None:
         client = await house.client()
-        there = seat(house, "old")
+        there = identity(house, "old")
         there.instance_id, there.state = OURS, "Stable"
         there.take()
         assert await simple_commit(client, "old") == Code.NONE
@@ -393,7 +394,7 @@ def test_a_seat_left_behind_is_given_up_when_it_is_in_the_way() -> None:
     run(test)
 
 
-def test_a_seat_that_comes_when_the_partition_is_gone_is_given_up_at_once() -> None:
+def test_a_placeholder_that_comes_when_the_partition_is_gone_is_given_up_at_once() -> None:
     """Its next owner has looked already, and nobody else would find it."""
 
     async def test(house: House) -> None:
@@ -404,12 +405,12 @@ def test_a_seat_that_comes_when_the_partition_is_gone_is_given_up_at_once() -> N
         await turns()
         parked.release()
         await until(lambda: house.brokers.count(Api.LEAVE_GROUP) > 0)
-        await until(lambda: seat(house).state == "Empty")
+        await until(lambda: identity(house).state == "Empty")
 
     run(test)
 
 
-def test_a_seat_is_not_asked_for_when_the_partition_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_placeholder_is_not_asked_for_when_the_partition_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(house: House) -> None:
         opened, opening = asyncio.Event(), FakeCluster.open
         waits: list[int] = []
@@ -427,72 +428,72 @@ def test_a_seat_is_not_asked_for_when_the_partition_is_gone(monkeypatch: pytest.
         await turns()
         opened.set()
         await asyncio.sleep(0.05)
-        assert house.brokers.count(Api.JOIN_GROUP) == 0 and seat(house).state == "Empty"
+        assert house.brokers.count(Api.JOIN_GROUP) == 0 and identity(house).state == "Empty"
 
     run(test)
 
 
-def test_a_takeover_finds_seats_of_groups_without_members() -> None:
+def test_a_takeover_finds_placeholders_of_groups_without_members() -> None:
     async def test(house: House) -> None:
         client, _ = await joined(house)
-        await house.seated()
+        await house.all_joined()
         fault = house.brokers.faults.fail(Api.LEAVE_GROUP, Code.COORDINATOR_NOT_AVAILABLE, ALWAYS)
         await client.ask(beat("g", "m1", -1), 1)
         await until(lambda: fault.met)
         house.assign(2)
         fault.end()
         await turns()
-        assert seat(house).state == "Stable"
+        assert identity(house).state == "Stable"
         await house.own()
-        await until(lambda: seat(house).state == "Empty")
+        await until(lambda: identity(house).state == "Empty")
 
     run(test)
 
 
-def test_before_a_group_is_deleted_its_seat_is_given_up() -> None:
+def test_before_a_group_is_deleted_its_placeholder_is_given_up() -> None:
     async def test(house: House) -> None:
         client, _ = await joined(house)
-        await house.seated()
+        await house.all_joined()
         late = house.brokers.faults.delay(Api.LEAVE_GROUP, 0.05)
         await client.ask(beat("g", "m1", -1), 1)
         heard = Heard(house.coordinator)
         heard.tell(Request(1, OpenOffsets("g")))
         assert (await heard.reply(1)).code == Code.NONE
-        assert late.met == 1 and seat(house).state == "Empty"
+        assert late.met == 1 and identity(house).state == "Empty"
         heard.tell(Request(2, DeleteGroup("g")))
         assert (await heard.reply(2)).code == Code.NONE
 
     run(test)
 
 
-def test_the_last_sidecar_gives_up_every_seat() -> None:
+def test_the_last_sidecar_gives_up_every_placeholder() -> None:
     async def test(house: House) -> None:
         client = await house.client()
         for i in range(5):
             await client.ask(join(f"g{i}", "m1"), 1)
-        await house.seated()
+        await house.all_joined()
         await house.coordinator.stop()
         await house.coordinator.give_up_placeholders()
-        assert {seat(house, f"g{i}").state for i in range(5)} == {"Empty"}
+        assert {identity(house, f"g{i}").state for i in range(5)} == {"Empty"}
         assert house.lines.fields("placeholders given up")["groups"] == 5
 
     run(test)
 
 
-def test_a_seat_that_cannot_be_given_up_keeps_none_of_the_others() -> None:
+def test_a_placeholder_that_cannot_be_given_up_keeps_none_of_the_others() -> None:
     """Symptom: the first leave that failed ended the wait for all, and the sidecar ended before they had left."""
 
     async def test(house: House) -> None:
         client = await house.client()
         for group_id in ("g", "h"):
             await client.ask(join(group_id, "m1"), 1)
-        await house.seated()
+        await house.all_joined()
         await house.coordinator.stop()
         leaves = house.brokers.faults
         leaves.fail(Api.LEAVE_GROUP, Code.NOT_COORDINATOR, matches=lambda req: req.group_id == "h")
         leaves.delay(Api.LEAVE_GROUP, 0.5, matches=lambda req: req.group_id == "g")
         await house.coordinator.give_up_placeholders()
-        assert (seat(house, "g").state, seat(house, "h").state) == ("Empty", "Stable")
+        assert (identity(house, "g").state, identity(house, "h").state) == ("Empty", "Stable")
 
     run(test)
 
@@ -500,7 +501,7 @@ def test_a_seat_that_cannot_be_given_up_keeps_none_of_the_others() -> None:
 def test_the_end_does_not_wait_for_a_broker_that_is_gone() -> None:
     async def test(house: House) -> None:
         await joined(house)
-        await house.seated()
+        await house.all_joined()
         house.brokers.stop(1)
         await house.coordinator.give_up_placeholders()
         assert "placeholders stay at the brokers until their sessions end" in house.lines.events("warning")
@@ -508,7 +509,7 @@ def test_the_end_does_not_wait_for_a_broker_that_is_gone() -> None:
     run(test)
 
 
-def test_a_check_of_an_older_kind_of_producer_gets_the_seat_too() -> None:
+def test_a_check_of_an_older_kind_of_producer_gets_the_placeholder_too() -> None:
     """A transactional producer that names no member (before KIP-447)."""
 
     async def test(house: House) -> None:
@@ -516,6 +517,6 @@ def test_a_check_of_an_older_kind_of_producer_gets_the_seat_too() -> None:
         heard = Heard(house.coordinator)
         heard.tell(Request(1, CommitCheck("g", "", -1, None, 2, True, ())))
         reply = await heard.reply(1)
-        assert reply.code == Code.NONE and reply.seat.instance_id == OURS
+        assert reply.code == Code.NONE and reply.identity.instance_id == OURS
 
     run(test)

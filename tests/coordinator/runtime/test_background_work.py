@@ -141,7 +141,7 @@ def test_a_run_of_an_attempt_that_is_over_is_dropped() -> None:
         house.assign(2)
         await house.own()
         await until(lambda: not house.owner_of("g").loading.left)
-        await house.seated()
+        await house.all_joined()
         before = len(house.brokers.log().records)
         gate.open.set()
         await until(lambda: house.background.idle_ratio() > 0 and not house.background._running)

@@ -64,7 +64,7 @@ def test_a_claim_of_another_ends_the_service_though_nothing_is_written() -> None
     async def test(house: House) -> None:
         client = await house.client()
         epoch = await member(house, client)
-        await house.seated()
+        await house.all_joined()
         other_sidecar(house)
         await until(lambda: "shard dropped" in house.lines.events("error"), SOON_S)
         assert (await client.ask(beat("g", "m1", epoch), 1)).error_code in (Code.NONE, Code.NOT_COORDINATOR)

@@ -359,7 +359,7 @@ def test_a_fenced_append_drops_the_partition_and_it_is_taken_over_again() -> Non
         epoch = await member(house, client)
         await client.ask(beat("g", "m1", epoch), 1)
         assert house.owner_of("g").shard is not None and client.session.steady
-        await house.seated()
+        await house.all_joined()
         claim = other_sidecar(house)
         newcomer = await house.client()
         reply = await newcomer.ask(join("g", "m2"), 1)

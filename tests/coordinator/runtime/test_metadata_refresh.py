@@ -10,8 +10,8 @@ import pytest
 from sidecar.coordinator.runtime import metadata_refresh
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api
+from tests.coordinator.joined import committed, joined
 from tests.coordinator.runtime.watched import Bench, hasten, run
-from tests.coordinator.seated import committed, joined
 from tests.inprocess.broker import OFFSETS, STATE
 from tests.inprocess.house import until
 from tests.inprocess.messages import beat

@@ -75,7 +75,7 @@ def test_a_group_from_its_first_member_to_its_commits() -> None:
             ("1", 1),
         ]
         assert one.epoch == two.epoch and not one.statuses and not two.statuses
-        await house.seated()
+        await house.all_joined()
         (mine,), (other,) = one.tasks["0"], two.tasks["0"]
         assert await one.commit(mine) == Code.NONE
         assert await one.commit(other) == Code.STALE_MEMBER_EPOCH

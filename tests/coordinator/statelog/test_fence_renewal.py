@@ -47,7 +47,7 @@ def run(test: Callable[[House, HouseClient, int], Coroutine[Any, Any, None]], in
             client = await house.client()
             res = await client.ask(join("g", "m"), 1)
             assert res.error_code == Code.NONE
-            await house.seated()
+            await house.all_joined()
             await test(house, client, res.member_epoch)
 
     clock.run(whole())

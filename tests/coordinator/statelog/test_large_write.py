@@ -71,7 +71,7 @@ def test_a_target_of_many_batches_is_given_out_and_taken_over_whole() -> None:
         assert len(large) > 1 and house.brokers.count(Api.END_TXN) >= 1
         group = house.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
         assert isinstance(group, ConsumerGroup)
-        await house.seated()
+        await house.all_joined()
         house.assign(2)
         await house.own()
         for m, (epoch, owned) in known.items():

@@ -134,16 +134,18 @@ def _transaction(rng: random.Random, producer: str) -> Step:
 
 
 def _member(rng: random.Random, topic: str) -> Step:
-    """The only member of the group, with a seat of its own."""
+    """The only member of the group, with a placeholder of its own."""
     what = rng.random()
     if what < 0.4:
-        return Step("seat", topic, {"version": rng.choice((9, 7, 5)), "who": rng.choice(("", "", "own"))})
+        return Step("placeholder", topic, {"version": rng.choice((9, 7, 5)), "who": rng.choice(("", "", "own"))})
     if what < 0.6:
-        return Step("seat commit", topic, {"by": rng.choice((0, 0, 0, 1)), "wrong": rng.random() < 0.2})
+        return Step("placeholder commit", topic, {"by": rng.choice((0, 0, 0, 1)), "wrong": rng.random() < 0.2})
     if what < 0.75:
-        return Step("seat txn", rng.choice(PRODUCERS), {"by": rng.choice((0, 0, 1)), "version": rng.choice((5, 4, 3))})
+        return Step(
+            "placeholder txn", rng.choice(PRODUCERS), {"by": rng.choice((0, 0, 1)), "version": rng.choice((5, 4, 3))}
+        )
     if what < 0.9:
-        return Step("seat leave")
+        return Step("placeholder leave")
     return Step("native", options={"epoch": rng.choice((1, -1))})
 
 
@@ -178,7 +180,7 @@ class DataSide:
         self.sequences: dict[tuple[str, str, int, int], int] = {}
         self.labels: dict[int, str] = {}
         self.ids: dict[str, bytes] = {}
-        self.seat = (3, "nobody")
+        self.identity = (3, "nobody")
         """Generation and id of the member."""
 
     def topic(self, name: str) -> str:
@@ -345,7 +347,9 @@ class DataSide:
         parts = [tc.TxnOffsetCommitRequestPartition(i, offset, -1, "m") for i in (0, 9)]
         topics = [tc.TxnOffsetCommitRequestTopic(self.topic(topic), partitions=parts)]
         who = self._who(member, epoch)
-        req = tc.TxnOffsetCommitRequest(self.txn_id, self.group, *who, generation, own, "seat" if own else None, topics)
+        req = tc.TxnOffsetCommitRequest(
+            self.txn_id, self.group, *who, generation, own, "placeholder" if own else None, topics
+        )
 
         def code(res: Any) -> int:
             codes = [p.error_code for t in res.topics for p in t.partitions]
@@ -384,31 +388,31 @@ class DataSide:
         """Join and sync under an instance id; the subscription names one topic."""
         said = b"\0\1" + cs.ConsumerProtocolSubscription([self.topic(member)]).encode(1)
         protocols = [jg.JoinGroupRequestProtocol("range", said)]
-        own = self.seat[1] if who == "own" else ""
-        req = jg.JoinGroupRequest(self.group, SESSION_MS, REBALANCE_MS, own, "seat", "consumer", protocols)
+        own = self.identity[1] if who == "own" else ""
+        req = jg.JoinGroupRequest(self.group, SESSION_MS, REBALANCE_MS, own, "placeholder", "consumer", protocols)
         res = await self.ask(jg, "JoinGroup", req, version)
         told = res.error_code, res.generation_id, res.protocol_name, res.skip_assignment, len(res.members)
         if res.error_code:
             return told
-        self.seat = res.generation_id, res.member_id
+        self.identity = res.generation_id, res.member_id
         given = [sg.SyncGroupRequestAssignment(m.member_id, b"mine") for m in res.members]
         synced = await self.ask(
-            sg, "SyncGroup", sg.SyncGroupRequest(self.group, *self.seat, "seat", "consumer", "range", given)
+            sg, "SyncGroup", sg.SyncGroupRequest(self.group, *self.identity, "placeholder", "consumer", "range", given)
         )
         return *told, synced.error_code, synced.assignment
 
     async def do_seat_commit(self, member: str, by: int, wrong: bool) -> object:
-        generation, member_id = self.seat
+        generation, member_id = self.identity
         topic = oc.OffsetCommitRequestTopic(self.topic(member), partitions=[oc.OffsetCommitRequestPartition(0, 77)])
-        who = generation + by, "somebody" if wrong else member_id, "seat"
+        who = generation + by, "somebody" if wrong else member_id, "placeholder"
         res = await self.ask(oc, "OffsetCommit", oc.OffsetCommitRequest(self.group, *who, -1, [topic]), 9)
         return [p.error_code for t in res.topics for p in t.partitions]
 
     async def do_seat_txn(self, member: str, by: int, version: int) -> object:
-        return await self.do_txn(member, 0, version, 66, self.seat[0] + by, "a", self.seat[1])
+        return await self.do_txn(member, 0, version, 66, self.identity[0] + by, "a", self.identity[1])
 
     async def do_seat_leave(self, member: str) -> object:
-        req = le.LeaveGroupRequest(self.group, "", [le.MemberIdentity("", "seat")])
+        req = le.LeaveGroupRequest(self.group, "", [le.MemberIdentity("", "placeholder")])
         res = await self.ask(le, "LeaveGroup", req, 5)
         return res.error_code, [m.error_code for m in res.members]
 

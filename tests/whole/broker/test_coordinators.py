@@ -110,17 +110,17 @@ def test_a_request_that_is_held_back_holds_back_what_comes_behind_it() -> None:
     assert client.answers[second].error_code == 0
 
 
-def test_a_static_member_takes_the_seat_over_and_the_former_holder_is_fenced() -> None:
+def test_a_static_member_takes_the_placeholder_over_and_the_former_holder_is_fenced() -> None:
     world = three()
     client = Client(world, coordinator(world, "g"))
-    former = join(client, "g", instance="seat")
-    sync(client, "g", former, "seat")
-    newer = join(client, "g", instance="seat")
+    former = join(client, "g", instance="placeholder")
+    sync(client, "g", former, "placeholder")
+    newer = join(client, "g", instance="placeholder")
     assert newer.generation_id == former.generation_id
     assert newer.skip_assignment
-    assert beat(client, "g", former, "seat") == Err.FENCED_INSTANCE_ID
-    assert commit(client, "g", 1, (former.generation_id, former.member_id, "seat")) == Err.FENCED_INSTANCE_ID
-    assert commit(client, "g", 1, (newer.generation_id, newer.member_id, "seat")) == 0
+    assert beat(client, "g", former, "placeholder") == Err.FENCED_INSTANCE_ID
+    assert commit(client, "g", 1, (former.generation_id, former.member_id, "placeholder")) == Err.FENCED_INSTANCE_ID
+    assert commit(client, "g", 1, (newer.generation_id, newer.member_id, "placeholder")) == 0
     assert commit(client, "g", 1) == Err.UNKNOWN_MEMBER_ID
 
 

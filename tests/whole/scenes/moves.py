@@ -69,8 +69,8 @@ def owner_dies_while_it_takes_in(world: World) -> None:
 
 def one_hears_nothing_of_it(world: World) -> None:
     """A sidecar's copy of the state topic lags while the group is taken in, and the owner's broker stands still before
-    the group has its seat there. The broker beside the deaf one may coordinate the group next: whoever joins there must
-    not begin it anew. (Simulation, seed 12903.)"""
+    the group has its placeholder there. The broker beside the deaf one may coordinate the group next: whoever joins
+    there must not begin it anew. (Simulation, seed 12903.)"""
     _come(world)
     n = world.judge.owner_of(MOVES)
     deaf = world.rng.choice([s for m, s in world.sidecars.items() if m != n])
@@ -93,7 +93,8 @@ def one_hears_nothing_of_it(world: World) -> None:
 
 
 def owner_dies_while_it_gives_back(world: World) -> None:
-    """Members have been told to join anew, or have left, and the seat is given up or not: the next owner goes on."""
+    """Members have been told to join anew, or have left, and the placeholder is given up or not: the next owner goes
+    on."""
     _come(world)
     _order(world, True)
     until(world, MOVED_MS, world.settled)

@@ -144,7 +144,7 @@ def commit_of_the_former_owner_is_on_its_way(world: World) -> None:
         return any(end is end_of(c) for c in lanes if c._transport is not None)
 
     world.net.loses = lambda end: end is former or of_seats(end)
-    world.say(FAULT, f"sidecar {lost.owner} is killed, and sidecar {heir} takes no seat at broker {lost.keeper}")
+    world.say(FAULT, f"sidecar {lost.owner} is killed, and sidecar {heir} takes no placeholder at broker {lost.keeper}")
     world.sidecars[lost.owner].proc.crash()
 
     def taken() -> bool:

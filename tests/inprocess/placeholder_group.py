@@ -20,7 +20,7 @@ from sidecar.wire.generated import sync_group as sg
 Answer = Callable[[Any], None]
 
 
-class SeatGroup:
+class PlaceholderGroup:
     def __init__(self) -> None:
         self.state = "Empty"
         self.generation = 0
@@ -99,7 +99,7 @@ class SeatGroup:
         self.generation += 1
 
     def take(self) -> str:
-        """Another sidecar takes the seat."""
+        """Another sidecar takes the placeholder."""
         self._made += 1
         self.member_id = f"{self.instance_id}-{self._made}"
         return self.member_id

@@ -1,4 +1,5 @@
-"""A house whose broker gives seats, for the tests of placeholders and of the commits that go on in their names."""
+"""A house whose broker gives placeholders, for the tests of placeholders and of the commits that go on in their
+names."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.coordinator.placeholder import broker_membership as seating
+from sidecar.coordinator.placeholder import broker_membership as membership
 from sidecar.coordinator.placeholder import placeholders
 from sidecar.core.runtime import owner as owner_module
 from sidecar.core.vocabulary.errors import Code
@@ -16,7 +17,7 @@ from sidecar.wire.apis import Api
 from tests.inprocess.broker import STATE
 from tests.inprocess.house import House, HouseClient
 from tests.inprocess.messages import commit, join
-from tests.inprocess.seats import SeatGroup
+from tests.inprocess.placeholder_group import PlaceholderGroup
 
 OURS = "kafka-group-sidecar"
 SLOW_S = 0.3
@@ -25,7 +26,7 @@ SLOW_S = 0.3
 
 def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses of milliseconds instead of seconds."""
-    monkeypatch.setattr(seating, "EARLY_S", 0.005)
+    monkeypatch.setattr(membership, "EARLY_S", 0.005)
     monkeypatch.setattr(placeholders, "PAUSE_MS", 5)
     monkeypatch.setattr(placeholders, "PAUSE_MAX_MS", 20)
     monkeypatch.setattr(placeholders, "TICK_S", 0.01)
@@ -33,8 +34,8 @@ def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner_module, "FENCED_MS", 60_000)
 
 
-def seat(house: House, group: str = "g") -> SeatGroup:
-    return house.brokers.seats[group]
+def identity(house: House, group: str = "g") -> PlaceholderGroup:
+    return house.brokers.placeholders[group]
 
 
 async def joined(house: House, group: str = "g") -> tuple[HouseClient, int]:
