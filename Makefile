@@ -28,7 +28,7 @@ $(READY): pyproject.toml setup.py sidecar/native/_columns.c sidecar/native/_grou
 demo: $(READY)
 	@$(BIN)/python -m sidecar.drill.demo --kafka $(KAFKA)
 
-# Four commands, each a superset of the one before (docs/testing.md). ARGS go to pytest.
+# Four commands, each a superset of the one before (docs/design/testing.md). ARGS go to pytest.
 TESTS  = pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 PYTEST = $(BIN)/python -m $(TESTS)
 
@@ -85,18 +85,18 @@ exactly-once: $(READY)
 differential: $(READY)
 	@$(BIN)/python -m tests.differential.run --scripts $(SCRIPTS) --kafka $(KAFKA)
 
-# Whole processes against simulated brokers, then the core alone: docs/simulation.md. 1,000 seeds take about five minutes on two cores.
+# Whole processes against simulated brokers, then the core alone: docs/design/simulation.md. 1,000 seeds take about five minutes on two cores.
 sim: $(READY)
 	@nice $(BIN)/python -m tests.whole.run --seeds $(SEEDS); whole=$$?; nice $(BIN)/python -m tests.sim.run --seeds $(SEEDS) && exit $$whole
 
 # All rows need Go, Node.js with npm, a JDK and Maven; a row whose tool is missing is "not run", and the target fails.
 clients: $(READY)
 	@$(BIN)/python -m sidecar.drill.artifacts $(KAFKA)
-	@$(BIN)/python -m tests.matrix.run --kafka $(KAFKA) --doc docs/clients.md $(ARGS)
+	@$(BIN)/python -m tests.matrix.run --kafka $(KAFKA) --doc docs/use/clients.md $(ARGS)
 
-# The table of brokers in docs/versions.md: an hour. ARGS="--kafka 2.8.2 --cell tools" runs one cell.
+# The table of brokers in docs/reference/versions.md: an hour. ARGS="--kafka 2.8.2 --cell tools" runs one cell.
 brokers: $(READY)
-	@$(BIN)/python -m tests.matrix.brokers --doc docs/versions.md $(ARGS)
+	@$(BIN)/python -m tests.matrix.brokers --doc docs/reference/versions.md $(ARGS)
 
 wire: $(READY)
 	@$(BIN)/python -m tools.generate_wire

@@ -4,7 +4,7 @@
 
 It is what Spark's gold is compared with, so it shares no code with it, and none with the coordinator either: it reads
 keys and values by what schemas/README.md says of them, values with fastavro and the schemas that stand in the topic,
-and it follows what docs/audit.md says of owning. One process on one core; the last line is JSON.
+and it follows what docs/use/audit.md says of owning. One process on one core; the last line is JSON.
 """
 
 from __future__ import annotations

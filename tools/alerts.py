@@ -1,7 +1,7 @@
 """Writes the alerts of deploy/prometheus: the rules, and promtool's unit tests of them.
 
 `python -m tools.alerts`, from the repository's root. Each alert stands here once, with series at which it must fire and
-series at which it must just not. docs/runbook.md has a section for each, under its name.
+series at which it must just not. docs/operate/runbook.md has a section for each, under its name.
 
 `python -m tools.alerts --runbook URL` prints the rules for who has the runbook at that address: what a pager shows then
 is a link.
@@ -19,10 +19,10 @@ import yaml
 
 RULES = Path("deploy/prometheus/rules.yml")
 TESTS = Path("deploy/prometheus/rules_test.yml")
-RUNBOOK = "docs/runbook.md"
+RUNBOOK = "docs/operate/runbook.md"
 JOB = 'job="kafka-group-sidecar"'
 AUDIT_JOB = 'job="group-state-audit"'
-HEAD = "# Made by `python -m tools.alerts`: change it there. What each alert means is in docs/runbook.md.\n"
+HEAD = "# Made by `python -m tools.alerts`: change it there. What each alert means is in docs/operate/runbook.md.\n"
 Series = dict[str, str]
 """A series -> its values, a step of 15 s each, in promtool's notation."""
 
@@ -409,7 +409,7 @@ def anchor(alert: Alert) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runbook", metavar="URL", help="where docs/runbook.md is; the rules are printed")
+    parser.add_argument("--runbook", metavar="URL", help="where docs/operate/runbook.md is; the rules are printed")
     runbook = parser.parse_args().runbook
     if runbook:
         print(rules(runbook), end="")

@@ -1,4 +1,4 @@
-"""Writes docs/audit-tables.md from the descriptions of the tables. `python -m tools.audit_tables`, from the repository's root."""
+"""Writes docs/use/audit-tables.md from the descriptions of the tables. `python -m tools.audit_tables`, from the repository's root."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sidecar.audit.gold.tables import GOLD, INVARIANTS
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
 from sidecar.audit.runs import RUNS
 
-PAGE = Path("docs/audit-tables.md")
+PAGE = Path("docs/use/audit-tables.md")
 HEAD = """# Tables of the audit's lake
 
 Made by `python -m tools.audit_tables` from the descriptions in the code, which are also the schemas that are written. What they are for is said in

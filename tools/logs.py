@@ -1,4 +1,4 @@
-"""Finds every event that the sidecar logs, in the code itself; docs/logs.md is made of them.
+"""Finds every event that the sidecar logs, in the code itself; docs/reference/logs.md is made of them.
 
 `python -m tools.logs`, from the repository's root. What an event means and what to do stands in logs_meaning.py.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tools.logs_meaning import MEANING
 
-PAGE = Path("docs/logs.md")
+PAGE = Path("docs/reference/logs.md")
 ROOMS = ("api", "coordinator", "core", "front", "kafka", "link", "process", "proxy", "state")
 LEVELS = ("debug", "info", "warning", "error")
 LOGS = {"log", "_log", "logger"}

@@ -1,4 +1,4 @@
-"""Writes docs/metrics.md from the tables of metrics. `python -m tools.metrics_table`, from the repository's root."""
+"""Writes docs/reference/metrics.md from the tables of metrics. `python -m tools.metrics_table`, from the repository's root."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sidecar.coordinator.inspect.lag_exporter import FAMILIES
 from sidecar.coordinator.runtime.background import BACKGROUND
 from sidecar.process.figures import PARTS, Metric
 
-PAGE = Path("docs/metrics.md")
+PAGE = Path("docs/reference/metrics.md")
 HEAD = """# Metrics
 
 Made by `python -m tools.metrics_table` from the tables in the code. `/metrics` of the address `admin` gives them. What to do about a value that is wrong is
-said in [runbook.md](runbook.md); boards and alerts are in `deploy/grafana` and `deploy/prometheus` ([operations.md](operations.md#metrics)).
+said in [runbook.md](../operate/runbook.md); boards and alerts are in `deploy/grafana` and `deploy/prometheus` ([operations.md](../operate/operations.md#metrics)).
 
 Values are read when somebody scrapes. None has a member's id as a label, and only two have a group's: those that name the five groups which have most of
 something. So the number of series does not grow with the groups, but for the exporter's, which is limited by `exporter.series`. A scrape with 10,000 groups of
@@ -43,7 +43,7 @@ Those of `prometheus_client`, by the names that every Prometheus client uses.
 """
 AUDIT = """## Audit
 
-What `sidecar audit stream --metrics HOST:PORT` tells ([audit.md](audit.md)).
+What `sidecar audit stream --metrics HOST:PORT` tells ([audit.md](../use/audit.md)).
 """
 
 

@@ -10,7 +10,7 @@ from sidecar.process.about import settings_known
 PAGE = Path("docs/reference/settings.md")
 HEAD = """# Settings
 
-Made by `python -m tools.settings_table` from the code, as `sidecar config settings` prints them. [operations.md](../operations.md#settings) says how to set
+Made by `python -m tools.settings_table` from the code, as `sidecar config settings` prints them. [operations.md](../operate/operations.md#settings) says how to set
 them, what the brokers' own settings change, and what a client sees at a limit. A name in the environment is `SIDECAR_` and the name in capitals, with `__` for
 the dot: `SIDECAR_GROUPS__INCLUDE='["orders.*"]'`.
 """

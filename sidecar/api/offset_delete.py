@@ -11,7 +11,7 @@ else, and of topics that do not get to it, that one is asked beforehand. It also
 a broker, one that is not there is UNKNOWN_TOPIC_OR_PARTITION, whatever the group reads.
 
 The broker is to judge by the same topics: before the request goes on, the coordinator's placeholder there shows it the
-group's subscription, which it otherwise keeps back (docs/decisions.md, Placeholder members).
+group's subscription, which it otherwise keeps back (docs/design/decisions.md, Placeholder members).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The interface of assignors: all that the author of a plug-in imports.
 
 An assignor is a callable `GroupSpec -> member id -> topic id -> partitions`, found by the entry point group
-`kafka_group_sidecar.assignors`; docs/assignors.md shows how to write one. The built-in assignors work on int
+`kafka_group_sidecar.assignors`; docs/design/assignors.md shows how to write one. The built-in assignors work on int
 arrays instead (layout.py). Source: KIP-848 'Assignors', Kafka's PartitionAssignor.
 """
 

@@ -15,7 +15,7 @@ from sidecar.state.keys import StateKey, decode_key
 from sidecar.state.schema import Schemas, StateError
 
 Row = dict[str, Any]
-"""One record, with the columns of docs/audit.md's raw records."""
+"""One record, with the columns of docs/use/audit.md's raw records."""
 TIMEOUT_S = 30.0
 AT_ONCE = 5_000
 COMMON = ("owner_epoch", "time_ms", "revision", "why")

@@ -27,7 +27,7 @@ MEANINGS: Mapping[Code, str] = {
     Code.INTERRUPTED: "Ended by Ctrl-C.",
     Code.UNREAD: "Whoever read the output went before its end, as `head` does; other programs end so, too.",
 }
-"""docs/cli.md shows this table, and so does `sidecar --help`; tests/cli/test_docs.py compares."""
+"""docs/use/cli.md shows this table, and so does `sidecar --help`; tests/cli/test_docs.py compares."""
 
 
 class Failed(Exception):

@@ -47,7 +47,7 @@ class _Item(NamedTuple):
 
 class _Leader:
     """The queue and the connections of one leader. It works by callbacks, as a task for each append would cost the
-    event loop more than the append does (docs/decisions.md, Commits in order)."""
+    event loop more than the append does (docs/design/decisions.md, Commits in order)."""
 
     def __init__(self, cluster: Cluster, node_id: int, timeout_s: float, pinned: Mapping[str, bytes]) -> None:
         self.cluster = cluster

@@ -1,4 +1,4 @@
-"""The table of metrics: base units, closed label sets, no ids of members. docs/metrics.md is made from it.
+"""The table of metrics: base units, closed label sets, no ids of members. docs/reference/metrics.md is made from it.
 
 The core's `Count` and `Observe` effects, the coordinator and the fronts name their metrics by the keys of `METRICS`.
 `kafka` names what Kafka itself has for it: a metric of its group coordinator (KIP-848, KIP-1263; the group
@@ -43,7 +43,7 @@ FRONT: dict[str, Metric] = {
     "closed": Metric(
         Counter,
         "sidecar_connections_closed",
-        "Client connections that were closed; cause: see Limits in docs/operations.md.",
+        "Client connections that were closed; cause: see Limits in docs/operate/operations.md.",
         ("cause",),
         kafka="socket-server-metrics: connection-close-rate",
     ),

@@ -437,7 +437,7 @@ class LogSection(Section):
 
 
 class AdminAccess(Section):
-    """Who may ask the admin endpoint, and how much; docs/admin.md."""
+    """Who may ask the admin endpoint, and how much; docs/operate/admin.md."""
 
     tls_certificate: Path | None = Field(
         None, description="PEM, with its chain: the endpoint speaks HTTPS. Read again when it changes. Unset: HTTP."

@@ -1,4 +1,4 @@
-"""docs/cli.md is current: its exit codes, its commands, and the checks of the doctor."""
+"""docs/use/cli.md is current: its exit codes, its commands, and the checks of the doctor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sidecar.cli.doctor.model import Facts
 from sidecar.cli.exits import MEANINGS
 from sidecar.cli.main import app
 
-DOC = (Path(__file__).parent.parent.parent / "docs/cli.md").read_text()
+DOC = (Path(__file__).parent.parent.parent / "docs/use/cli.md").read_text()
 
 
 def test_the_exit_codes_are_those_of_the_program() -> None:
@@ -28,7 +28,7 @@ def test_every_command_is_told_and_every_one_that_is_told_is_there() -> None:
     told = set(re.findall(r"`sidecar ((?:groups|config|audit|state) [a-z]+|[a-z]+)", table))
     told |= {f"groups {verb}" for verb in re.findall(r"`(release|rebalance)`", table)}
     assert told - there == set()
-    # `run` and `health` are for machines: README.md and docs/operations.md have them.
+    # `run` and `health` are for machines: README.md and docs/operate/operations.md have them.
     assert {c for c in there if not c.startswith("audit ")} - told == {"run", "health", "history"}
 
 

@@ -1,4 +1,4 @@
-"""One broker has a sidecar and the other has none: what docs/procedures.md says of such a fleet."""
+"""One broker has a sidecar and the other has none: what docs/operate/procedures.md says of such a fleet."""
 
 from __future__ import annotations
 

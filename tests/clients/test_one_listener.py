@@ -169,7 +169,7 @@ def test_a_member_of_the_classic_protocol_is_given_an_id_first(kafka: LocalKafka
 
 def test_errors_are_the_brokers(kafka: LocalKafka, topic: str) -> None:
     """The same bad requests to the sidecar and to Kafka's own coordinator: the same codes and texts, but for a member
-    of a group that is not there (docs/differences.md)."""
+    of a group that is not there (docs/reference/differences.md)."""
 
     async def run(conn: BrokerConnection, group: str) -> list[tuple[int, str | None]]:
         bad = [

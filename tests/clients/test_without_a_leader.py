@@ -1,6 +1,6 @@
 """What was acknowledged is on as many replicas as must be in sync, and each of them tells the end of its log: so a
 sidecar knows that it has read everything also while a partition of the state topic has no leader
-(docs/decisions.md, Read index)."""
+(docs/design/decisions.md, Read index)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/seeds.md: what the drafts behind this project say, and where it is shown. Each place must be there."""
+"""docs/design/seeds.md: what the drafts behind this project say, and where it is shown. Each place must be there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
-ROWS = [line for line in (DOCS / "seeds.md").read_text().splitlines() if line.startswith("| ")]
+SEEDS = DOCS / "design" / "seeds.md"
+ROWS = [line for line in SEEDS.read_text().splitlines() if line.startswith("| ")]
 STATEMENTS = [line for line in ROWS if not line.startswith("| statement ")]
 LINK = re.compile(r"\[([^]]+)\]\(([^)]+)\)")
 
@@ -20,14 +21,16 @@ def test_each_statement_is_shown_where_it_says(line: str) -> None:
     places = LINK.findall(shown)
     assert places
     for name, path in places:
-        text = (DOCS / path).resolve().read_text()
+        text = (SEEDS.parent / path).resolve().read_text()
         if name.startswith("test_"):
             assert f"def {name}(" in text, f"{path} has no {name}"
         elif name.startswith("differences "):
             row = re.escape(name.removeprefix("differences "))
-            assert path == "differences.md" and re.search(rf"(?<![\d.]){row}(?!\d)", text), f"{name} is not named"
+            assert path == "../reference/differences.md" and re.search(rf"(?<![\d.]){row}(?!\d)", text), (
+                f"{name} is not named"
+            )
         else:
-            assert path.startswith(f"../tests/stories/{name}_"), f"{name} is not the number of {path}"
+            assert path.startswith(f"../../tests/stories/{name}_"), f"{name} is not the number of {path}"
 
 
 def test_each_document_has_a_table() -> None:
@@ -35,6 +38,6 @@ def test_each_document_has_a_table() -> None:
 
 
 def test_other_links_lead_somewhere() -> None:
-    for page in ("seeds.md", "differences.md"):
-        for _, path in LINK.findall((DOCS / page).read_text()):
-            assert (DOCS / path.partition("#")[0]).exists(), path
+    for page in (SEEDS, DOCS / "reference" / "differences.md"):
+        for _, path in LINK.findall(page.read_text()):
+            assert (page.parent / path.partition("#")[0]).exists(), path

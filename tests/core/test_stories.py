@@ -329,7 +329,7 @@ ELSEWHERE = {
 }
 """Rows that need a broker or threads, or are about what handlers say."""
 DIFFERENT = {"1.34", "1.35", "6.4", "6.6", "6.11", "6.13", "6.14"}
-"""Rows that are the brokers' own work, or not done; docs/differences.md names each."""
+"""Rows that are the brokers' own work, or not done; docs/reference/differences.md names each."""
 
 
 def test_each_row_of_the_behaviour_checklist_has_a_story() -> None:
@@ -339,7 +339,7 @@ def test_each_row_of_the_behaviour_checklist_has_a_story() -> None:
     wanted |= {*(f"3.{n}" for n in range(1, 11)), "3.12", *(f"6.{n}" for n in range(1, 16))}
     assert told | ELSEWHERE.keys() | DIFFERENT == wanted
     assert not told & DIFFERENT and not ELSEWHERE.keys() & DIFFERENT
-    differences = (ROOT / "docs/differences.md").read_text()
+    differences = (ROOT / "docs/reference/differences.md").read_text()
     assert all(re.search(rf"(?<![\d.]){re.escape(row)}(?!\d)", differences) for row in DIFFERENT)
     for place in ELSEWHERE.values():
         path, _, name = place.partition("::")
@@ -347,7 +347,7 @@ def test_each_row_of_the_behaviour_checklist_has_a_story() -> None:
 
 
 def sentences() -> list[tuple[str, list[str], str]]:
-    """(sentence, where it is shown, the row of docs/differences.md if it is not so, or not yet) of
+    """(sentence, where it is shown, the row of docs/reference/differences.md if it is not so, or not yet) of
     tests/stories/README.md."""
     found = []
     for line in (ROOT / "tests/stories/README.md").read_text().splitlines():
@@ -373,7 +373,7 @@ def test_each_sentence_of_the_kips_has_a_story_that_quotes_it(said: str, where: 
         if quoted and place in told:
             assert said.strip('"') in comments(told[place]), f"{told[place].name} does not say it"
     if later:
-        assert later in (ROOT / "docs/differences.md").read_text()
+        assert later in (ROOT / "docs/reference/differences.md").read_text()
 
 
 def test_each_story_shows_something_of_the_kips() -> None:

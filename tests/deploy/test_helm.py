@@ -454,7 +454,7 @@ def test_notes_and_manifests_say_that_the_image_is_to_be_built(root: Path, tmp_p
     for text in (notes(tmp_path, []), *((root / file).read_text() for file in MANIFESTS)):
         assert all(command in text for command in commands)
     assert "docker build" not in notes(tmp_path, ["--set", "image.repository=r.example.org/kafka-group-sidecar"])
-    guide = (root / "docs/deploy.md").read_text()
+    guide = (root / "docs/operate/deploy.md").read_text()
     assert all(command in guide for command in (*commands[:2], commands[2], "--set image.repository="))
 
 

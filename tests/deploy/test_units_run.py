@@ -79,7 +79,7 @@ def host(root: Path, tmp_path: Path) -> Iterator[Host]:
 
 
 def test_a_stop_that_is_to_last_stops_the_socket_too(host: Host) -> None:
-    """docs/procedures.md stops both units before a broker takes its port back."""
+    """docs/operate/procedures.md stops both units before a broker takes its port back."""
     run = host.systemd.systemctl
     assert run("start", "--no-block", SOCKET, SERVICE).returncode == 0
     host.metrics()

@@ -1,4 +1,5 @@
-"""GitHub's workflows without GitHub: what they run is there, and the wheels are those that docs/deploy.md names."""
+"""GitHub's workflows without GitHub: what they run is there, and the wheels are those that docs/operate/deploy.md
+names."""
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ def test_the_wheels_are_those_that_are_meant(root: Path, platform: str, machines
 def test_the_page_and_the_machines_are_those_of_the_wheels(root: Path) -> None:
     settings = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["cibuildwheel"]
     assert settings["linux"]["archs"] == ["x86_64", "aarch64"] and settings["macos"]["archs"] == ["arm64"]
-    page = (root / "docs/deploy.md").read_text()
+    page = (root / "docs/operate/deploy.md").read_text()
     assert "Linux with glibc (x86_64, aarch64) and macOS (arm64)" in page
     machines = workflow(root, "wheels")["jobs"]["wheels"]["strategy"]["matrix"]["os"]
     assert len(machines) == 3 and not any("intel" in name for name in machines)

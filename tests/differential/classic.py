@@ -193,7 +193,7 @@ class ClassicSide:
 
     def excused(self, n: int, theirs: ClassicSide) -> str:
         """Why the answers to this request differ, if they do on purpose: in a join phase OffsetDelete goes by what the
-        members have said until now, at Kafka by the last generation (docs/differences.md)."""
+        members have said until now, at Kafka by the last generation (docs/reference/differences.md)."""
         kept, deleted = (0, [(0, SUBSCRIBED)]), (0, [(0, 0)])
         both = self.answers[n], theirs.answers[n]
         return "OffsetDelete in a join phase" if both in ((kept, deleted), (deleted, kept)) else ""
@@ -370,7 +370,7 @@ def leader_unlike(ours: ClassicSide, theirs: ClassicSide, behind: set[int]) -> b
 
 def given_up(answer: object) -> bool:
     """A JoinGroup or SyncGroup that its member has repeated meanwhile, or a SyncGroup of a member that has left: the
-    sidecar answers it, in Kafka it waits for ever (docs/differences.md)."""
+    sidecar answers it, in Kafka it waits for ever (docs/reference/differences.md)."""
     if isinstance(answer, dict):
         return bool(answer["codes"][1] == REBALANCE_IN_PROGRESS)
     return isinstance(answer, tuple) and answer[0] in (REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID)

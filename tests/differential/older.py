@@ -1,7 +1,7 @@
 """Where a Kafka before 4.4 does something else than 4.4.0, and so than the sidecar.
 
-Each has a name and a row in docs/differences.md, and excuses a step only if that cannot differ for another reason.
-"""
+Each has a name and a row in docs/reference/differences.md, and excuses a step only if that cannot differ for another
+reason."""
 
 from __future__ import annotations
 

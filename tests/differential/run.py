@@ -103,7 +103,7 @@ async def topic_ids(conn: BrokerConnection, names: list[str]) -> dict[str, bytes
 
 
 def agreed(s: Step, ours: object, theirs: object) -> bool:
-    """docs/differences.md: a due target is computed by a timer here, in Kafka by the next heartbeat."""
+    """docs/reference/differences.md: a due target is computed by a timer here, in Kafka by the next heartbeat."""
     if s.verb not in ("describe", "list") or not isinstance(ours, tuple) or not isinstance(theirs, tuple):
         return False
     if s.verb == "list":
@@ -118,8 +118,8 @@ def agreed(s: Step, ours: object, theirs: object) -> bool:
 
 
 def comes_once_more(ours: object, theirs: object) -> bool:
-    """docs/differences.md: a static member that joins once more is let in, or refused for what is looked at after that;
-    at Kafka it is not. The script ends."""
+    """docs/reference/differences.md: a static member that joins once more is let in, or refused for what is looked at
+    after that; at Kafka it is not. The script ends."""
     if not isinstance(ours, tuple) or not isinstance(theirs, tuple):
         return False
     if ours[0] not in (0, Code.INVALID_REGULAR_EXPRESSION) or theirs[0] != Code.UNRELEASED_INSTANCE_ID:

@@ -33,7 +33,7 @@ UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND = 25, 69
 
 
 def commit_code(code: int) -> int:
-    """docs/differences.md: a member of a group that is not there hears that it is no member of it."""
+    """docs/reference/differences.md: a member of a group that is not there hears that it is no member of it."""
     return UNKNOWN_MEMBER_ID if code == GROUP_ID_NOT_FOUND else code
 
 
@@ -98,7 +98,7 @@ def make_topics(seed: int) -> list[Step]:
 
 @dataclass(frozen=True)
 class Traits:
-    """Of one script: who is static, and its one regular expression (docs/differences.md says why no more)."""
+    """Of one script: who is static, and its one regular expression (docs/reference/differences.md says why no more)."""
 
     instances: dict[str, str]
     regex: str | None
@@ -219,7 +219,7 @@ class Side:
         elif res.error_code in (UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND) or req.member_epoch < 0:
             self.static.pop(member, None)
         if res.error_code == GROUP_ID_NOT_FOUND and req.member_epoch != 0:
-            # docs/differences.md: that ends clients, so no member hears it here.
+            # docs/reference/differences.md: that ends clients, so no member hears it here.
             res.error_code = UNKNOWN_MEMBER_ID
             res.error_message = f"Member {req.member_id} is not a member of group {self.group}."
         told = res.member_id if res.member_id == req.member_id else "another"
@@ -253,7 +253,7 @@ class Side:
         rack: str | None = None,
     ) -> object:
         if instance is not None and self.static.get(member) == instance:
-            return "a static member that joins once more is let in, and at Kafka is not (docs/differences.md)"
+            return "a static member that joins once more is let in, and at Kafka is not (docs/reference/differences.md)"
         self.instances[member] = instance
         req = self.joining(member)
         req.instance_id, req.rack_id, req.server_assignor = instance, rack, assignor

@@ -1,10 +1,9 @@
 """Random scripts of share groups (KIP-932): members that come, subscribe and go, and operators who move offsets.
 
 At Kafka what is initialised at the share coordinator is assigned by a later heartbeat, and here by the answer that
-waits for it (docs/differences.md), so group epochs differ. Most scripts begin with an AlterShareGroupOffsets, after
-which all partitions are initialised. Epochs are compared by what they mean, and what members have when both groups have
-come to rest; a script ends where each has as many partitions, and not the same ones (`ends`).
-"""
+waits for it (docs/reference/differences.md), so group epochs differ. Most scripts begin with an AlterShareGroupOffsets,
+after which all partitions are initialised. Epochs are compared by what they mean, and what members have when both
+groups have come to rest; a script ends where each has as many partitions, and not the same ones (`ends`)."""
 
 from __future__ import annotations
 
@@ -149,7 +148,7 @@ class ShareSide(Side):
         elif res.error_code in (Code.UNKNOWN_MEMBER_ID, Code.GROUP_ID_NOT_FOUND) or req.member_epoch == LEAVE:
             self.present.pop(member, None)
         if res.error_code == Code.GROUP_ID_NOT_FOUND and req.member_epoch > JOIN:
-            # docs/differences.md: that ends clients, so no member hears it here.
+            # docs/reference/differences.md: that ends clients, so no member hears it here.
             res.error_code = int(Code.UNKNOWN_MEMBER_ID)
             res.error_message = f"Member {req.member_id} is not a member of group {self.group}."
         told = res.assignment is not None if req.subscribed_topic_names is not None else None
@@ -303,7 +302,7 @@ class ShareSide(Side):
     async def do_list(self, member: str, states: list[str]) -> object:
         return await self.listed(states, ["share"])
 
-    # ---- differences on purpose (docs/differences.md) --------------------------------------------------------
+    # ---- differences on purpose (docs/reference/differences.md) ------------------------------------------------------
     def agrees(self, s: Step, ours: object, theirs: object) -> bool:
         return NO_OTHER_EPOCH in (ours, theirs)
 

@@ -51,7 +51,7 @@ class StreamsSide(Side):
         """A member has said where it can be asked."""
         self.taken = False
         """A request was refused because another member has the instance id. Kafka takes that one's refined assignment
-        for the refused member's all the same, and then its tasks (docs/differences.md)."""
+        for the refused member's all the same, and then its tasks (docs/reference/differences.md)."""
         self.details = ""
         """Of the last heartbeat: its status MISSING_INTERNAL_TOPICS."""
 
@@ -117,7 +117,7 @@ class StreamsSide(Side):
         elif res.error_code in (Code.UNKNOWN_MEMBER_ID, Code.GROUP_ID_NOT_FOUND) or req.member_epoch < JOIN:
             self.static.pop(member, None)
         if res.error_code == Code.GROUP_ID_NOT_FOUND and req.member_epoch > JOIN:
-            # docs/differences.md: that ends clients, so no member hears it here.
+            # docs/reference/differences.md: that ends clients, so no member hears it here.
             res.error_code = int(Code.UNKNOWN_MEMBER_ID)
             res.error_message = f"Member {req.member_id} is not a member of group {self.group}."
         endpoints = res.partitions_by_user_endpoint
@@ -175,7 +175,7 @@ class StreamsSide(Side):
         version: int | None = None,
     ) -> object:
         if instance is not None and self.static.get(member) == instance:
-            return "a static member that joins once more is let in, and at Kafka is not (docs/differences.md)"
+            return "a static member that joins once more is let in, and at Kafka is not (docs/reference/differences.md)"
         self.instances[member] = instance
         req = self.joining(member)
         req.topology, req.process_id, req.instance_id, req.rack_id = topo.told(self.group), process, instance, rack
@@ -241,7 +241,8 @@ class StreamsSide(Side):
 
     async def do_leave(self, member: str, epoch: int, shutdown: bool = False) -> object:
         req = st.StreamsGroupHeartbeatRequest(self.group, member, epoch, instance_id=self.instances.get(member))
-        # docs/differences.md: at Kafka anybody can say so of a group, also one that is no member and hears that
+        # docs/reference/differences.md: at Kafka anybody can say so of a group, also one that is no member and hears
+        # that
         req.shutdown_application = shutdown and member in self.static
         return await self.beat(member, req)
 
@@ -327,7 +328,7 @@ class StreamsSide(Side):
             await until(known, AT_MOST_S)
         return answer
 
-    # ---- differences on purpose (docs/differences.md) --------------------------------------------------------
+    # ---- differences on purpose (docs/reference/differences.md) ------------------------------------------------------
     def agrees(self, s: Step, ours: object, theirs: object) -> bool:
         """Of Kafka's side. Both are right, and the script goes on."""
         if s.verb == "commit" and s.options["version"] < NEW_CODES_SINCE:
@@ -417,7 +418,7 @@ NEW_CODES_SINCE = 9
 
 
 def _comes_back(ours: object, theirs: object) -> bool:
-    """docs/differences.md: under the same member id, and Kafka gives it the tasks that it had."""
+    """docs/reference/differences.md: under the same member id, and Kafka gives it the tasks that it had."""
     if not isinstance(ours, tuple) or not isinstance(theirs, tuple) or not len(ours) == len(theirs) == HEARTBEAT_FIELDS:
         return False
     waits = ours[STATUSES] == theirs[STATUSES] and any(code == ASSIGNMENT_DELAYED for code, _ in ours[STATUSES])
@@ -427,14 +428,14 @@ def _comes_back(ours: object, theirs: object) -> bool:
 
 
 def only_offsets(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> bool:
-    """docs/differences.md: to the broker there is a classic group where only offsets are."""
+    """docs/reference/differences.md: to the broker there is a classic group where only offsets are."""
     texts = ours[1], theirs[1]
     same = ours[:1] + ours[2:] == theirs[:1] + theirs[2:]
     return same and texts == ("Group G not found.", "Group G is not a streams group.")
 
 
 def commit_to_only_offsets(ours: object, theirs: object) -> bool:
-    """docs/differences.md: the broker has a classic group there, and the sidecar none."""
+    """docs/reference/differences.md: the broker has a classic group there, and the sidecar none."""
     if not isinstance(ours, list) or not isinstance(theirs, list):
         return False
     codes = (Code.ILLEGAL_GENERATION, Code.UNKNOWN_MEMBER_ID)

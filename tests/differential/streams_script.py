@@ -38,7 +38,7 @@ def make_streams(seed: int) -> list[Step]:
         if own and rng.random() < 0.1:
             how = rng.choice(("grow", "grow", "delete"))
             steps.append(Step("topic", options={"name": rng.choice(own), "how": how}))
-            # docs/differences.md: a member that leaves before is another epoch at Kafka
+            # docs/reference/differences.md: a member that leaves before is another epoch at Kafka
             steps += [Step("silent", m) for m in traits.joined]
         else:
             steps.append(_step(rng, traits.some(rng), traits))

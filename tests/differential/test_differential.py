@@ -1,7 +1,7 @@
 """Random scripts to a sidecar and to Kafka's coordinator, and to a simulated broker and a real one: no difference.
 
 Each run plays other seeds (the header of the run names the first); test-all plays the full number of scripts, and a
-share of them on the Kafka before the anchor. What differs on purpose is in docs/differences.md. More: `make
+share of them on the Kafka before the anchor. What differs on purpose is in docs/reference/differences.md. More: `make
 differential SCRIPTS=10000`.
 """
 

@@ -24,7 +24,7 @@ from tools import metrics_table, settings_table
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = ("start", "operations", "drills", "procedures", "versions", "deploy", "runbook", "security", "audit")
-LINKED = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md"]
+LINKED = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md"]
 NO_COMMANDS = {"elsewhere"}
 """`sidecar elsewhere` is a column of a drill's table."""
 OF_KAFKA = {
@@ -51,7 +51,8 @@ UNITS = "kafka-group-sidecar.socket kafka-group-sidecar.service"
 
 
 def page(name: str) -> str:
-    return (ROOT / "docs" / f"{name}.md").read_text()
+    (file,) = (ROOT / "docs").rglob(f"{name}.md")
+    return file.read_text()
 
 
 def split_up(text: str) -> tuple[str, list[str]]:
@@ -267,7 +268,7 @@ def test_links_lead_somewhere(file: Path) -> None:
 
 
 def test_a_link_that_leads_nowhere_would_be_found() -> None:
-    file = ROOT / "docs" / "operations.md"
+    file = ROOT / "docs" / "operate/operations.md"
     good = "[a](deploy.md) [b](deploy.md#systemd) [c](#limits) [d](procedures.md#resize-__consumer_offsets)"
     assert wrong_links(good, file.parent, file) == []
     wrong = ["depoly.md", "deploy.md#sistemd", "#limts"]

@@ -1,4 +1,4 @@
-"""Which tests each command runs: `make quick`, `make test`, `make test-all`, `make nightly` (docs/testing.md).
+"""Which tests each command runs: `make quick`, `make test`, `make test-all`, `make nightly` (docs/design/testing.md).
 
 A test belongs to the tier of its folder (FOLDERS), and to `quick` where the table has none. The nearest mark
 `@pytest.mark.tier("test")`, `("all")` or `("nightly")` moves a test, a class or a module to a later tier. A test that

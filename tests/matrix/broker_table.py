@@ -1,4 +1,4 @@
-"""The table of brokers in docs/versions.md: its rows, its columns, and what a cell may say."""
+"""The table of brokers in docs/reference/versions.md: its rows, its columns, and what a cell may say."""
 
 from __future__ import annotations
 

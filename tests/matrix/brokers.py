@@ -1,6 +1,6 @@
 """The broker matrix: on which versions of Kafka the sidecars work, with clients of today.
 
-    python -m tests.matrix.brokers --doc docs/versions.md                        all cells
+    python -m tests.matrix.brokers --doc docs/reference/versions.md                        all cells
     python -m tests.matrix.brokers --kafka 2.8.2 --cell demo,tools               these
 
 Each cell is a run on three brokers of that version. The table in the document keeps what was not run now.

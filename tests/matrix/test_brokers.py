@@ -11,7 +11,7 @@ from tests.matrix import brokers
 from tests.matrix.broker_table import CELL, CELLS, HEAD, VERSIONS, Found, cells_of, row_of, rows, updated
 from tests.matrix.report import LACKS, NO, YES
 
-DOCUMENT = Path(__file__).resolve().parent.parent.parent / "docs" / "versions.md"
+DOCUMENT = Path(__file__).resolve().parent.parent.parent / "docs" / "reference/versions.md"
 RULE = "|---" * (1 + len(CELLS)) + "|"
 EMPTY = ["before", HEAD, RULE, *(row_of(v) + " not run |" * len(CELLS) for v in VERSIONS), "after"]
 

@@ -1,4 +1,5 @@
-"""Plays cases at both listeners and tells where the answers differ, and by which row of docs/differences.md if so."""
+"""Plays cases at both listeners and tells where the answers differ, and by which row of docs/reference/differences.md
+if so."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The sidecar answers raw requests as the broker behind it does, in every version that both announce.
 
-Each run plays other cases. What may differ is in docs/differences.md, row by row (tolerated.py).
+Each run plays other cases. What may differ is in docs/reference/differences.md, row by row (tolerated.py).
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ def test_no_difference_before_any_broker(alone: LocalKafka, seeds: Seeds, cases:
 
 
 def test_each_difference_that_is_tolerated_is_in_the_page(root: Path) -> None:
-    rows = [line[2:] for line in (root / "docs/differences.md").read_text().splitlines() if line.startswith("| ")]
+    rows = [
+        line[2:] for line in (root / "docs/reference/differences.md").read_text().splitlines() if line.startswith("| ")
+    ]
     missing = [rule.row for rule in RULES if not any(row.startswith(rule.row) for row in rows)]
     assert not missing

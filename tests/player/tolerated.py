@@ -1,4 +1,4 @@
-"""The differences that docs/differences.md has, each under a name. Everything else is a fault.
+"""The differences that docs/reference/differences.md has, each under a name. Everything else is a fault.
 
 A rule looks at one pair of answers. `ends`: what follows in the case is another story then, and is not compared.
 """
@@ -30,7 +30,7 @@ Says = Callable[[Case, str, Any, Any], bool]
 @dataclass(frozen=True)
 class Rule:
     row: str
-    """How its row in docs/differences.md begins."""
+    """How its row in docs/reference/differences.md begins."""
     says: Says
     ends: bool = False
 

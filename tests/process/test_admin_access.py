@@ -286,8 +286,8 @@ def test_nothing_can_be_changed() -> None:
 
 # ---- what the documentation says ------------------------------------------------------------------------------------
 def documented() -> dict[tuple[str, str], str]:
-    """Method and path -> whether the token is wanted, as docs/admin.md says."""
-    table = (DOCS / "admin.md").read_text().partition("| path |")[2].partition("\n\n")[0]
+    """Method and path -> whether the token is wanted, as docs/operate/admin.md says."""
+    table = (DOCS / "operate/admin.md").read_text().partition("| path |")[2].partition("\n\n")[0]
     found = {}
     for row in table.splitlines()[2:]:
         _, paths, _, wanted, _ = (cell.strip() for cell in row.split("|"))

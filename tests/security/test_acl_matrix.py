@@ -117,14 +117,15 @@ def _ends_nobody(theirs: Any, ours: Any) -> bool:
 
 
 ENDS_NOBODY = frozenset(("ConsumerGroupHeartbeat",))
-"""A member whose group is not there, or is no consumer group, is told UNKNOWN_MEMBER_ID (docs/differences.md)."""
+"""A member whose group is not there, or is no consumer group, is told UNKNOWN_MEMBER_ID
+(docs/reference/differences.md)."""
 OTHER_WORDS = {
     "ConsumerGroupDescribe": "'Group mine-offsets is not a consumer group.' != 'Group mine-offsets not found.'",
 }
-"""The words for a group of which only offsets are there, with the same code (docs/differences.md)."""
+"""The words for a group of which only offsets are there, with the same code (docs/reference/differences.md)."""
 ONLY_BESIDE = frozenset(("ShareGroupHeartbeat of a new group", "StreamsGroupHeartbeat of a new group"))
 """Such a group is the broker's, and its members are told that its coordinator is the broker beside the owner
-(docs/differences.md)."""
+(docs/reference/differences.md)."""
 NOT_HERE = (Code.NOT_COORDINATOR, None)
 SAME_FOR_ALL = frozenset(
     ("SyncGroup without a protocol", "JoinGroup of another's group", "TxnOffsetCommit of another transaction")

@@ -349,8 +349,9 @@ def authentication(bench: Bench, n: Broker) -> list[dict[str, Any]]:
 
 
 def test_rotation_by_two_users(bench: Bench) -> None:
-    """docs/procedures.md: the next user gets the same rights, the files name it, SIGHUP reads them, the former user is
-    removed. Nobody's credentials are refused meanwhile. (A right that was missing before is told once a minute.)"""
+    """docs/operate/procedures.md: the next user gets the same rights, the files name it, SIGHUP reads them, the former
+    user is removed. Nobody's credentials are refused meanwhile. (A right that was missing before is told once a
+    minute.)"""
     import os
     import signal
 

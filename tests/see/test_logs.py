@@ -1,4 +1,4 @@
-"""Every event of the log stands in docs/logs.md, with what to do."""
+"""Every event of the log stands in docs/reference/logs.md, with what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two versions write one topic. What docs/versions.md says of records of another version is true."""
+"""Two versions write one topic. What docs/reference/versions.md says of records of another version is true."""
 
 from __future__ import annotations
 

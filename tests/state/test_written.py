@@ -1,4 +1,4 @@
-"""What the first version wrote is read, and what it makes of today's records is as docs/versions.md says.
+"""What the first version wrote is read, and what it makes of today's records is as docs/reference/versions.md says.
 
 v0.1.0.jsonl is a dump by the code of 0.1.0: written/by_0_1_0.py. It must never change.
 """

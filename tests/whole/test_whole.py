@@ -1,7 +1,7 @@
 """Whole processes under simulation: many seeds hold, and a seed goes the same way every time.
 
-More seeds: `make sim SEEDS=20000`; one with its timeline: `python -m tests.whole.run --seed N`. See docs/simulation.md.
-"""
+More seeds: `make sim SEEDS=20000`; one with its timeline: `python -m tests.whole.run --seed N`. See
+docs/design/simulation.md."""
 
 from __future__ import annotations
 

@@ -10,11 +10,11 @@ which every version passes over. It goes into any partition that takes it. It re
 members. A sidecar that leaves in order writes into its record when it left.
 
 A sidecar of a version before this one writes no such record. It counts by its word while its node has none and owns a
-partition, or has claimed one within a day, as each owner does every hour (`state.fence_interval_ms`). So a fleet can
-be upgraded one by one. Once a node has its record, its word alone does not count any more, until that record says that
-the sidecar has left: then an older version may come in its place within a quarter of an hour, and stays by its claims.
-So a fleet can be rolled back one by one. The word of a node whose sidecar was killed never counts (docs/security.md).
-"""
+partition, or has claimed one within a day, as each owner does every hour (`state.fence_interval_ms`). So a fleet can be
+upgraded one by one. Once a node has its record, its word alone does not count any more, until that record says that the
+sidecar has left: then an older version may come in its place within a quarter of an hour, and stays by its claims. So a
+fleet can be rolled back one by one. The word of a node whose sidecar was killed never counts
+(docs/operate/security.md)."""
 
 from __future__ import annotations
 

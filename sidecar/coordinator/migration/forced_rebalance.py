@@ -1,4 +1,4 @@
-"""Rebalances that the administrator asks for, by the setting `sidecar.rebalance` (docs/decisions.md, Moves).
+"""Rebalances that the administrator asks for, by the setting `sidecar.rebalance` (docs/design/decisions.md, Moves).
 
 The setting is an order: it stands in the state topic from the moment at which the command was answered, and the owner
 of the group removes it when the rebalance has begun, that is, when the group's record with its reason is committed. So

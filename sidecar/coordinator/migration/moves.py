@@ -1,4 +1,4 @@
-"""Groups move between the brokers and the sidecars while their members live (docs/decisions.md, Moves).
+"""Groups move between the brokers and the sidecars while their members live (docs/design/decisions.md, Moves).
 
 managed_groups.py says which groups are wanted here. The owner of a group brings that about: it takes groups in
 (intake.py) and gives them back (release.py). Here is decided what a request of a client waits for meanwhile, and what

@@ -7,7 +7,7 @@ placeholder is there already, JoinGroup is answered at once and goes over a few 
 JoinGroup has a connection to itself, and not more than `first_joins` of them wait at one broker.
 
 While it waits, DescribeGroups tells its member id already, and the broker accepts that member's commits: so a commit
-waits for milliseconds, not for three seconds (docs/decisions.md, Placeholder members).
+waits for milliseconds, not for three seconds (docs/design/decisions.md, Placeholder members).
 """
 
 from __future__ import annotations

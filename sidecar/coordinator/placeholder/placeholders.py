@@ -1,8 +1,8 @@
 """The placeholder of each managed group that has members: a member of the broker's group of the same name.
 
-What it is for (docs/decisions.md, Placeholder members): a group with a member is not empty, so the broker lets none
-of its offsets expire; and a commit goes on in the placeholder's name, so the broker itself refuses the commits of a
-former owner, however late they come.
+What it is for (docs/design/decisions.md, Placeholder members): a group with a member is not empty, so the broker lets
+none of its offsets expire; and a commit goes on in the placeholder's name, so the broker itself refuses the commits of
+a former owner, however late they come.
 
 **A placeholder may be used only after a fenced write that was begun when the broker had answered its JoinGroup.** If
 that write is committed, nobody had taken the partition over before; whoever does so later joins later, and so takes the

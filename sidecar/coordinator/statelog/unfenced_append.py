@@ -1,6 +1,6 @@
 """Records of the state topic that are not the state of a group: any sidecar may write them.
 
-Why they need no fence: docs/decisions.md, Settings in the state topic.
+Why they need no fence: docs/design/decisions.md, Settings in the state topic.
 """
 
 from __future__ import annotations

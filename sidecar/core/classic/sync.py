@@ -23,7 +23,7 @@ def sync(turn: Turn, e: SyncGroup, token: int) -> None:
         raise CoordinatorError(Code.ILLEGAL_GENERATION, f"The group is in generation {group.generation}.")
     joining = group.state is State.PREPARING
     # Before a downgrade each member was told the first of its own protocols, and it has done nothing wrong. Kafka
-    # refuses it, which ends Java's clients (docs/differences.md).
+    # refuses it, which ends Java's clients (docs/reference/differences.md).
     told_its_own = joining and any(name == e.protocol for name, _ in group.members[e.member_id].protocols)
     if _other(e.protocol_type, group.type) or (_other(e.protocol, group.protocol) and not told_its_own):
         raise CoordinatorError(Code.INCONSISTENT_GROUP_PROTOCOL, f"The group uses {group.type}, {group.protocol}.")

@@ -28,7 +28,7 @@ def sync(turn: Turn, e: SyncGroup, token: int) -> None:
     assert member.classic is not None
     own = member.classic.protocols
     # Before an upgrade it was told the protocol of the group. Kafka takes no other than the first of its own, which
-    # ends Java's clients (docs/differences.md).
+    # ends Java's clients (docs/reference/differences.md).
     told = own[0] if e.protocol is None else next((p for p in own if p[0] == e.protocol), None)
     if e.protocol_type not in (None, CONSUMER_TYPE) or told is None:
         raise CoordinatorError(

@@ -3,9 +3,8 @@
 Partition p goes to the sidecar beside the leader of `__consumer_offsets`-p if that one is alive, so offset requests
 need no second hop; else it stays where it is; else it goes to the live one with the fewest. It stays, too, while the
 leader is new, or the sidecar beside it: when a broker comes back, all its partitions move at once, and whoever takes
-over then waits for the leaders that load (docs/decisions.md, One owner). A sidecar that was away for a moment may be
-again, and its groups have only just gone elsewhere.
-"""
+over then waits for the leaders that load (docs/design/decisions.md, One owner). A sidecar that was away for a moment
+may be again, and its groups have only just gone elsewhere."""
 
 from __future__ import annotations
 

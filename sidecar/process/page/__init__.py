@@ -1,1 +1,1 @@
-"""The page at the admin endpoint: markup, style and script, as they are served. docs/admin.md."""
+"""The page at the admin endpoint: markup, style and script, as they are served. docs/operate/admin.md."""

@@ -253,7 +253,7 @@ def spaced(rows: list[Row], rng: random.Random) -> list[Row]:
 def compacted(rows: list[Row], rng: random.Random) -> list[Row]:
     """The rows of a state partition as Kafka leaves them: up to some offset the last of each key, and of those no
     tombstone up to some earlier offset; all rows behind it. A tombstone never goes before the values that it deletes:
-    what is said of owners rests on that (docs/decisions.md, Audit)."""
+    what is said of owners rests on that (docs/design/decisions.md, Audit)."""
     cleaned = rng.randrange(len(rows) + 1)
     forgotten = rng.randrange(cleaned + 1)
     last = {key_of(row): i for i, row in enumerate(rows[:cleaned])}

@@ -198,8 +198,8 @@ def test_both_say_the_same(table: str, found: Tables, told: Tables) -> None:
 
 
 def test_of_a_classic_group_gold_doubts_more(found: Tables, told: Tables) -> None:
-    """docs/audit.md, "What can be known": from whose record on an assignment counts, and whether it still did when the
-    group went, is certain for gold only where the whole state partition is there."""
+    """docs/use/audit.md, "What can be known": from whose record on an assignment counts, and whether it still did when
+    the group went, is certain for gold only where the whole state partition is there."""
     mine, theirs = ([r for r in of["intervals"] if r["kind"] == "classic"] for of in (found, told))
     assert differences(mine, theirs, DOUBTED) == []
     known, doubted = {same_key(r, "from_offset"): r for r in theirs}, 0
