@@ -76,6 +76,7 @@ WAITS: Mapping[str, tuple[int, str]] = {
     "kafka/cluster.py Cluster._controller": (1, EACH),
     "kafka/cluster.py Cluster._shared": (1, EACH),
     "kafka/cluster.py MetadataReader.read": (1, THREAD),
+    "kafka/native.py leave_one_by_one": (1, CALLER),
     "kafka/net.py BrokerConnection._at_once": (1, CALLER),
     "kafka/net.py _token_at_hand": (1, "TIMEOUT_S of kafka/tokens.py"),
     "kafka/offsets.py committed": (1, THREAD),

@@ -118,11 +118,11 @@ def no_transactions(world: World) -> None:
 
 
 def large_writes(world: World) -> None:
-    """Finding L8, played with a state topic that takes no batch of more than 400 bytes. What is larger goes out in
+    """Finding L8, played with a state topic that takes no batch of more than 500 bytes. What is larger goes out in
     several batches inside one transaction; now and then the owner dies while one is open, and then nobody sees it."""
     start(world)
     come(world, 3)
-    world.kafka.cluster.configure(TOPIC, STATE_TOPIC, {"max.message.bytes": "400"})
+    world.kafka.cluster.configure(TOPIC, STATE_TOPIC, {"max.message.bytes": "500"})
     run_ms(world, 1_000)
     for _ in range(2):
         for group_id, kind in GROUPS.items():
