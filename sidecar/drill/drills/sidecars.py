@@ -65,15 +65,6 @@ class KillShareOwner(KillOwner):
     since = SHARE_SINCE
 
 
-class KillStreamsOwner(KillOwner):
-    """SIGKILL to the sidecar that owns a streams group: what the application writes is exact."""
-
-    name = "kill-streams-owner"
-    stage = "all kinds"
-    kinds = (STREAMS,)
-    since = STREAMS_SINCE
-
-
 def all_kinds(folder: Path, version: str) -> LocalKafka:
     """Sidecars that coordinate groups of all kinds."""
     quick = {
@@ -107,6 +98,16 @@ class KillWorker(_OneSidecar):
     def heal(self, ground: Ground, i: int) -> None:
         """Nobody but its parent heals it."""
         ground.kafka.wait_ready()
+
+
+class KillStreamsOwner(KillWorker):
+    """SIGKILL to the worker of the sidecar that owns a streams group: what the application writes is exact. Its parent
+    starts another one, as no transaction ends that has written to a broker which nobody reaches."""
+
+    name = "kill-streams-owner"
+    stage = "all kinds"
+    kinds = (STREAMS,)
+    since = STREAMS_SINCE
 
 
 class UpgradeWorker(_OneSidecar):
