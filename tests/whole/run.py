@@ -121,7 +121,7 @@ def _settle(world: World) -> None:
         for group_id in took:
             if world.unsettled(group_id):
                 took[group_id] = universe.now_ms - ended
-        return world.settled()
+        return world.settled() or world.reconciling()
 
     while universe.now_ms < ended + AT_LEAST_MS:
         missing()

@@ -342,14 +342,21 @@ class World:
             return f"{group_id}: its members are {sorted(known)}"
         if isinstance(group, ClassicGroup) and live and group.state is not State.STABLE:
             return f"{group_id}: it is {group.state}"
-        if group is not None and not isinstance(group, ClassicGroup) and live:
-            if group.assignment_epoch < group.epoch:
-                return f"{group_id}: epoch {group.epoch} is not assigned yet"
-            if behind := sorted(m for m, member in group.members.items() if member.member_epoch != group.epoch):
-                return f"{group_id}: {behind} have not come to epoch {group.epoch}"
+        if group is not None and not isinstance(group, ClassicGroup) and live and group.assignment_epoch < group.epoch:
+            return f"{group_id}: epoch {group.epoch} is not assigned yet"
         late_ms = self.universe.now_ms - 2_500
         if any(c.steady < 2 or c.well_ms < late_ms for c in live):
             return f"{group_id}: somebody has not been answered yet"
+        return ""
+
+    def reconciling(self) -> str:
+        """Members that have not come to their group's epoch, and may yet be removed for it; empty if there are none."""
+        for group_id in self.groups():
+            group = self.judge.fold.group(group_id)
+            if group is None or isinstance(group, ClassicGroup):
+                continue
+            if behind := sorted(m for m, member in group.members.items() if member.member_epoch != group.epoch):
+                return f"{group_id}: {behind} have not come to epoch {group.epoch}"
         return ""
 
     def bury(self) -> None:

@@ -384,7 +384,7 @@ class DataSide:
         return any(t.transaction_state.startswith("Prepare") for t in res.transaction_states)
 
     # ---- a member -------------------------------------------------------------------------------------------
-    async def do_seat(self, member: str, version: int, who: str) -> object:
+    async def do_placeholder(self, member: str, version: int, who: str) -> object:
         """Join and sync under an instance id; the subscription names one topic."""
         said = b"\0\1" + cs.ConsumerProtocolSubscription([self.topic(member)]).encode(1)
         protocols = [jg.JoinGroupRequestProtocol("range", said)]
