@@ -262,7 +262,7 @@ def has_no_placeholders(patch: Patch, world: World) -> None:
     patch.setattr(Placeholders, "occupied", lambda self, group_id, members: None)
 
 
-def takes_no_seat_over(patch: Patch, world: World) -> None:
+def takes_no_placeholder_over(patch: Patch, world: World) -> None:
     """A new owner lets offsets be fetched while the former one's commits may still arrive."""
     real = commit_gate.ready_for
     patch.setattr(
@@ -385,7 +385,7 @@ def forgets_who_waits(patch: Patch, world: World) -> None:
     patch.setattr(Owner, "_drop", planted)
 
 
-def forgets_who_waits_for_a_seat(patch: Patch, world: World) -> None:
+def forgets_who_waits_for_a_placeholder(patch: Patch, world: World) -> None:
     """A commit or fetch that waits for a placeholder when the partition goes away is never answered."""
 
     def planted(self: Any, partition: int) -> None:

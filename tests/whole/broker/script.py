@@ -401,17 +401,17 @@ class DataSide:
         )
         return *told, synced.error_code, synced.assignment
 
-    async def do_seat_commit(self, member: str, by: int, wrong: bool) -> object:
+    async def do_placeholder_commit(self, member: str, by: int, wrong: bool) -> object:
         generation, member_id = self.identity
         topic = oc.OffsetCommitRequestTopic(self.topic(member), partitions=[oc.OffsetCommitRequestPartition(0, 77)])
         who = generation + by, "somebody" if wrong else member_id, "placeholder"
         res = await self.ask(oc, "OffsetCommit", oc.OffsetCommitRequest(self.group, *who, -1, [topic]), 9)
         return [p.error_code for t in res.topics for p in t.partitions]
 
-    async def do_seat_txn(self, member: str, by: int, version: int) -> object:
+    async def do_placeholder_txn(self, member: str, by: int, version: int) -> object:
         return await self.do_txn(member, 0, version, 66, self.identity[0] + by, "a", self.identity[1])
 
-    async def do_seat_leave(self, member: str) -> object:
+    async def do_placeholder_leave(self, member: str) -> object:
         req = le.LeaveGroupRequest(self.group, "", [le.MemberIdentity("", "placeholder")])
         res = await self.ask(le, "LeaveGroup", req, 5)
         return res.error_code, [m.error_code for m in res.members]
