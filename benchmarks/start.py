@@ -1,4 +1,4 @@
-"""What a worker of `sidecar run` takes from exec to its first answer: CPU time, as the machine has other work.
+"""The cost of a worker of `sidecar run`, from exec to its first answer: CPU time, as the machine has other work.
 
     make bench NAME=start [ARGS="--rounds 20"]
 
@@ -17,7 +17,7 @@ import threading
 from pathlib import Path
 
 from benchmarks.common import finish, median
-from sidecar.drill.processes import Process, free_ports
+from sidecar.drill.processes import Process, free_ports, wait_until
 from sidecar.wire.frames import request_frame
 
 FETCH, CORRELATION = 1, 7
@@ -64,8 +64,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="sidecar-bench-") as tmp:
         sidecar = Process("sidecar", command, Path(tmp) / "sidecar.log").start()
         try:
-            while not listens(port):
-                assert sidecar.alive, sidecar.tail()
+            wait_until("the sidecar to listen", lambda: listens(port), PATIENCE_S, [sidecar])
             first_answer(port)
             for _ in range(rounds):
                 sidecar.kill_worker()

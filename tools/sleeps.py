@@ -147,10 +147,14 @@ def on_real_time(source: str) -> bool:
     )
 
 
-def problems(root: Path = TESTS, allowed: Mapping[str, tuple[int, str]] = SLEEPS) -> Iterator[str]:
-    found = counts(root)
+def compared(found: Mapping[str, int], allowed: Mapping[str, tuple[int, str]]) -> Iterator[tuple[str, int, int]]:
+    """Name, how often it is there, and how often it may be."""
     for name in sorted({*found, *allowed}):
-        n, most = found.get(name, 0), allowed.get(name, (0, ""))[0]
+        yield name, found.get(name, 0), allowed.get(name, (0, ""))[0]
+
+
+def problems(root: Path = TESTS, allowed: Mapping[str, tuple[int, str]] = SLEEPS) -> Iterator[str]:
+    for name, n, most in compared(counts(root), allowed):
         if n > most:
             yield f"tests/{name}: {n} sleeps, and it may have {most}: wait for an event, or on virtual time"
         elif n < most:

@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from tools.sleeps import compared
+
 ROOT = Path(__file__).resolve().parent.parent / "sidecar"
 ELSEWHERE = ("audit", "cli", "drill")
 """No part of a running sidecar."""
@@ -137,9 +139,7 @@ def counts(root: Path) -> dict[str, int]:
 
 
 def problems(root: Path = ROOT, allowed: Mapping[str, tuple[int, str]] = WAITS) -> Iterator[str]:
-    found = counts(root)
-    for name in sorted({*found, *allowed}):
-        n, most = found.get(name, 0), allowed.get(name, (0, ""))[0]
+    for name, n, most in compared(counts(root), allowed):
         if n > most:
             yield f"{name}: {n} waits without a bound, and it may have {most}: give it one, and a row in waits.md"
         elif n < most:

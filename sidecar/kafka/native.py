@@ -251,7 +251,7 @@ async def send_away(
 
 
 async def leave_one_by_one(conn: BrokerConnection, found: Native, group_id: str, timeout_s: float) -> None:
-    """These members of a share or streams group leave: LeaveGroup knows neither. Raises what `describe` raises."""
+    """Let these members of a share or streams group leave: LeaveGroup knows neither. Raises what `describe` raises."""
     leave = share_group.leave if found.kind == SHARE else _leave_streams
     await asyncio.gather(*[leave(conn, group_id, m.member_id, timeout_s) for m in found.members])
 

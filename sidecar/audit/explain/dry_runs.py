@@ -1,4 +1,4 @@
-"""What a dry run tells the coordinator, by kind of group: a member joins, leaves, or heartbeats once more."""
+"""The events of a dry run, by kind of group: a member joins, leaves, or heartbeats once more."""
 
 from __future__ import annotations
 
@@ -65,8 +65,16 @@ def _leaves_consumer(group: ConsumerGroup, members: tuple[str, ...]) -> Events:
 def _beats_consumer(group: ConsumerGroup) -> Events:
     for m in group.members.values():
         if m.classic is None and m.member_epoch > 0:
-            who: dict[str, Any] = {"client_id": m.client_id, "client_host": m.client_host}
-            return [ConsumerHeartbeat(group.group_id, m.member_id, m.member_epoch, instance_id=m.instance_id, **who)]
+            return [
+                ConsumerHeartbeat(
+                    group.group_id,
+                    m.member_id,
+                    m.member_epoch,
+                    instance_id=m.instance_id,
+                    client_id=m.client_id,
+                    client_host=m.client_host,
+                )
+            ]
     return ()
 
 

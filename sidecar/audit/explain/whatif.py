@@ -82,8 +82,8 @@ def _group(told: Replayed, shard: Shard) -> Any:
 
 
 def _moved(holders: set[str], heirs: set[str]) -> Iterable[tuple[str, str]]:
-    """Who loses a partition or task, and who gets it; "": nobody. In share groups, and of standby tasks, there may be
-    several."""
+    """The members that lose a partition or task, each with one that gets it; "": nobody. In share groups, and of
+    standby tasks, there may be several."""
     return zip_longest(sorted(holders - heirs), sorted(heirs - holders), fillvalue="")
 
 
@@ -132,7 +132,7 @@ def _target(
 
 
 def _held(shard: Shard, group: Any, names: Mapping[bytes, str], run: DryRun, now: bool) -> Held:
-    """What its members have, also what they still have to give up; or are to have."""
+    """The partitions or tasks that members have now, with those that they still have to give up; else their targets."""
     view = shard.registry.kinds[group.kind].inspect.member
     found: Held = {}
     for member_id in group.members:

@@ -30,7 +30,7 @@ class Lease:
         return self._heard is not NEVER
 
     def lost(self) -> None:
-        """What the former member was told says nothing of the next one."""
+        """A new member begins: what the former one was told says nothing of it."""
         self._committed = self._heard = NEVER
 
     def committed(self, sent: Now) -> None:

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class Placeholder:
-    """What is known of the placeholder in the broker's group of one managed group."""
+    """The placeholder in the broker's group of one managed group, as far as it is known."""
 
     group_id: str
     partition: int

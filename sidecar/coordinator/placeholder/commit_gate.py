@@ -226,7 +226,7 @@ class CommitGate:
         self._placed.hurry(placeholder)
 
     def _go_on(self, placeholder: Placeholder, p: _Parked, reply: CheckReply) -> None:
-        """What it waited for has ended; meanwhile the placeholder may have become another."""
+        """A request goes on, as what it waited for has ended; meanwhile the placeholder may have become another."""
         if placeholder.gone or not self._leased(placeholder.partition):
             self._refuse(p, Code.NOT_COORDINATOR)
         elif not reply.ticket:

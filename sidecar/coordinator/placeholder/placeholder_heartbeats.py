@@ -41,7 +41,7 @@ class PlaceholderHeartbeats:
         self._log = log
 
     def begin(self, placeholder: Placeholder) -> None:
-        """It has joined. Groups that joined together do not beat together."""
+        """Begin, as it has joined. Groups that joined together do not beat together."""
         interval_ms = self._interval_ms()
         spread_ms = interval_ms // 2 + crc32(placeholder.group_id.encode()) % (interval_ms // 2)
         placeholder.beat_ms = now().mono_ms + spread_ms

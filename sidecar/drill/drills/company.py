@@ -127,10 +127,24 @@ class Company:
         return backward_commits(self.journals)
 
 
-class ShareCompany(Company):
-    """Members of a share group acknowledge records, and own nothing. A record is lost if nobody acknowledged it."""
+class _ByRecords(Company):
+    """Clients without partitions and offsets of their own: only what becomes of the records counts."""
 
     measured_as = "consumer"
+
+    def balanced(self) -> bool:
+        return all(c.journal.count for c in self.clients)
+
+    def best(self) -> dict[int, int]:
+        """The broker keeps no offset for a client to lose."""
+        return {}
+
+    def drained(self, produced: dict[int, int]) -> bool:
+        return self.lost(produced) == 0
+
+
+class ShareCompany(_ByRecords):
+    """Members of a share group acknowledge records, and own nothing. A record is lost if nobody acknowledged it."""
 
     def open(self, kafka: LocalKafka, topic: str, name: str) -> None:
         def new(name: str) -> Client:
@@ -138,24 +152,13 @@ class ShareCompany(Company):
 
         self._start(name, **dict.fromkeys(self.places, new))
 
-    def balanced(self) -> bool:
-        return all(c.journal.count for c in self.clients)
-
-    def best(self) -> dict[int, int]:
-        """The broker keeps no offset for a member to lose."""
-        return {}
-
-    def drained(self, produced: dict[int, int]) -> bool:
-        return self.lost(produced) == 0
-
     def went_back(self) -> list[str]:
         return acknowledged_twice(self.journals)
 
 
-class StreamsCompany(Company):
+class StreamsCompany(_ByRecords):
     """Instances of an application that counts, exactly once. A record is lost if it is not counted, or is twice."""
 
-    measured_as = "consumer"
     reader: SinkReader | None = None
 
     def open(self, kafka: LocalKafka, topic: str, name: str) -> None:
@@ -173,16 +176,6 @@ class StreamsCompany(Company):
     def close(self) -> None:
         if self.reader is not None:
             self.reader.stop()
-
-    def balanced(self) -> bool:
-        return all(c.journal.count for c in self.clients)
-
-    def best(self) -> dict[int, int]:
-        """What it has committed is what its counts say."""
-        return {}
-
-    def drained(self, produced: dict[int, int]) -> bool:
-        return self.lost(produced) == 0
 
     def lost(self, produced: dict[int, int]) -> int:
         assert self.reader is not None
