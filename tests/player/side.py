@@ -29,6 +29,7 @@ Heard = tuple[str, int, Any]
 PREFIXES: Mapping[str, tuple[str, str]] = {"sidecar": ("managed-", "other-s-"), "broker": ("unmanag-", "other-b-")}
 """Of ids that the sidecar manages, and of ids that it does not. At the broker's listener both are Kafka's."""
 CLOSED, SILENT = "closes the connection", "does not answer"
+NO_TRANSACTION = "<no transaction>"
 BY_PARTITION: Mapping[str, str] = {
     "DescribeGroups": "groups",
     "ConsumerGroupDescribe": "groups",
@@ -142,7 +143,7 @@ class Side:
         if isinstance(value, uuid.UUID):
             return str(value)
         if name == "errorCode" and value in WITHOUT_TRANSACTION and self._api == "TxnOffsetCommit":
-            return "<no transaction>"
+            return NO_TRANSACTION
         if name in CHANGING and value >= 0:
             return f"<{name}>"
         if name == "port" and value in self._ports:

@@ -11,13 +11,13 @@ from typing import Any
 
 from tests.player import states
 from tests.player.cases import Case
-from tests.player.side import Heard
+from tests.player.side import NO_TRANSACTION, SILENT, Heard
 
 NONE, UNKNOWN_SERVER_ERROR = 0, -1
 INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND = 23, 25, 69
-ILLEGAL_GENERATION = 22
-OF_THE_BROKER = frozenset((3, 12, 47, 48, 49, 90, 100, 120))
-"""Topic, partition or topic id unknown; metadata too large; the producer's id, epoch or transaction."""
+ILLEGAL_GENERATION, FENCED_MEMBER_EPOCH = 22, 110
+OF_THE_BROKER = frozenset((3, 12, 42, 47, 48, 49, 90, 100, 120, NO_TRANSACTION))
+"""Topic, partition or topic id unknown; metadata too large; the producer's id, epoch or transaction; 42: no such id."""
 OF_THE_MEMBER = frozenset((22, 25, 27, 35, 69, 82, 113))
 OFFSETS_ONLY = (states.offsets, states.transaction)
 EMPTY = (states.classic_empty, states.classic_pending, states.offsets)
@@ -218,6 +218,21 @@ def _unresolved(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     return api == "ConsumerGroupHeartbeat" and both_let_in and bool(_changes(case, "subscribedTopicRegex"))
 
 
+def _epoch_of_the_wait(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    codes = (_code(theirs), _code(ours))
+    claims = case.state is states.consumer and bool(_changes(case, "memberEpoch"))
+    return api == "ConsumerGroupHeartbeat" and codes == (FENCED_MEMBER_EPOCH, NONE) and claims
+
+
+def _unassigned_at_upgrade(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    both_let_in = _code(theirs) == _code(ours) == NONE
+    return api == "ConsumerGroupHeartbeat" and both_let_in and case.state is states.classic_syncing
+
+
+def _resource_twice(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    return api == "AlterConfigs" and theirs == SILENT and "Each resource must appear at most once." in str(ours)
+
+
 def _last_offset(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     """Kafka 3.9."""
     looks = api in ("DescribeGroups", "ListGroups") and isinstance(theirs, dict)
@@ -235,6 +250,13 @@ RULES = (
     Rule("a commit of a member whose group is not there", _commit_to_no_group),
     Rule("a commit with a generation to a group of which only offsets are there", _commit_to_offsets),
     Rule("a commit that the member may not make, with a second fault", _commit_with_two_faults),
+    Rule("a joining member under offload", _epoch_of_the_wait, ends=True),
+    Rule(
+        "a group that upgrades though its last assignment leaves partitions out (2.22)",
+        _unassigned_at_upgrade,
+        ends=True,
+    ),
+    Rule("a resource that AlterConfigs names twice", _resource_twice),
     Rule("a topic without partitions in a commit", _without_partitions),
     Rule("a partition that a commit names twice", _committed_twice),
     Rule("a partition that an OffsetDelete names twice", _deleted_twice),
