@@ -90,6 +90,8 @@ class Service:
         self._log = log
         self._lease_until_ms = 0
         self._lease_until_wall_ms = FOR_EVER_MS
+        self._just_leased = False
+        """The brokers have answered since the last `wake`."""
         self._image = TopicImage()
         self._topics: tuple[Topic, ...] = ()
         self._woken_ms = 0
@@ -139,6 +141,7 @@ class Service:
         """The brokers know this sidecar as a live member; counted from when they were asked. By the wall clock, too: it
         shows a pause of the whole machine that no other clock of it has seen, and if it only was set forward, the next
         answer of the brokers puts that right."""
+        self._just_leased |= until_ms > self._lease_until_ms
         if until_ms >= self._lease_until_ms:
             self._lease_until_ms, self._lease_until_wall_ms = until_ms, until_wall_ms
 
@@ -263,8 +266,9 @@ class Service:
                 owner.shift(self._deaf_ms[p], now)
                 self._deaf_ms[p] = 0
             owner.wake(now, valid)
-            if valid and owner.shard is not None:
+            if valid and owner.shard is not None and self._just_leased:
                 self._renew(owner, now)
+        self._just_leased = False
         if self._unproved:
             self._go_on_proved(now)
         self._tell_problem(now)
@@ -285,7 +289,10 @@ class Service:
 
     def _renew(self, owner: Owner, now: Now) -> None:
         """Brokers forget fences. The partitions do not come at once: each has its own share of the interval. Where the
-        brokers remember a fence only for a short time, a successor has most of that time to fence with the same id."""
+        brokers remember a fence only for a short time, a successor has most of that time to fence with the same id.
+
+        Called only when the brokers have just answered: a renewal that meets a dead broker waits until it is replaced,
+        and a partition cannot prove its owner meanwhile. It should have a whole lease before it."""
         part = owner.partition * GOLDEN % 1
         most_ms = min(self.settings.fence_interval_ms, self._fences_kept_ms // FENCES_IN_TIME)
         interval_ms = most_ms * (1 - self.settings.fence_spread * part)

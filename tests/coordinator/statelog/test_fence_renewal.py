@@ -38,6 +38,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner_module, "FENCED_MS", 20)
 
 
+LEASE_MS = 15_000
+
+
 def run(test: Callable[[House, HouseClient, int], Coroutine[Any, Any, None]], interval_ms: int = 3_600_000) -> None:
     """A house of one partition, with one member of group g, and its epoch."""
 
@@ -170,8 +173,9 @@ def test_it_ends_with_the_partition() -> None:
     run(test)
 
 
-def renewals(until_s: int, fences_kept_ms: int | None = None) -> list[tuple[int, int]]:
-    """(second, partition) of fifty that are served, and renewed by the hour."""
+def renewals(until_s: int, fences_kept_ms: int | None = None, silent: range = range(0)) -> list[tuple[int, int]]:
+    """(second, partition) of fifty that are served, and renewed by the hour. In the `silent` seconds the owners' group
+    has no coordinator."""
     settings = ServiceSettings(fence_interval_ms=3_600_000, fence_spread=0.5)
     registry: Registry = REGISTRY
 
@@ -186,7 +190,7 @@ def renewals(until_s: int, fences_kept_ms: int | None = None) -> list[tuple[int,
             return iter(())
 
     service = Service(1, 50, registry, Ports({}, Computed(lambda kind, group_id: None)), Nothing(), settings)
-    service.lease(10**12)
+    service.lease(LEASE_MS)
     service.assigned([1] * 50, 1, {1}, Now(0, 0))
     for owner in service.owners:
         owner.fenced(owner.attempt, 7, Now(0, 0))
@@ -194,9 +198,11 @@ def renewals(until_s: int, fences_kept_ms: int | None = None) -> list[tuple[int,
         owner.replayed(owner.attempt, Now(0, 0))
     service.config_changed(Now(0, 0), fences_kept_ms)
     service.out.clear()
-    found = []
+    found, last_answer = [], 0
     for second in range(1, until_s):
         now = Now(1_000 * second, 1_000 * second)
+        last_answer = now.mono_ms if second not in silent else last_answer
+        service.lease(last_answer + LEASE_MS)  # the same answer is told again and again
         service.wake(now)
         for c in [c for c in service.out if isinstance(c, Renew)]:
             found.append((second, c.partition))
@@ -221,3 +227,11 @@ def test_brokers_that_soon_forget_are_told_more_often() -> None:
         assert second - last[partition] <= 16
         last[partition] = second
     assert min(last.values()) >= 184
+
+
+def test_no_fence_is_renewed_while_the_owners_group_gives_no_answer() -> None:
+    """A renewal may wait for the same dead broker, and the partition could not prove its owner meanwhile."""
+    silent = range(2_400, 2_412)
+    behind = sorted(second for second, _ in renewals(2_500, silent=silent))
+    assert [s for s in behind if s < silent.start] and not [s for s in behind if s in silent]
+    assert behind.count(silent.stop) > 1 or silent.stop in behind
