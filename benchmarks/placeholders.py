@@ -37,7 +37,7 @@ PROPERTIES = {"group.initial.rebalance.delay.ms": "3000"}
 def all_joined(kafka: LocalKafka) -> int:
     with urllib.request.urlopen(f"http://127.0.0.1:{kafka.nodes[0].admin_port}/metrics", timeout=5) as res:
         lines = res.read().decode().splitlines()
-    return int(float(next(x for x in lines if x.startswith("sidecar_placeholders_seated ")).split()[1]))
+    return int(float(next(x for x in lines if x.startswith("sidecar_placeholders_joined ")).split()[1]))
 
 
 def hello(group: str) -> ch.ConsumerGroupHeartbeatRequest:

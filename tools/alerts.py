@@ -248,12 +248,12 @@ WORK = [
     ),
     Alert(
         "SidecarPlaceholdersMissing",
-        "sidecar_placeholders_wanted - sidecar_placeholders_seated > 0",
+        "sidecar_placeholders_wanted - sidecar_placeholders_joined > 0",
         "5m",
         "warning",
         "Groups have no placeholder at their broker: their commits are refused.",
-        {f"sidecar_placeholders_wanted{{{A}}}": "5x200", f"sidecar_placeholders_seated{{{A}}}": "4x200"},
-        {f"sidecar_placeholders_wanted{{{A}}}": "5x200", f"sidecar_placeholders_seated{{{A}}}": "5x200"},
+        {f"sidecar_placeholders_wanted{{{A}}}": "5x200", f"sidecar_placeholders_joined{{{A}}}": "4x200"},
+        {f"sidecar_placeholders_wanted{{{A}}}": "5x200", f"sidecar_placeholders_joined{{{A}}}": "5x200"},
         ON_A,
     ),
     Alert(

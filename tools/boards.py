@@ -329,7 +329,7 @@ FAILOVER = Board(
             Panel(
                 "Placeholders missing",
                 "Groups whose commits wait for one.",
-                ((f"sidecar_placeholders_wanted{I} - sidecar_placeholders_seated{I}", "{{instance}}"),),
+                ((f"sidecar_placeholders_wanted{I} - sidecar_placeholders_joined{I}", "{{instance}}"),),
             ),
             Panel(
                 "Time to a placeholder",

@@ -425,7 +425,7 @@ def _where_brokers_know_none(call: Call, results: Iterable[dc.DescribeConfigsRes
 def _moved(call: Call, r: dc.DescribeConfigsResource) -> bool:
     """Whether something may be said of this resource that only sidecars know."""
     if r.resource_type == cf.GROUP:
-        return call.scope.moved(r.resource_name) or call.client_id == cf.DESK
+        return call.scope.moved(r.resource_name) or call.client_id == cf.CLI_CLIENT
     return r.resource_type == cf.BROKER and not r.resource_name and call.scope.moved("")
 
 

@@ -57,20 +57,20 @@ def adopt(
     output: DocumentFormat = Document.TABLE,
 ) -> None:
     """Take a group over from the broker, under its live members."""
-    desk = _Desk(group, bootstrap, command_config, timeout)
-    desk.say("sidecar.managed", "true", lambda: desk.glance().get("sidecar.managed") == "true")
+    admin = _GroupAdmin(group, bootstrap, command_config, timeout)
+    admin.say("sidecar.managed", "true", lambda: admin.glance().get("sidecar.managed") == "true")
 
     def arrived() -> str:
-        told = desk.glance()
+        told = admin.glance()
         if told.get("sidecar.managed") == "false":
-            desk.refused(told["sidecar.why"], "The group stays with the broker. Say it again when that has changed.")
+            admin.refused(told["sidecar.why"], "The group stays with the broker. Say it again when that has changed.")
         if told.get("sidecar.state") == "sidecar":
             return f"{group} is with the sidecars now."
-        if told.get("sidecar.managed") == "true" and desk.nobody():
+        if told.get("sidecar.managed") == "true" and admin.nobody():
             return f"{group} is the sidecars' now; nobody is a member of it."
         return ""
 
-    desk.done("adopt", desk.wait(arrived), output)
+    admin.done("adopt", admin.wait(arrived), output)
 
 
 @groups.command()
@@ -84,15 +84,15 @@ def release(
     """Give a group back to the broker, under its live members. The sidecars run, and do it.
 
     `sidecar release` without `groups` is for the time when no sidecar runs any more."""
-    desk = _Desk(group, bootstrap, command_config, timeout)
-    if desk.is_nowhere():
-        desk.refused(f"There is no group {group}.", ROUTE)
-    desk.say("sidecar.managed", "false", lambda: desk.glance().get("sidecar.managed") == "false")
+    admin = _GroupAdmin(group, bootstrap, command_config, timeout)
+    if admin.is_nowhere():
+        admin.refused(f"There is no group {group}.", ROUTE)
+    admin.say("sidecar.managed", "false", lambda: admin.glance().get("sidecar.managed") == "false")
 
     def gone() -> str:
-        return f"{group} is with the broker now." if desk.glance().get("sidecar.state") == "broker" else ""
+        return f"{group} is with the broker now." if admin.glance().get("sidecar.state") == "broker" else ""
 
-    desk.done("release", desk.wait(gone), output)
+    admin.done("release", admin.wait(gone), output)
 
 
 @groups.command()
@@ -109,33 +109,33 @@ def rebalance(
     output: DocumentFormat = Document.TABLE,
 ) -> None:
     """Have a group assigned anew."""
-    desk = _Desk(group, bootstrap, command_config, timeout)
-    told = desk.look()
+    admin = _GroupAdmin(group, bootstrap, command_config, timeout)
+    told = admin.look()
     if told.get("sidecar.state", "broker") == "broker":
-        desk.refused(f"{group} is not with the sidecars.", f"`sidecar groups adopt {group}` takes it over.")
+        admin.refused(f"{group} is not with the sidecars.", f"`sidecar groups adopt {group}` takes it over.")
     before = int(told["sidecar.epoch"])
-    removed = _removed(desk, remove_instance or [])
+    removed = _removed(admin, remove_instance or [])
 
     def anew() -> int:
-        return int(desk.glance().get("sidecar.epoch", -1))
+        return int(admin.glance().get("sidecar.epoch", -1))
 
-    desk.say("sidecar.rebalance", reason, lambda: "sidecar.rebalance" in desk.glance() or anew() > before)
+    admin.say("sidecar.rebalance", reason, lambda: "sidecar.rebalance" in admin.glance() or anew() > before)
 
     def done() -> str:
         epoch = anew()
         if epoch > before:
             return f"{group} was assigned anew, in epoch or generation {epoch}."
-        return f"{group} has no members to assign anything to." if desk.nobody() else ""
+        return f"{group} has no members to assign anything to." if admin.nobody() else ""
 
     def state() -> tuple[str, str]:
-        if "sidecar.rebalance" in desk.glance():
+        if "sidecar.rebalance" in admin.glance():
             return "it is recorded and has not begun.", "Do not say it again: the group's next owner begins it."
         return "it has begun, and members are still to join.", f"Do not say it again. sidecar groups explain {group}"
 
-    desk.done("rebalance", desk.wait(done, state), output, removed)
+    admin.done("rebalance", admin.wait(done, state), output, removed)
 
 
-def _removed(desk: _Desk, instances: list[str]) -> list[str]:
+def _removed(admin: _GroupAdmin, instances: list[str]) -> list[str]:
     """AdminClient of confluent-kafka has no such call, so this goes over the sidecar's own client."""
     if not instances:
         return []
@@ -143,17 +143,17 @@ def _removed(desk: _Desk, instances: list[str]) -> list[str]:
 
     async def leave(cluster: Cluster) -> list[tuple[str, int]]:
         members = [lg.MemberIdentity("", i, "removed by the administrator") for i in instances]
-        conn = await cluster.coordinator(desk.group, 0)
-        res = await conn.request(lg, "LeaveGroup", lg.LeaveGroupRequest(desk.group, members=members), low=3)
+        conn = await cluster.coordinator(admin.group, 0)
+        res = await conn.request(lg, "LeaveGroup", lg.LeaveGroupRequest(admin.group, members=members), low=3)
         if res.error_code:
             return [(i, res.error_code) for i in instances]
         return [(m.group_instance_id or "", m.error_code) for m in res.members]
 
-    found = desk.client.ask(desk.bootstrap, cf.DESK, leave)
+    found = admin.client.ask(admin.bootstrap, cf.CLI_CLIENT, leave)
     bad = [f"{i}: {name_of(code)}" for i, code in found if code]
     if bad:
-        then = f"`sidecar groups members {desk.group}` lists the instances. No rebalance was asked for."
-        desk.refused("not removed: " + ", ".join(bad), then)
+        then = f"`sidecar groups members {admin.group}` lists the instances. No rebalance was asked for."
+        admin.refused("not removed: " + ", ".join(bad), then)
     return [i for i, _ in found]
 
 
@@ -171,14 +171,14 @@ async def _listed(cluster: Cluster) -> set[str]:
 
 
 # ---- the way to the sidecars --------------------------------------------------------------------------------------
-class _Desk:
+class _GroupAdmin:
     """One group, as an administrator's client speaks of it. What it does raises Failed."""
 
     def __init__(self, group: str, bootstrap: str, command_config: Path | None, timeout_s: float) -> None:
         self.group, self.bootstrap = group, bootstrap
         self._until = time.monotonic() + timeout_s
         self.client = client_of(command_config)
-        self._admin = self.client.admin(bootstrap, cf.DESK)
+        self._kafka = self.client.admin(bootstrap, cf.CLI_CLIENT)
 
     def _resource(self, **entries: str) -> Any:
         from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -201,7 +201,7 @@ class _Desk:
         while True:
             try:
                 self._ask()
-                (future,) = self._admin.incremental_alter_configs(
+                (future,) = self._kafka.incremental_alter_configs(
                     [self._resource(**{name: value})], request_timeout=ANSWER_S
                 ).values()
                 future.result()
@@ -245,7 +245,7 @@ class _Desk:
             return {}
 
     def _asked(self) -> Any:
-        return self._admin.describe_configs([self._resource()], request_timeout=GLANCE_S)
+        return self._kafka.describe_configs([self._resource()], request_timeout=GLANCE_S)
 
     def _ask(self) -> Any:
         (future,) = self._asked().values()
@@ -254,13 +254,13 @@ class _Desk:
     def _anew(self) -> None:
         """librdkafka asks the controller about groups' settings, which a broker of KRaft says is any broker that lives.
         That one's sidecar may be down, and only a new client is told of another broker."""
-        self._admin = self.client.admin(self.bootstrap, cf.DESK)
+        self._kafka = self.client.admin(self.bootstrap, cf.CLI_CLIENT)
 
     def nobody(self) -> bool:
         """Whether the group has no members, wherever it is. False, if nobody can tell just now."""
         from confluent_kafka import KafkaException
 
-        (future,) = self._admin.describe_consumer_groups([self.group], request_timeout=ANSWER_S).values()
+        (future,) = self._kafka.describe_consumer_groups([self.group], request_timeout=ANSWER_S).values()
         try:
             return not future.result().members
         except KafkaException as exc:
@@ -269,7 +269,7 @@ class _Desk:
     def is_nowhere(self) -> bool:
         """Whether all brokers and sidecars say that there is no such group. False, if not all can tell just now."""
         try:
-            return self.group not in self.client.ask(self.bootstrap, cf.DESK, _listed)
+            return self.group not in self.client.ask(self.bootstrap, cf.CLI_CLIENT, _listed)
         except Failed:
             return False
 

@@ -76,7 +76,7 @@ def list_(
         return named and (not where or row["where"] == WHERE[where]) and (not members or bool(row["members"]))
 
     def show() -> Code:
-        found = client_of(command_config).ask(bootstrap, cf.DESK, gathered)
+        found = client_of(command_config).ask(bootstrap, cf.CLI_CLIENT, gathered)
         if found.problems:
             raise Failed(Code.UNREACHED, "; ".join(found.problems), "The list would not be whole. Try again.")
         if not found.groups:

@@ -69,7 +69,7 @@ def patterns(
 
     sidecar groups patterns --include 'orders-.*' --exclude 'orders-test[0-9]+' --bootstrap HOST:PORT"""
     client = client_of(command_config)
-    stored = client.ask(bootstrap, cf.DESK, look)
+    stored = client.ask(bootstrap, cf.CLI_CLIENT, look)
     if forget and (include or exclude is not None):
         raise Failed(Code.USAGE, "--forget stores nothing.", "Give it alone, or leave it out.")
     if not forget and include is None and exclude is None:
@@ -81,7 +81,7 @@ def patterns(
         what = f"Live groups would go back to the broker: {', '.join(seen.goes)}. Nothing was changed."
         raise Failed(Code.FINDINGS, what, "--dry-run shows all that would move; --yes does it.")
     if not dry_run:
-        client.ask(bootstrap, cf.DESK, lambda cluster: store(cluster, wanted))
+        client.ask(bootstrap, cf.CLI_CLIENT, lambda cluster: store(cluster, wanted))
     body = {**_body(wanted), "stored": not dry_run, **asdict(seen)}
     done = "Nothing was changed." if dry_run else "It is stored, and all sidecars follow it."
     print_document(body, output, [*(() if forget else _lines(seen)), done])
@@ -110,7 +110,7 @@ def _check(pattern: str) -> None:
 # ---- what it would do ----------------------------------------------------------------------------------------------
 def preview(client: Client, bootstrap: str, stored: Stored, wanted: Stored, principal: str) -> Preview:
     """Raises Failed."""
-    found = client.ask(bootstrap, cf.DESK, gathered)
+    found = client.ask(bootstrap, cf.CLI_CLIENT, gathered)
     if found.problems:
         raise Failed(Code.UNREACHED, "; ".join(found.problems), "What would move cannot be told. Try again.")
     moves = moved(found, wanted)

@@ -385,7 +385,7 @@ STATE: dict[str, Metric] = {
     "placeholders_wanted": Metric(
         Gauge, "sidecar_placeholders_wanted", "Groups with members here: each has a placeholder at its broker."
     ),
-    "placeholders_seated": Metric(Gauge, "sidecar_placeholders_seated", "Placeholders that their brokers know."),
+    "placeholders_joined": Metric(Gauge, "sidecar_placeholders_joined", "Placeholders that their brokers know."),
     "placeholders_lost": Metric(
         Counter,
         "sidecar_placeholders_lost",

@@ -104,7 +104,7 @@ def test_the_command_is_told_where_a_group_is_that_nobody_spoke_of() -> None:
     """Kafka's own tools are shown what Kafka shows of it."""
     wanted = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(cf.GROUP, "g-1", None)])
     answer = dc.DescribeConfigsResponse(results=[dc.DescribeConfigsResult(Code.NONE, None, cf.GROUP, "g-1")])
-    p = Play(Api.DESCRIBE_CONFIGS, wanted, 4, client_id=cf.DESK).asks().broker(answer)
+    p = Play(Api.DESCRIBE_CONFIGS, wanted, 4, client_id=cf.CLI_CLIENT).asks().broker(answer)
     told = {cf.STATE: "sidecar", cf.EPOCH: "7"}
     p.coordinates(DescribeSettings("", ("g-1",))).coordinator(SettingsReply(groups={"g-1": ()}, moves={"g-1": told}))
     (result,) = dc.DescribeConfigsResponse.decode(4, p.gives()).results

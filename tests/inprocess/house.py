@@ -343,6 +343,15 @@ class House:
         """The brokers have answered as to a live member."""
         self.coordinator.lease_proved(lease_end(now(), lease_ms))
 
+    async def answered_until(self, true: Callable[[], bool]) -> None:
+        """The brokers answer until it comes to that: fences are renewed only then."""
+
+        def answered() -> bool:
+            self.prove()
+            return true()
+
+        await until(answered)
+
     def assign(self, *owners: int) -> None:
         """The owners' group has a new map, and the fronts are shown it."""
         self.generation += 1

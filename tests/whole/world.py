@@ -243,7 +243,7 @@ class World:
             [ia.AlterConfigsResource(cf.GROUP, group_id, [ia.AlterableConfig(cf.MANAGED, 0, value)])]
         )
         try:
-            conn = await BrokerConnection.open(host, SIDECAR_PORT, cf.DESK, 2.0)
+            conn = await BrokerConnection.open(host, SIDECAR_PORT, cf.CLI_CLIENT, 2.0)
             try:
                 res = await conn.request(ia, "IncrementalAlterConfigs", req, timeout_s=ORDERED_S)
             finally:

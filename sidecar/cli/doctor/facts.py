@@ -64,7 +64,7 @@ GROUPS_AT_ONCE = 100
 def gather(client: Client, bootstrap: str, topic: str, sidecars: Sequence[About | Unknown], principal: str) -> Facts:
     """`sidecars`: as `about` tells of each. Raises Failed if nobody answers at `bootstrap`. What else cannot be learned
     is Unknown."""
-    facts = client.ask(bootstrap, cf.DESK, lambda cluster: _brokers(cluster, topic))
+    facts = client.ask(bootstrap, cf.CLI_CLIENT, lambda cluster: _brokers(cluster, topic))
     facts.sidecars, facts.bootstrap = list(sidecars), bootstrap
     facts.rights = rights(client, bootstrap, principal, facts)
     facts.readers = readers_of(client, bootstrap, topic)
@@ -194,7 +194,7 @@ def _grants(client: Client, bootstrap: str) -> tuple[Grant, ...] | Unknown:
         AclOperation.ANY,
         AclPermissionType.ANY,
     )
-    admin = client.admin(bootstrap, cf.DESK)  # kept: without it the question would end unanswered
+    admin = client.admin(bootstrap, cf.CLI_CLIENT)  # kept: without it the question would end unanswered
     try:
         found = admin.describe_acls(AclBindingFilter(*everything), request_timeout=ACLS_S).result()
     except KafkaException as exc:
@@ -217,7 +217,7 @@ def readers_of(client: Client, bootstrap: str, topic: str) -> tuple[str, ...] | 
     """Groups of which a member is assigned partitions of this topic now, as far as they can be described."""
     from confluent_kafka import KafkaException
 
-    admin = client.admin(bootstrap, cf.DESK)
+    admin = client.admin(bootstrap, cf.CLI_CLIENT)
     found = []
     try:
         listed = admin.list_consumer_groups(request_timeout=ACLS_S).result()

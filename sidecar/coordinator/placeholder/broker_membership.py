@@ -103,7 +103,7 @@ class Told(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class _Desk:
+class _BrokerWork:
     """The work at one broker."""
 
     node_id: int
@@ -143,7 +143,7 @@ class BrokerMembership:
         self._first_joins = first_joins
         self._log = log
         self._tasks = tasks
-        self._desks: dict[int, _Desk] = {}
+        self._work: dict[int, _BrokerWork] = {}
 
     def put(self, placeholder: Placeholder, urgent: bool) -> None:
         """Bring it about that the broker's group has what is wanted. `urgent`: a commit waits."""
@@ -151,23 +151,23 @@ class BrokerMembership:
         if node_id < 0:
             self._told.trouble(placeholder, "no leader of the offsets is known")
             return
-        desk = self._desks.get(node_id)
-        if desk is None:
-            desk = self._desks[node_id] = _Desk(node_id)
+        work = self._work.get(node_id)
+        if work is None:
+            work = self._work[node_id] = _BrokerWork(node_id)
         if placeholder.queued < (rank := URGENT if urgent else QUEUED):
             placeholder.queued = rank
-            (desk.urgent if urgent else desk.queue).append(placeholder)
-        if not desk.running:
-            desk.running = True
-            self._tasks.spawn(self._rounds(desk), f"placeholders-{node_id}")
+            (work.urgent if urgent else work.queue).append(placeholder)
+        if not work.running:
+            work.running = True
+            self._tasks.spawn(self._rounds(work), f"placeholders-{node_id}")
 
     async def heartbeat(self, placeholder: Placeholder, identity: MemberIdentity) -> int:
         """The broker's answer; raises what NO_ANSWER names."""
         node_id = self._leader_of(placeholder.partition)
         if node_id < 0:
             raise ConnectionLost("no leader of the offsets is known")
-        desk = self._desks.setdefault(node_id, _Desk(node_id))
-        return await self._ask(desk, lambda conn: ms.heartbeat(conn, placeholder.group_id, identity, ANSWER_S))
+        work = self._work.setdefault(node_id, _BrokerWork(node_id))
+        return await self._ask(work, lambda conn: ms.heartbeat(conn, placeholder.group_id, identity, ANSWER_S))
 
     async def free(self, groups: Mapping[int, Sequence[str]]) -> int:
         """At the end of the last sidecar: nobody holds a placeholder any more in these groups, told by their partition.
@@ -176,43 +176,43 @@ class BrokerMembership:
         for partition, ids in groups.items():
             placeholders = at.setdefault(self._leader_of(partition), [])
             placeholders += [Placeholder(g, partition, False, 0) for g in ids]
-        return sum(await _all([self._free(_Desk(n), placeholders) for n, placeholders in at.items() if n >= 0]))
+        return sum(await _all([self._free(_BrokerWork(n), placeholders) for n, placeholders in at.items() if n >= 0]))
 
-    async def _free(self, desk: _Desk, placeholders: list[Placeholder]) -> int:
+    async def _free(self, work: _BrokerWork, placeholders: list[Placeholder]) -> int:
         freed = 0
         for start in range(0, len(placeholders), ROUND):
             part = placeholders[start : start + ROUND]
-            found = await self._look(desk, part)
+            found = await self._look(work, part)
             for placeholder in part:
                 told = found.get(placeholder.group_id)
                 placeholder.there = told.member_id if told is not None else ""
             there = [c for c in part if c.there]
-            await _all([self._leave(desk, c) for c in there])
+            await _all([self._leave(work, c) for c in there])
             freed += len(there)
         return freed
 
-    async def _ask(self, desk: _Desk, ask: Callable[[BrokerConnection], Awaitable[T]]) -> T:
+    async def _ask(self, work: _BrokerWork, ask: Callable[[BrokerConnection], Awaitable[T]]) -> T:
         """Over a shared connection; one that gives no answer in time is closed, as others wait behind it."""
-        conn = await self._lane(desk)
+        conn = await self._lane(work)
         try:
             return await ask(conn)
         except TimeoutError:
             conn.close()
             raise
 
-    async def _lane(self, desk: _Desk) -> BrokerConnection:
-        desk.turn += 1
-        return await self._cluster.lane(desk.node_id, Lane.PLACEHOLDERS, desk.turn % PLACEHOLDERS)
+    async def _lane(self, work: _BrokerWork) -> BrokerConnection:
+        work.turn += 1
+        return await self._cluster.lane(work.node_id, Lane.PLACEHOLDERS, work.turn % PLACEHOLDERS)
 
     # ---- rounds -------------------------------------------------------------------------------------------
-    async def _rounds(self, desk: _Desk) -> None:
-        while desk.urgent or desk.queue:
-            while desk.quick >= ROUND:
-                desk.room.clear()
-                await desk.room.wait()
+    async def _rounds(self, work: _BrokerWork) -> None:
+        while work.urgent or work.queue:
+            while work.quick >= ROUND:
+                work.room.clear()
+                await work.room.wait()
             placeholders: list[Placeholder] = []
-            while (desk.urgent or desk.queue) and desk.quick + len(placeholders) < ROUND:
-                placeholder = (desk.urgent or desk.queue).popleft()
+            while (work.urgent or work.queue) and work.quick + len(placeholders) < ROUND:
+                placeholder = (work.urgent or work.queue).popleft()
                 placeholder.queued = 0
                 if placeholder.needs_work:
                     placeholder.busy = True
@@ -220,22 +220,22 @@ class BrokerMembership:
             if not placeholders:
                 break
             try:
-                found = await self._look(desk, placeholders)
+                found = await self._look(work, placeholders)
             except NO_ANSWER as exc:
                 for placeholder in placeholders:
                     self._failed(placeholder, str(exc) or "timed out")
                 continue
             for placeholder in placeholders:
-                if not self._looked(desk, placeholder, found.get(placeholder.group_id)):
-                    desk.quick += 1
-                    self._tasks.spawn(self._quickly(desk, placeholder), f"placeholder-{desk.node_id}")
-        desk.running = False
+                if not self._looked(work, placeholder, found.get(placeholder.group_id)):
+                    work.quick += 1
+                    self._tasks.spawn(self._quickly(work, placeholder), f"placeholder-{work.node_id}")
+        work.running = False
 
-    async def _look(self, desk: _Desk, placeholders: Sequence[Placeholder]) -> dict[str, Looked]:
+    async def _look(self, work: _BrokerWork, placeholders: Sequence[Placeholder]) -> dict[str, Looked]:
         ids = [c.group_id for c in placeholders]
-        return await self._ask(desk, lambda conn: ms.look(conn, ids, ANSWER_S))
+        return await self._ask(work, lambda conn: ms.look(conn, ids, ANSWER_S))
 
-    def _looked(self, desk: _Desk, placeholder: Placeholder, found: Looked | None) -> bool:
+    def _looked(self, work: _BrokerWork, placeholder: Placeholder, found: Looked | None) -> bool:
         """Take in what the broker has said; returns whether there is nothing to be done quickly."""
         if found is None or found.code not in (Code.NONE, Code.GROUP_ID_NOT_FOUND):
             self._failed(placeholder, "DescribeGroups: " + ("no answer" if found is None else name_of(found.code)))
@@ -255,8 +255,8 @@ class BrokerMembership:
         elif found.settled:
             return False
         else:
-            desk.slow.append(placeholder)
-            self._start_slow(desk)
+            work.slow.append(placeholder)
+            self._start_slow(work)
         return True
 
     def _done(self, placeholder: Placeholder) -> None:
@@ -271,10 +271,10 @@ class BrokerMembership:
             self._told.trouble(placeholder, problem)
 
     # ---- where the answer comes at once -------------------------------------------------------------------
-    async def _quickly(self, desk: _Desk, placeholder: Placeholder) -> None:
+    async def _quickly(self, work: _BrokerWork, placeholder: Placeholder) -> None:
         try:
             if not placeholder.wanted:
-                await self._leave(desk, placeholder)
+                await self._leave(work, placeholder)
             else:
                 # With its own member id a placeholder is kept, and only shows another subscription.
                 keep = (
@@ -284,18 +284,18 @@ class BrokerMembership:
                 )
                 mine = placeholder.there or "" if keep else ""
                 placeholder.identity, placeholder.final, placeholder.renew = None, False, False
-                await self._ask(desk, lambda conn: self._join(conn, placeholder, mine))
+                await self._ask(work, lambda conn: self._join(conn, placeholder, mine))
         except NO_ANSWER as exc:
             self._failed(placeholder, str(exc) or "timed out")
         else:
             self._done(placeholder)
         finally:
-            desk.quick -= 1
-            desk.room.set()
+            work.quick -= 1
+            work.room.set()
 
-    async def _leave(self, desk: _Desk, placeholder: Placeholder) -> None:
+    async def _leave(self, work: _BrokerWork, placeholder: Placeholder) -> None:
         member_id = placeholder.there or ""
-        code = await self._ask(desk, lambda conn: ms.leave(conn, placeholder.group_id, member_id, ANSWER_S))
+        code = await self._ask(work, lambda conn: ms.leave(conn, placeholder.group_id, member_id, ANSWER_S))
         placeholder.identity, placeholder.final, placeholder.shown = None, False, None
         if code in (Code.NONE, Code.UNKNOWN_MEMBER_ID):
             placeholder.there, placeholder.settled = "", True
@@ -305,26 +305,26 @@ class BrokerMembership:
             raise ConnectionLost(f"LeaveGroup: {name_of(code)}")
 
     # ---- where the broker holds JoinGroup back ------------------------------------------------------------
-    def _start_slow(self, desk: _Desk) -> None:
-        while desk.slow and desk.held < self._first_joins:
-            placeholder = desk.slow.popleft()
+    def _start_slow(self, work: _BrokerWork) -> None:
+        while work.slow and work.held < self._first_joins:
+            placeholder = work.slow.popleft()
             if not placeholder.gone:
-                desk.held += 1
-                self._tasks.spawn(self._slowly(desk, placeholder), f"first-join-{desk.node_id}")
+                work.held += 1
+                self._tasks.spawn(self._slowly(work, placeholder), f"first-join-{work.node_id}")
 
-    async def _slowly(self, desk: _Desk, placeholder: Placeholder) -> None:
+    async def _slowly(self, work: _BrokerWork, placeholder: Placeholder) -> None:
         conn: BrokerConnection | None = None
         try:
-            while desk.spare and desk.spare[-1].closed:
-                desk.spare.pop()
-            conn = desk.spare.pop() if desk.spare else await self._cluster.open(desk.node_id)
+            while work.spare and work.spare[-1].closed:
+                work.spare.pop()
+            conn = work.spare.pop() if work.spare else await self._cluster.open(work.node_id)
             placeholder.renew = False
             joined = asyncio.ensure_future(self._join(conn, placeholder, ""))
             joined.add_done_callback(lambda task: task.cancelled() or task.exception())  # also if nobody waits for it
             pause_s, early = EARLY_S, False
             while not joined.done() and not early:
                 await asyncio.wait([joined], timeout=pause_s)
-                early = joined.done() or await self._join_early(desk, placeholder)
+                early = joined.done() or await self._join_early(work, placeholder)
                 pause_s *= 2
             await joined
         except NO_ANSWER as exc:
@@ -334,24 +334,24 @@ class BrokerMembership:
         else:
             self._done(placeholder)
         finally:
-            desk.held -= 1
+            work.held -= 1
             if conn is not None and not conn.closed:
-                if len(desk.spare) < PLACEHOLDERS:
-                    desk.spare.append(conn)
+                if len(work.spare) < PLACEHOLDERS:
+                    work.spare.append(conn)
                 else:
                     conn.close()
-            self._start_slow(desk)
+            self._start_slow(work)
 
-    async def _join_early(self, desk: _Desk, placeholder: Placeholder) -> bool:
+    async def _join_early(self, work: _BrokerWork, placeholder: Placeholder) -> bool:
         """The placeholder of a JoinGroup that is held back: its member id is told by DescribeGroups, and its
         generation, that of the group before, is guessed; a Heartbeat tells whether the guess is right. Returns whether
         it is of no use to try again."""
         try:
-            found = (await self._look(desk, [placeholder])).get(placeholder.group_id)
+            found = (await self._look(work, [placeholder])).get(placeholder.group_id)
             if found is None or not found.member_id or found.state != "PreparingRebalance":
                 return False  # the broker has not come to it yet
             identity = MemberIdentity(found.member_id, placeholder.generation, ms.INSTANCE_ID)
-            code = await self._ask(desk, lambda conn: ms.heartbeat(conn, placeholder.group_id, identity, ANSWER_S))
+            code = await self._ask(work, lambda conn: ms.heartbeat(conn, placeholder.group_id, identity, ANSWER_S))
         except NO_ANSWER as exc:
             self._log.debug("no early placeholder", group_id=placeholder.group_id, problem=str(exc) or "timed out")
             return False

@@ -107,7 +107,7 @@ class Placeholders:
         self._heartbeats = PlaceholderHeartbeats(self._membership, ports.leased, self._lost, log)
         self._said_ms = -SAY_AGAIN_MS
         figures("placeholders_wanted").set_function(lambda: sum(g.wanted for g in self._groups.values()))
-        figures("placeholders_seated").set_function(lambda: sum(g.final for g in self._groups.values()))
+        figures("placeholders_joined").set_function(lambda: sum(g.final for g in self._groups.values()))
         tasks.spawn(self._rounds(), "placeholders")
 
     # ---- what the core says -------------------------------------------------------------------------------

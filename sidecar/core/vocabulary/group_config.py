@@ -29,7 +29,7 @@ INCLUDE, EXCLUDE = "sidecar.groups.include", "sidecar.groups.exclude"
 """Of all brokers (resource ""): patterns of the groups that sidecars coordinate, in the place of their own settings."""
 STATE, WHY, EPOCH = "sidecar.state", "sidecar.why", "sidecar.epoch"
 """What is told of a group beside them: where it is, why, and the epoch or generation of its last assignment."""
-DESK = "sidecar-groups"
+CLI_CLIENT = "sidecar-groups"
 """Client id of the command `sidecar groups`. It is told where any group is; other tools are told so only of groups of
 which something was said, so that they show of all others what Kafka shows."""
 LISTS = ("assignors", "rack_aware_assignment_tags")

@@ -195,7 +195,8 @@ def test_renewing_the_fence_keeps_the_placeholders() -> None:
         await house.all_joined()
         joins = house.brokers.count(Api.JOIN_GROUP)
         epoch_of = house.state.partitions[0].owners.claimed
-        await until(lambda: house.state.partitions[0].owners.claimed > epoch_of and house.service.serving() == [0])
+        await house.answered_until(lambda: house.state.partitions[0].owners.claimed > epoch_of)
+        await until(lambda: house.service.serving() == [0])
         assert await committed(client, epoch) == Code.NONE
         assert house.brokers.count(Api.JOIN_GROUP) == joins and names(house) == [(f"{OURS}-1", 1)]
 

@@ -50,7 +50,7 @@ def test_a_group_with_members_has_a_placeholder_and_its_commits_go_on_in_that_na
         assert identity(house).state == "Stable" and identity(house).metadata == ms.UNREADABLE
         assert await committed(client, epoch) == Code.NONE
         assert names(house) == [(f"{OURS}-1", 1)]
-        assert house.metrics.value("placeholders_wanted") == house.metrics.value("placeholders_seated") == 1
+        assert house.metrics.value("placeholders_wanted") == house.metrics.value("placeholders_joined") == 1
 
     run(test)
 
@@ -167,7 +167,7 @@ def test_many_first_joins_wait_for_their_turn() -> None:
         for i in range(10):
             await client.ask(join(f"g{i}", "m1"), 1)
         await house.all_joined()
-        assert house.metrics.value("placeholders_seated") == 10
+        assert house.metrics.value("placeholders_joined") == 10
 
     run(test, placeholders={"first_joins": 2})
 
@@ -362,7 +362,7 @@ def test_a_former_leader_that_never_answers_is_not_waited_for() -> None:
         hanging.release()
         await asyncio.sleep(0.05)
         assert await committed(client, epoch) == Code.NONE, "what the former one says late concerns nobody"
-        assert house.metrics.value("placeholders_seated") == 1
+        assert house.metrics.value("placeholders_joined") == 1
 
     run(test, brokers=FakeBrokers(nodes=(1, 2), partitions=1))
 

@@ -396,12 +396,7 @@ def test_the_fence_is_renewed_and_nobody_notices() -> None:
     async def test(house: House) -> None:
         client = await house.client()
         epoch = await member(house, client)
-
-        def renewed() -> bool:
-            house.prove()
-            return len(claims(house)) >= 3
-
-        await until(renewed)
+        await house.answered_until(lambda: len(claims(house)) >= 3)
         assert claims(house)[-1]["why"] == "fence renewed"
         assert (await client.ask(beat("g", "m1", epoch), 1)).error_code == Code.NONE
         assert house.lines.events("error") == [] and house.lines.events("warning") == []
