@@ -172,6 +172,12 @@ def _changes(case: Case, field: str) -> set[str]:
     return {c.name for c in case.changes if field in c.path}
 
 
+def _two_faults_of_a_join(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    codes = (_code(theirs), _code(ours))
+    to_offsets = api == "JoinGroup" and case.state in OFFSETS_ONLY
+    return to_offsets and codes == (INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID)
+
+
 def _unreadable_in_classic(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     codes = (_code(theirs), _code(ours))
     return api == "JoinGroup" and codes == (UNKNOWN_SERVER_ERROR, NONE) and bool(_changes(case, "metadata"))
@@ -249,6 +255,7 @@ RULES = (
     Rule("a heartbeat or a leave of a member whose group is not there", _no_such_group),
     Rule("a commit of a member whose group is not there", _commit_to_no_group),
     Rule("a commit with a generation to a group of which only offsets are there", _commit_to_offsets),
+    Rule("a JoinGroup with an unknown member id and no protocol", _two_faults_of_a_join, ends=True),
     Rule("a commit that the member may not make, with a second fault", _commit_with_two_faults),
     Rule("a joining member under offload", _epoch_of_the_wait, ends=True),
     Rule(
