@@ -120,8 +120,8 @@ The scenarios, each with a topic of 6 partitions, a steady producer and a group 
 In no scenario may two members hold a partition at the same time, by their own account, and the sidecars must own the
 group, not the broker. Sessions last 45 s, heartbeats come every second, and clients commit after each batch or twice a
 second. So that nothing waits for long, kafkajs and kafka-go fetch for 0.3 s at most, and Connect gives the tasks of a
-worker that left away at once. kafka-python asks for its topic before it subscribes; else it sometimes gets stuck, with
-the brokers too. Everything else is as the clients have it by default. The programs are in
+worker that left away at once. kafka-python asks for its topic's partitions before it polls; else it sometimes gets
+stuck, with the brokers too. Everything else is as the clients have it by default. The programs are in
 [tests/matrix/programs](../tests/matrix/programs); they do nothing but consume, commit and report.
 
 "–" is a scenario that the client has no setting for. "no, nor at Kafka" is one that the client fails on the brokers

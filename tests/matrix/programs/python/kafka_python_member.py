@@ -40,9 +40,10 @@ def main() -> None:
         partition_assignment_strategy=[assignor],
     )
     journal.emit("started", version=f"kafka-python {kafka.__version__}")
-    # 3.0.12 gets stuck, with any coordinator, if it is told of a topic while it joins; so it asks for the topic first.
-    consumer.partitions_for_topic(o.topic)
     consumer.subscribe([o.topic], listener=Listener())
+    # It learns the partitions before it joins: with any coordinator, a leader of 3.0.12 that learns them later joins
+    # again, forgets that join if poll() ends before the answer, and sends no more heartbeats.
+    consumer.partitions_for_topic(o.topic)
     while not journal.stop.is_set():
         try:
             batches = consumer.poll(timeout_ms=200)
