@@ -141,7 +141,7 @@ def page(root: Path = Path()) -> str:
     events = found(root)
     lines = [HEAD]
     for level in reversed(LEVELS):
-        lines += [f"## {level}\n", f"{LEVEL_MEANING[level]}\n", "| event | fields | meaning |", "|---|---|---|"]
+        lines += [f"## {level}\n", f"{LEVEL_MEANING[level]}\n"]
         lines += [_row(event, e, level) for event, e in sorted(events.items()) if _highest(e) == level]
         lines.append("")
     return "\n".join(lines)
@@ -152,9 +152,11 @@ def _highest(event: Event) -> str:
 
 
 def _row(event: str, e: Event, level: str) -> str:
+    """One item of the list: the cells of a table would be too long."""
     lower = "".join(f" Sometimes `{other}`." for other in sorted(e.levels - {level}) if other not in MEANING[event])
     fields = ", ".join(f"`{name}`" for name in sorted(e.fields))
-    return f"| {event} | {fields} | {MEANING[event]}{lower} |"
+    named = f"**{event}** ({fields})" if fields else f"**{event}**"
+    return f"- {named} {MEANING[event]}{lower}".rstrip()
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ to do about wrong values; boards and alerts are in `deploy/grafana` and `deploy/
 Values are read at each scrape; one of 10,000 groups of five members holds the event loop for {slice} at a time (`tests/see/test_bounds.py`). Series do not
 grow with the groups: no label is a member, only the two metrics of five groups each name groups, and `exporter.series` limits the exporter.
 
-"Kafka" names the closest metric of Kafka's group coordinator (KIP-848, KIP-1263; MBean `kafka.server:type=group-coordinator-metrics` where none is named).
+Names that end in `_total` are counters, the others gauges, if nothing is said. "Kafka" names the closest metric of Kafka's group coordinator (KIP-848, KIP-1263; MBean `kafka.server:type=group-coordinator-metrics` where none is named).
 Kafka's rate is `rate(..._total[5m])` here, its percentile `histogram_quantile(0.99, sum by (le) (rate(..._bucket[5m])))`. A histogram has the series `..._bucket`,
 `..._sum` and `..._count`.
 """
@@ -54,17 +54,17 @@ def page() -> str:
     parts = [HEAD.format(slice="some 10 milliseconds")]
     for title, table in PARTS.items():
         parts.append(f"## {title}\n")
-        parts.append(_table([_row(m) for m in table.values()]))
+        parts.append(_list([_row(m) for m in table.values()]))
     parts.append("## Background threads\n\nOver the last 30 seconds, named as the usual JMX exporter names Kafka's.\n")
-    parts.append(_table(_background()))
+    parts.append(_list(_background()))
     parts.append(EXPORTER)
-    parts.append(_table([(name, "gauge", ", ".join(labels), about, "") for name, (about, labels) in FAMILIES.items()]))
+    parts.append(_list([(name, "gauge", ", ".join(labels), about, "") for name, (about, labels) in FAMILIES.items()]))
     parts.append(PYTHON.format(names=", ".join(f"`{f.name}`" for f in _process())))
     parts.append(AUDIT)
     lags = [(name, "gauge", "partition", about, "") for name, (about, _) in continuous.PER_PARTITION.items()]
     seen = {name for name, *_ in lags}
     families = [f for f in continuous.Metrics().registry.collect() if f.name not in seen]
-    parts.append(_table([*lags, *((f.name, f.type, "", f.documentation, "") for f in families)]))
+    parts.append(_list([*lags, *((f.name, f.type, "", f.documentation, "") for f in families)]))
     return "\n".join(parts)
 
 
@@ -110,15 +110,13 @@ def _background() -> list[tuple[str, ...]]:
     return list(rows.values())
 
 
-def _table(rows: list[tuple[str, ...]]) -> str:
-    """Labels stand behind the name, as a query has them. Without the last column where Kafka has none of these."""
-    of_kafka = any(kafka for *_, kafka in rows)
-    lines = ["| name | type | meaning |", "|---|---|---|"]
-    if of_kafka:
-        lines = [line + end for line, end in zip(lines, (" Kafka |", "---|"), strict=True)]
+def _list(rows: list[tuple[str, ...]]) -> str:
+    """Labels stand behind the name, as a query has them. A counter is one by the end of its name, a gauge is the rest."""
+    lines = []
     for name, kind, labels, about, kafka in rows:
         series = f"{name}{{{labels.replace(', ', ',')}}}" if labels else name
-        lines.append(f"| `{series}` | {kind} | {about} |" + (f" {kafka} |" if of_kafka else ""))
+        histogram = " (histogram)" if kind == "histogram" else ""
+        lines.append(f"- `{series}`{histogram}: {about}" + (f" *Kafka:* {kafka}." if kafka else ""))
     return "\n".join(lines) + "\n"
 
 

@@ -12,7 +12,7 @@ HEAD = """# Settings
 
 Made by `python -m tools.settings_table` from the code, as `sidecar config settings` prints them. [operations.md](../operate/operations.md#settings) says how to set
 them, what the brokers' own settings change, and what a client sees at a limit. A name in the environment is `SIDECAR_` and the name in capitals, with `__` for
-the dot: `SIDECAR_GROUPS__INCLUDE='["orders.*"]'`. A name that begins with a dot is there in each section that the heading names.
+the dot: `SIDECAR_GROUPS__INCLUDE='["orders.*"]'`. A name that begins with a dot is there in each section that the heading names. A setting without `=` is unset or empty by default.
 """
 KINDS = ("consumer", "share", "streams")
 NO_LIMIT = 2_147_483_647
@@ -34,7 +34,7 @@ def page() -> str:
         sections.setdefault(section if dot else "", []).append(row)
     parts = [HEAD]
     for section, rows in _with_shared(sections).items():
-        parts += [f"## {section or 'The process'}\n", _table(rows)]
+        parts += [f"## {section or 'The process'}\n", _list(rows)]
     return "\n".join(parts)
 
 
@@ -56,10 +56,13 @@ def _without_section(row: dict[str, Any]) -> tuple[str, str, str]:
     return "." + row["setting"].partition(".")[2], str(row["default"]), row["meaning"]
 
 
-def _table(rows: list[dict[str, Any]]) -> str:
-    lines = ["| setting | default | meaning |", "|---|---|---|"]
-    lines += [f"| `{r['setting']}` | {default_of(r['setting'], r['default'])} | {r['meaning']} |" for r in rows]
-    return "\n".join(lines) + "\n"
+def _list(rows: list[dict[str, Any]]) -> str:
+    return "".join(f"- `{r['setting']}`{_default_of(r)}: {r['meaning']}\n" for r in rows)
+
+
+def _default_of(row: dict[str, Any]) -> str:
+    default = default_of(row["setting"], row["default"])
+    return "" if default == "-" else f" = {default}"
 
 
 def default_of(name: str, value: Any) -> str:
