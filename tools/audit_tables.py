@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
 from sidecar.audit.columns import Column, Table, ddl
@@ -41,7 +43,7 @@ def page() -> str:
     for name, tables in layers.items():
         lines = {t.name: tuple(_lines(t.columns)) for t in tables}
         count = Counter(line for of_table in lines.values() for line in of_table)
-        shared = {line: line.split(":")[0] for line in count if count[line] >= SHARED_BY}
+        shared = [line for line in count if count[line] >= SHARED_BY]
         parts.append(f"## {name}\n")
         if shared:
             parts.append("\n".join(f"- {line}" for line in shared) + "\n")
@@ -51,11 +53,21 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def _table(t: Table, lines: Iterable[str], shared: dict[str, str]) -> str:
+def _table(t: Table, lines: Sequence[str], shared: Sequence[str]) -> str:
     own = [f"- {line}" for line in lines if line not in shared]
-    common = [shared[line].partition(" (")[0] for line in lines if line in shared]
+    common = _runs(shared, set(lines))
     also = f"Described above: {', '.join(common)}.\n\n" if common else ""
     return f"### {t.name}\n\n{t.doc} Key: {', '.join(t.key)}.\n\n{also}" + "\n".join([*own, ""])
+
+
+def _runs(shared: Sequence[str], lines: set[str]) -> list[str]:
+    """Which of the shared columns a table has: three or more in a row by the first and the last."""
+    found: list[str] = []
+    for has, run in groupby(shared, key=lines.__contains__):
+        names = [name for line in run for name in re.findall(r"`[^`]+`", line.partition(":")[0])]
+        if has:
+            found += names if len(names) < 3 else [f"{names[0]} to {names[-1]}"]
+    return found
 
 
 def _lines(columns: Sequence[Column]) -> Iterator[str]:
