@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sidecar.audit.columns import Column, Table, ddl
 from sidecar.audit.gold.tables import EARLIER, GOLD, INVARIANTS
-from sidecar.audit.layers import BRONZE, SILVER_TABLES
+from sidecar.audit.layers import BRONZE, GONE, SILVER_TABLES
 from sidecar.audit.runs import RUNS
 
 PAGE = Path("docs/use/audit-tables.md")
@@ -89,7 +89,8 @@ def _lines(columns: Sequence[Column]) -> Iterator[str]:
 
 
 def _meaning(column: Column) -> str:
-    return f"{column.doc} Null: {column.null}." if column.null else column.doc
+    """Without that it is null in a tombstone: the column `deleted` says that of all columns."""
+    return f"{column.doc} Null: {column.null}." if column.null not in ("", GONE) else column.doc
 
 
 def _invariants() -> str:
