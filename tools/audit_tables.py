@@ -47,17 +47,22 @@ def page() -> str:
         parts.append(f"## {name}\n")
         if shared:
             parts.append("\n".join(f"- {line}" for line in shared) + "\n")
-        parts += [_table(t, lines[t.name], shared) for t in tables]
+        keys = {t.key for t in tables}
+        key_of_all = tables[0].key if len(keys) == 1 and len(tables) > 1 else None
+        if key_of_all:
+            parts.append(f"Key of each table: {', '.join(key_of_all)}.\n")
+        parts += [_table(t, lines[t.name], shared, key_of_all) for t in tables]
         if name == "Gold":
             parts.append(_invariants())
     return "\n".join(parts)
 
 
-def _table(t: Table, lines: Sequence[str], shared: Sequence[str]) -> str:
+def _table(t: Table, lines: Sequence[str], shared: Sequence[str], key_of_all: tuple[str, ...] | None) -> str:
     own = [f"- {line}" for line in lines if line not in shared]
     common = _runs(shared, set(lines))
     also = f"Described above: {', '.join(common)}.\n\n" if common else ""
-    return f"### {t.name}\n\n{t.doc} Key: {', '.join(t.key)}.\n\n{also}" + "\n".join([*own, ""])
+    key = f" Key: {', '.join(t.key)}." if t.key != key_of_all else ""
+    return f"### {t.name}\n\n{t.doc}{key}\n\n{also}" + "\n".join([*own, ""])
 
 
 def _runs(shared: Sequence[str], lines: set[str]) -> list[str]:

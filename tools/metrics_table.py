@@ -58,7 +58,7 @@ def page() -> str:
     parts.append("## Background threads\n\nOver the last 30 seconds, named as the usual JMX exporter names Kafka's.\n")
     parts.append(_list(_background()))
     parts.append(EXPORTER)
-    parts.append(_list([(name, "gauge", ", ".join(labels), about, "") for name, (about, labels) in FAMILIES.items()]))
+    parts.append(_list([(name, "gauge", ", ".join(labels), "", "") for name, (_, labels) in FAMILIES.items()]))
     parts.append(PYTHON.format(names=", ".join(f"`{f.name}`" for f in _process())))
     parts.append(AUDIT)
     lags = [(name, "gauge", "partition", about, "") for name, (about, _) in continuous.PER_PARTITION.items()]
@@ -116,7 +116,8 @@ def _list(rows: list[tuple[str, ...]]) -> str:
     for name, kind, labels, about, kafka in rows:
         series = f"{name}{{{labels.replace(', ', ',')}}}" if labels else name
         histogram = " (histogram)" if kind == "histogram" else ""
-        lines.append(f"- `{series}`{histogram}: {about}" + (f" *Kafka:* {kafka}." if kafka else ""))
+        meaning = f": {about}" if about else ""
+        lines.append(f"- `{series}`{histogram}{meaning}" + (f" *Kafka:* {kafka}." if kafka else ""))
     return "\n".join(lines) + "\n"
 
 

@@ -84,23 +84,23 @@ class Groups(Section):
 
 
 INT_MAX = 2_147_483_647
-LEAST, MOST = "The least that a group may set as ", "The most that a group may set as "
+LEAST, MOST = "Least value of a group's ", "Greatest value of a group's "
 
 
 class Epochs(Section):
     """Settings that Kafka has for each kind of groups with epochs (KIP-848)."""
 
     session_timeout_ms: int = Field(45_000, ge=1, description="A member silent for longer is removed.")
-    min_session_timeout_ms: int = Field(45_000, ge=1, description=f"{LEAST}session.timeout.ms of its kind.")
-    max_session_timeout_ms: int = Field(60_000, ge=1, description=f"{MOST}session.timeout.ms of its kind.")
+    min_session_timeout_ms: int = Field(45_000, ge=1, description=f"{LEAST}session.timeout.ms.")
+    max_session_timeout_ms: int = Field(60_000, ge=1, description=f"{MOST}session.timeout.ms.")
     heartbeat_interval_ms: int = Field(5_000, ge=1, description="How often members are told to heartbeat.")
-    min_heartbeat_interval_ms: int = Field(5_000, ge=1, description=f"{LEAST}heartbeat.interval.ms of its kind.")
-    max_heartbeat_interval_ms: int = Field(15_000, ge=1, description=f"{MOST}heartbeat.interval.ms of its kind.")
+    min_heartbeat_interval_ms: int = Field(5_000, ge=1, description=f"{LEAST}heartbeat.interval.ms.")
+    max_heartbeat_interval_ms: int = Field(15_000, ge=1, description=f"{MOST}heartbeat.interval.ms.")
     assignment_interval_ms: int = Field(
         1_000, ge=0, description="At least so long between two assignments of a group; 0: none."
     )
-    min_assignment_interval_ms: int = Field(0, ge=0, description=f"{LEAST}assignment.interval.ms of its kind.")
-    max_assignment_interval_ms: int = Field(15_000, ge=0, description=f"{MOST}assignment.interval.ms of its kind.")
+    min_assignment_interval_ms: int = Field(0, ge=0, description=f"{LEAST}assignment.interval.ms.")
+    max_assignment_interval_ms: int = Field(15_000, ge=0, description=f"{MOST}assignment.interval.ms.")
     assignor_offload_enable: bool = Field(
         True, description="Assignors run on background threads (KIP-1263); false: in the heartbeat that asks for it."
     )
