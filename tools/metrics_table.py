@@ -17,7 +17,7 @@ HEAD = """# Metrics
 Made by `python -m tools.metrics_table` from the tables in the code; `/metrics` of the address `admin` gives them. [runbook.md](../operate/runbook.md) says what
 to do about wrong values; boards and alerts are in `deploy/grafana` and `deploy/prometheus` ([operations.md](../operate/operations.md#metrics)).
 
-Values are read at each scrape; one of 10,000 groups of five members holds the event loop for {slice} at a time (`tests/see/test_bounds.py`). Series do not
+Values are read at each scrape; one of 10,000 groups of five members holds the event loop for at most {slice} at a time (`tests/see/test_bounds.py`). Series do not
 grow with the groups: no label is a member, only the two metrics of five groups each name groups, and `exporter.series` limits the exporter.
 
 Names that end in `_total` are counters, the others gauges, if nothing is said. "Kafka" names the closest metric of Kafka's group coordinator (KIP-848, KIP-1263; MBean `kafka.server:type=group-coordinator-metrics` where none is named).

@@ -93,9 +93,8 @@ class Settings(BaseSettings):
     takeover_hold_ms: int = Field(
         3_000,
         ge=0,
-        description="A request for a group that is being taken over waits so long; 0: COORDINATOR_LOAD_IN_PROGRESS at "
-        "once. So does a join of a group of the broker's (1 s at least), until it is sure that the group "
-        "was not taken in.",
+        description="A request for a group that is being taken over waits so long, and a join of a group of the broker's "
+        "(1 s at least) until it is sure that it was not taken in. 0: COORDINATOR_LOAD_IN_PROGRESS at once.",
     )
     takeover_slice_ms: int = Field(
         3,
