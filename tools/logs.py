@@ -23,10 +23,15 @@ SAID_AT_THE_DOOR = {"client", "cause", "detail", "not_logged"}
 """Fields of what front/door.py says for others, now and then."""
 HEAD = """# Log events
 
-Made by `python -m tools.logs` from the code: every event, its levels and its fields. `timestamp`, `level`, `event` and `node_id` stand in every line. Logs go to stderr; `log.format`
-says how they look: `text` (key=value), `json` (one object a line), or `auto`, the default: text on a terminal, JSON elsewhere. `log.level` is the least that is logged.
-Levels: `error` wants somebody to look; `warning` may want it if it comes again; `info` tells what happened; `debug` is for whoever looks for a fault.
+Made by `python -m tools.logs` from the code: every event with its fields, below the highest of its levels. `timestamp`, `level`, `event` and `node_id` stand in every line.
+Logs go to stderr, as [`log.format` and `log.level`](settings.md#log) say.
 """
+LEVEL_MEANING = {
+    "error": "Somebody should look.",
+    "warning": "Look if it comes again.",
+    "info": "What happened; nothing to do, unless the line says so.",
+    "debug": "For whoever looks for a fault. What failed is tried again.",
+}
 
 
 @dataclass
@@ -134,14 +139,24 @@ def _keys(node: ast.expr, tree: ast.Module) -> set[str]:
 def page(root: Path = Path()) -> str:
     """Raises KeyError for an event without a meaning."""
     events = found(root)
-    lines = [HEAD, "| event | level | fields | what it means, and what to do |", "|---|---|---|---|"]
-    order = {level: i for i, level in enumerate(reversed(LEVELS))}
-    ranked = sorted(events.items(), key=lambda e: (min(order[level] for level in e[1].levels), e[0]))
-    for event, e in ranked:
-        levels = ", ".join(sorted(e.levels, key=order.__getitem__))
-        fields = ", ".join(f"`{name}`" for name in sorted(e.fields))
-        lines.append(f"| {event} | {levels} | {fields} | {MEANING[event]} |")
-    return "\n".join(lines) + "\n"
+    lines = [HEAD]
+    for level in reversed(LEVELS):
+        lines += [f"## {level}\n", f"{LEVEL_MEANING[level]}\n"]
+        lines += [_row(event, e, level) for event, e in sorted(events.items()) if _highest(e) == level]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _highest(event: Event) -> str:
+    return max(event.levels, key=LEVELS.index)
+
+
+def _row(event: str, e: Event, level: str) -> str:
+    """One item of the list: the cells of a table would be too long."""
+    lower = "".join(f" Sometimes `{other}`." for other in sorted(e.levels - {level}) if other not in MEANING[event])
+    fields = ", ".join(f"`{name}`" for name in sorted(e.fields))
+    named = f"**{event}** ({fields})" if fields else f"**{event}**"
+    return f"- {named} {MEANING[event]}{lower}".rstrip()
 
 
 def main() -> None:

@@ -14,32 +14,31 @@ from sidecar.process.figures import PARTS, Metric
 PAGE = Path("docs/reference/metrics.md")
 HEAD = """# Metrics
 
-Made by `python -m tools.metrics_table` from the tables in the code. `/metrics` of the address `admin` gives them. What to do about a value that is wrong is
-said in [runbook.md](../operate/runbook.md); boards and alerts are in `deploy/grafana` and `deploy/prometheus` ([operations.md](../operate/operations.md#metrics)).
+Made by `python -m tools.metrics_table` from the tables in the code; `/metrics` of the address `admin` gives them. [runbook.md](../operate/runbook.md) says what
+to do about wrong values; boards and alerts are in `deploy/grafana` and `deploy/prometheus` ([operations.md](../operate/operations.md#metrics)).
 
-Values are read when somebody scrapes. None has a member's id as a label, and only two have a group's: those that name the five groups which have most of
-something. So the number of series does not grow with the groups, but for the exporter's, which is limited by `exporter.series`. A scrape with 10,000 groups of
-five members takes the event loop no longer than {slice} at a time (`tests/see/test_bounds.py`).
+Values are read at each scrape; one of 10,000 groups of five members holds the event loop for at most {slice} at a time (`tests/see/test_bounds.py`). Series do not
+grow with the groups: no label is a member, only the two metrics of five groups each name groups, and `exporter.series` limits the exporter.
 
-"Kafka" names the metric of Kafka's group coordinator that says the same or comes closest (KIP-848, KIP-1263; MBean
-`kafka.server:type=group-coordinator-metrics`, if nothing else is said). A rate of Kafka's is `rate(..._total[5m])` here, and an average or a percentile comes
-from the histogram: `histogram_quantile(0.99, sum by (le) (rate(..._bucket[5m])))`. A histogram has the names `..._bucket`, `..._sum` and `..._count`.
+Names that end in `_total` are counters, the others gauges, if nothing is said. "Kafka" names the closest metric of Kafka's group coordinator (KIP-848, KIP-1263; MBean `kafka.server:type=group-coordinator-metrics` where none is named).
+Kafka's rate is `rate(..._total[5m])` here, its percentile `histogram_quantile(0.99, sum by (le) (rate(..._bucket[5m])))`. A histogram has the series `..._bucket`,
+`..._sum` and `..._count`.
 """
 EXPORTER = """## Drop-in of kafka_exporter
 
-Names, labels and texts are those of [kafka_exporter](https://github.com/danielqsj/kafka_exporter), so boards and alerts made for it go on. Every sidecar is
-scraped, and each says what is its own: a group is told by its owner, a partition of a topic by the sidecar beside the partition's leader, `kafka_brokers` by the
-owner of the first partition of the state topic. A sum over all sidecars counts everything once; a query without a sum gets the label `instance` in addition.
-Only managed groups are there. Values are at most `exporter.interval_ms` (30 s) old; `sidecar_exporter_age_seconds` says how old. A commit that is newer than the
-known end of its partition counts as no lag, where kafka_exporter shows a negative one; partitions without a committed offset are not shown.
+Names, labels and texts are those of [kafka_exporter](https://github.com/danielqsj/kafka_exporter), so its boards and alerts go on. Scrape every sidecar. A group
+comes from its owner, a partition of a topic from the sidecar beside its leader, `kafka_brokers` from the owner of the state topic's first partition. So a sum counts
+everything once; a query without a sum gets the label `instance` in addition.
 
-`kafka_broker_info`, `kafka_topic_partition_replicas`, `_in_sync_replica`, `_leader_is_preferred` and the ZooKeeper metrics are not there. Settings:
-`exporter.interval_ms` (0: off), `exporter.series`, `exporter.include`, `exporter.exclude`, `exporter.topics`. If there are more than `exporter.series` series, those
-are kept that stand first in this table, and within a name the first in the order of their labels.
+Only managed groups are there, and only partitions with a committed offset. `sidecar_exporter_age_seconds` says how old the values are (at most
+`exporter.interval_ms`, 30 s). A commit newer than the known end of its partition counts as no lag, where kafka_exporter shows a negative one.
+`kafka_broker_info`, `kafka_topic_partition_replicas`, `_in_sync_replica`, `_leader_is_preferred` and the ZooKeeper metrics are missing.
+
+[`exporter.*`](settings.md#exporter) sets what is exported. Above `exporter.series`, the rows that stand first here are kept, and within a name the first by label.
 """
 PYTHON = """## Process
 
-Those of `prometheus_client`, by the names that every Prometheus client uses.
+As every Prometheus client has them: {names}.
 """
 AUDIT = """## Audit
 
@@ -55,18 +54,17 @@ def page() -> str:
     parts = [HEAD.format(slice="some 10 milliseconds")]
     for title, table in PARTS.items():
         parts.append(f"## {title}\n")
-        parts.append(_table([_row(m) for m in table.values()]))
+        parts.append(_list([_row(m) for m in table.values()]))
     parts.append("## Background threads\n\nOver the last 30 seconds, named as the usual JMX exporter names Kafka's.\n")
-    parts.append(_table([(name, "gauge", "", about, kafka) for name, (about, kafka) in BACKGROUND.items()]))
+    parts.append(_list(_background()))
     parts.append(EXPORTER)
-    parts.append(_table([(name, "gauge", ", ".join(labels), about, "") for name, (about, labels) in FAMILIES.items()]))
-    parts.append(PYTHON)
-    parts.append(_table([(f.name, f.type, "", f.documentation, "") for f in _process()]))
+    parts.append(_list([(name, "gauge", ", ".join(labels), "", "") for name, (_, labels) in FAMILIES.items()]))
+    parts.append(PYTHON.format(names=", ".join(f"`{f.name}`" for f in _process())))
     parts.append(AUDIT)
     lags = [(name, "gauge", "partition", about, "") for name, (about, _) in continuous.PER_PARTITION.items()]
     seen = {name for name, *_ in lags}
     families = [f for f in continuous.Metrics().registry.collect() if f.name not in seen]
-    parts.append(_table([*lags, *((f.name, f.type, "", f.documentation, "") for f in families)]))
+    parts.append(_list([*lags, *((f.name, f.type, "", f.documentation, "") for f in families)]))
     return "\n".join(parts)
 
 
@@ -100,9 +98,26 @@ def _row(m: Metric) -> tuple[str, ...]:
     return _called(m), _type(m), ", ".join(m.labels), m.help, m.kafka
 
 
-def _table(rows: list[tuple[str, ...]]) -> str:
-    lines = ["| name | type | labels | meaning | Kafka |", "|---|---|---|---|---|"]
-    lines += [f"| `{name}` | {kind} | {labels} | {about} | {kafka} |" for name, kind, labels, about, kafka in rows]
+def _background() -> list[tuple[str, ...]]:
+    """Percentiles of the same as one row."""
+    rows: dict[str, tuple[str, ...]] = {}
+    for name, (about, kafka) in BACKGROUND.items():
+        of, _, percentile = name.rpartition("_")
+        if of in rows:
+            rows[of] = (f"{rows[of][0]}`, `_{percentile}", *rows[of][1:])
+        else:
+            rows[of] = (name, "gauge", "", about.replace(f", {percentile}", ""), kafka.removesuffix(f"-{percentile}"))
+    return list(rows.values())
+
+
+def _list(rows: list[tuple[str, ...]]) -> str:
+    """Labels stand behind the name, as a query has them. A counter is one by the end of its name, a gauge is the rest."""
+    lines = []
+    for name, kind, labels, about, kafka in rows:
+        series = f"{name}{{{labels.replace(', ', ',')}}}" if labels else name
+        histogram = " (histogram)" if kind == "histogram" else ""
+        meaning = f": {about}" if about else ""
+        lines.append(f"- `{series}`{histogram}{meaning}" + (f" *Kafka:* {kafka}." if kafka else ""))
     return "\n".join(lines) + "\n"
 
 

@@ -25,7 +25,7 @@ MEANINGS: Mapping[Code, str] = {
     Code.INCOMPLETE: "`sidecar audit`: no findings, but the history is not complete.",
     Code.BROKEN: "A bug of this program. The trace is on stderr.",
     Code.INTERRUPTED: "Ended by Ctrl-C.",
-    Code.UNREAD: "Whoever read the output went before its end, as `head` does; other programs end so, too.",
+    Code.UNREAD: "Whoever read the output went before its end, as `head` does.",
 }
 """docs/use/cli.md shows this table, and so does `sidecar --help`; tests/cli/test_docs.py compares."""
 

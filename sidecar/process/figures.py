@@ -80,7 +80,7 @@ FRONT: dict[str, Metric] = {
     "request_seconds": Metric(
         Histogram,
         "sidecar_request_seconds",
-        "From a request to its answer, of requests that went through a handler. It includes what is waited for on "
+        "From a request to its answer, of requests that went through a handler, with what waits on "
         "purpose: other members (join_group, sync_group), brokers (offset_commit), a takeover.",
         ("api",),
         kafka="kafka.network:type=RequestMetrics,name=TotalTimeMs",
@@ -89,16 +89,15 @@ FRONT: dict[str, Metric] = {
     "commits": Metric(
         Counter,
         "sidecar_commits",
-        "OffsetCommit and TxnOffsetCommit requests of managed groups; result: accepted, or the error of the first "
-        "partition that was refused, by the sidecar or by the broker.",
+        "OffsetCommit and TxnOffsetCommit requests of managed groups; result: accepted, or the error of "
+        "the first partition that was refused.",
         ("result",),
         kafka="offset-commit-count, which counts partitions",
     ),
     "refused": Metric(
         Counter,
         "sidecar_frames_refused",
-        "Frames that closed their connection because they were malformed, too large, of an unknown version, or not "
-        "Kafka's at all.",
+        "Frames that closed their connection: malformed, too large, of an unknown version, or not Kafka's at all.",
         ("reason",),
     ),
     "tls_expiry": Metric(
@@ -116,8 +115,8 @@ FRONT: dict[str, Metric] = {
     "links_kept": Metric(
         Counter,
         "sidecar_links_kept",
-        "Requests of the sidecar's own on the connection of a client to the broker, which would end it as idle while the "
-        "client sends heartbeats.",
+        "Requests of the sidecar's own on a client's connection to the broker, which would end it as idle "
+        "while the client sends heartbeats.",
     ),
     "probes": Metric(
         Counter,
@@ -145,7 +144,7 @@ FRONT: dict[str, Metric] = {
     "members_refused": Metric(
         Counter,
         "sidecar_members_refused",
-        "Joins that a limit of memory was against: `bytes` of the members of a group or of all, or the oldest `pending` member id.",
+        "Joins refused for memory: `bytes` of the members of a group or of all, or the oldest `pending` member id.",
         ("limit",),
     ),
     "held_bytes": Metric(
@@ -173,8 +172,7 @@ FRONT: dict[str, Metric] = {
     "cut": Metric(
         Counter,
         "sidecar_requests_cut",
-        "Requests that came to one of these limits, so that they were refused or answered in part; limit: its name in "
-        "`limits`.",
+        "Requests that were refused or answered in part because of a limit; limit: its name in `limits`.",
         ("limit",),
     ),
     "handler_faults": Metric(
@@ -195,8 +193,8 @@ FRONT: dict[str, Metric] = {
     "coordinator_ends": Metric(
         Counter,
         "sidecar_coordinator_ends",
-        "Coordinators that ended and were started again in this process, by cause: bug; state_topic, which was deleted, "
-        "made anew or has lost records; start, something that it needs is not as it must be. Ports stay open.",
+        "Coordinators that ended and were started again in this process, by cause: bug; state_topic: "
+        "deleted, made anew or has lost records; start: something that it needs is not as it must be.",
         ("cause",),
     ),
     "denials": Metric(
@@ -219,8 +217,8 @@ GROUPS: dict[str, Metric] = {
     "members": Metric(
         Gauge,
         "sidecar_members",
-        "Members of these groups, by the kind of the group and the protocol that they speak. Where the two differ, an "
-        "online upgrade is under way.",
+        "Members of these groups, by kind of the group and protocol that they speak. Where the two "
+        "differ, an online upgrade is under way.",
         ("kind", "protocol"),
     ),
     "rebalances": Metric(
@@ -241,9 +239,8 @@ GROUPS: dict[str, Metric] = {
     "settle_seconds": Metric(
         Histogram,
         "sidecar_settle_seconds",
-        "From the begin of a rebalance until every member has what it should have: of consumer groups, until all have "
-        "reached the group's epoch; of classic groups, until the leader's assignment is there. A rebalance that begins "
-        "meanwhile prolongs it.",
+        "From the begin of a rebalance until all members have reached a consumer group's epoch, or the "
+        "leader's assignment of a classic group is there. A rebalance that begins meanwhile prolongs it.",
         ("kind",),
         buckets=SETTLED,
     ),
@@ -262,15 +259,14 @@ GROUPS: dict[str, Metric] = {
     "assignments": Metric(
         Counter,
         "sidecar_assignments",
-        "Target assignments that were computed and written. If there are many more than rebalances explain, look at "
-        "consumer.assignment.interval.ms.",
+        "Target assignments that were computed and written. If there are many more than rebalances, look "
+        "at consumer.assignment.interval.ms.",
         ("assignor",),
     ),
     "partitions_moved": Metric(
         Counter,
         "sidecar_partitions_moved",
-        "Partitions that a new target gives to another member than the one before, or to a first one. Of consumer "
-        "groups: what a classic group's leader assigns, the sidecar does not compare.",
+        "Partitions that a new target gives to another member, or to a first one. Not of classic groups.",
         ("assignor",),
     ),
     "assignor_failures": Metric(
@@ -346,8 +342,7 @@ STATE: dict[str, Metric] = {
     "tail_lag": Metric(
         Gauge,
         "sidecar_tail_lag_records",
-        "Offsets of the state topic that this sidecar has not read yet, as far as the brokers have told where the ends "
-        "are. A takeover has to wait for them.",
+        "Offsets of the state topic that this sidecar has not read yet. A takeover has to wait for them.",
     ),
     "parked": Metric(
         Gauge,
@@ -366,8 +361,8 @@ STATE: dict[str, Metric] = {
     "void_records": Metric(
         Gauge,
         "sidecar_void_records",
-        "Stale records: of the state topic, from others than the owner at that time, seen since the start. Nobody "
-        "follows them, and there should be none.",
+        "Records of the state topic from others than the owner at that time, seen since the start. "
+        "Readers ignore them; there should be none.",
     ),
     "state_topic_faults": Metric(
         Gauge, "sidecar_state_topic_faults", "Settings of the state topic that may lose state; the log names them."
@@ -428,8 +423,8 @@ PROCESS: dict[str, Metric] = {
     "loop_lag": Metric(
         Histogram,
         "sidecar_loop_lag_seconds",
-        "How much later than it asked for a timer came: for so long the event loop was busy with something else, and "
-        "whoever has sent something waited.",
+        "How much later than asked a timer came: for so long the event loop was busy, and whoever sent "
+        "something waited.",
         kafka="event-queue-time-ms",
         buckets=LAGS,
     ),

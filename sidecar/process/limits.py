@@ -26,14 +26,14 @@ class LimitsSection(Section):
     answer_bytes: int = Field(
         8_388_608,
         ge=65_536,
-        description="An answer that describes groups. Groups for which it has no room get COORDINATOR_LOAD_IN_PROGRESS, so "
-        "that clients ask for them again; the first is always described.",
+        description="An answer that describes groups. Groups beyond it get COORDINATOR_LOAD_IN_PROGRESS, so that "
+        "clients ask again; the first is always described.",
     )
     request_elements: int = Field(
         25_000,
         ge=16_384,
-        description="Elements of all arrays in one request: groups, topics, partitions, members. A request with more closes "
-        "its connection. A commit of 12,500 topics with a partition each has so many.",
+        description="Elements of all arrays in one request: groups, topics, partitions, members. More closes its "
+        "connection. A commit of 12,500 topics with a partition each has so many.",
     )
     link_frame_bytes: int = Field(
         268_435_456,
@@ -43,8 +43,8 @@ class LimitsSection(Section):
     connections: int = Field(
         10_000,
         ge=1,
-        description="Client connections. To one more the oldest gives way that never sent a request; else it is closed at "
-        "once. Kafka's max.connections.",
+        description="Client connections. To one more the oldest that never sent a request gives way; else it is "
+        "closed at once. Kafka's max.connections.",
     )
     connections_per_ip: int | None = Field(
         None,
@@ -57,8 +57,8 @@ class LimitsSection(Section):
     connection_rate: int = Field(
         2_147_483_647,
         ge=1,
-        description="New client connections a second, and so many at once; `accept_backlog` more wait for their turn, and "
-        "the others are closed. Kafka's max.connection.creation.rate.",
+        description="New client connections a second, and so many at once; `accept_backlog` more wait, the others are "
+        "closed. Kafka's max.connection.creation.rate.",
     )
     accept_backlog: int = Field(
         1_024,
@@ -89,21 +89,21 @@ class LimitsSection(Section):
     queued_bytes: int = Field(
         268_435_456,
         ge=0,
-        description="Of all connections together: what group requests that are still coming in announce, and what waits "
-        "behind requests; more is not read yet. Half of it is shared out among `connections`. 0: no limit. Kafka's "
-        "queued.max.request.bytes.",
+        description="Of all connections together: what incoming group requests announce, and what waits behind "
+        "requests; more is not read yet. Half of it is shared out among `connections`. 0: no limit. "
+        "Kafka's queued.max.request.bytes.",
     )
     large_requests: int = Field(
         3,
         ge=1,
-        description="Requests of more than 16 KiB that are handled at a time, of all connections together; the others wait, and "
-        "addresses have their turns. One may take 17 MiB meanwhile.",
+        description="Requests of more than 16 KiB that are handled at a time; the others wait, and addresses have "
+        "their turns. One may take 17 MiB meanwhile.",
     )
     pending_members: int = Field(
         2_500,
         ge=1,
-        description="Member ids of the groups of one partition of the state topic that were given out and not used yet (KIP-394); the "
-        "oldest gives way.",
+        description="Unused member ids (KIP-394) of the groups of one partition of the state topic; the oldest gives "
+        "way.",
     )
     pending_members_per_connection: int = Field(
         100, ge=1, description="Of these, over one connection; the oldest of it gives way. A client has one at a time."
@@ -124,14 +124,14 @@ class LimitsSection(Section):
     unproven_bytes: int = Field(
         4_096,
         ge=0,
-        description="A longer group request is not looked into before the broker has answered something on its connection, and so "
-        "has let the client in; where it has not, it is asked.",
+        description="A longer group request waits until the broker has answered something on its connection, and so "
+        "has let the client in; else the broker is asked first.",
     )
     remembered_bytes: int = Field(
         134_217_728,
         ge=1_048_576,
-        description="Of all connections together: a quarter for the broker's answers on rights, three for heartbeats that are "
-        "answered again. Of what would take more than its part, all is forgotten.",
+        description="Of all connections together: a quarter for the broker's answers on rights, the rest for "
+        "heartbeats that are answered again. A part that is full is forgotten.",
     )
     parked_replies: int = Field(
         100_000, ge=1, description="Requests that the coordinator has not answered; more get COORDINATOR_NOT_AVAILABLE."
@@ -149,6 +149,6 @@ class LimitsSection(Section):
     broker_silence_ms: int = Field(
         2_000,
         ge=0,
-        description="A broker that owes answers and gives none, a probe's among them, is silent after so long: what only it can answer "
-        "closes its connection until it answers again. 0: never.",
+        description="A broker that owes answers, a probe's among them, is silent after so long: what only it can "
+        "answer closes its connection until it answers again. 0: never.",
     )

@@ -63,13 +63,13 @@ class Groups(Section):
     exclude: tuple[str, ...] = Field((), description="Groups that stay with the broker though `include` matches.")
     kinds: tuple[Literal["classic", "consumer", "share", "streams"], ...] = Field(
         ("classic", "consumer"),
-        description="Kinds of groups that the sidecar coordinates; others are the broker's, whatever their names. Groups "
-        "of share or streams begin when all sidecars coordinate that kind.",
+        description="Kinds of groups that the sidecar coordinates; others are the broker's. Groups of share or "
+        "streams begin when all sidecars coordinate that kind.",
     )
     stale_claims: Literal["report", "strip"] = Field(
         "report",
-        description="A member claims partitions that were given to others since (KIP-792): tell, or also take the claim "
-        "out of what the leader gets.",
+        description="A member claims partitions that others have since (KIP-792): report, or also strip the claim "
+        "from what the leader gets.",
     )
 
     _compiles = field_validator("include", "exclude")(compiled)
@@ -84,23 +84,23 @@ class Groups(Section):
 
 
 INT_MAX = 2_147_483_647
-LEAST, MOST = "The least that a group may set as ", "The most that a group may set as "
+LEAST, MOST = "Least value of a group's ", "Greatest value of a group's "
 
 
 class Epochs(Section):
     """Settings that Kafka has for each kind of groups with epochs (KIP-848)."""
 
     session_timeout_ms: int = Field(45_000, ge=1, description="A member silent for longer is removed.")
-    min_session_timeout_ms: int = Field(45_000, ge=1, description=f"{LEAST}session.timeout.ms of its kind.")
-    max_session_timeout_ms: int = Field(60_000, ge=1, description=f"{MOST}session.timeout.ms of its kind.")
+    min_session_timeout_ms: int = Field(45_000, ge=1, description=f"{LEAST}session.timeout.ms.")
+    max_session_timeout_ms: int = Field(60_000, ge=1, description=f"{MOST}session.timeout.ms.")
     heartbeat_interval_ms: int = Field(5_000, ge=1, description="How often members are told to heartbeat.")
-    min_heartbeat_interval_ms: int = Field(5_000, ge=1, description=f"{LEAST}heartbeat.interval.ms of its kind.")
-    max_heartbeat_interval_ms: int = Field(15_000, ge=1, description=f"{MOST}heartbeat.interval.ms of its kind.")
+    min_heartbeat_interval_ms: int = Field(5_000, ge=1, description=f"{LEAST}heartbeat.interval.ms.")
+    max_heartbeat_interval_ms: int = Field(15_000, ge=1, description=f"{MOST}heartbeat.interval.ms.")
     assignment_interval_ms: int = Field(
         1_000, ge=0, description="At least so long between two assignments of a group; 0: none."
     )
-    min_assignment_interval_ms: int = Field(0, ge=0, description=f"{LEAST}assignment.interval.ms of its kind.")
-    max_assignment_interval_ms: int = Field(15_000, ge=0, description=f"{MOST}assignment.interval.ms of its kind.")
+    min_assignment_interval_ms: int = Field(0, ge=0, description=f"{LEAST}assignment.interval.ms.")
+    max_assignment_interval_ms: int = Field(15_000, ge=0, description=f"{MOST}assignment.interval.ms.")
     assignor_offload_enable: bool = Field(
         True, description="Assignors run on background threads (KIP-1263); false: in the heartbeat that asks for it."
     )
@@ -160,8 +160,8 @@ class Consumer(Epochs):
     regex_time_ms: int = Field(
         2_000,
         ge=1,
-        description="CPU time of a run that matches regular expressions of a group against the names of topics; each of them has a "
-        "quarter of it. What was cut has its next turn after nine times as long.",
+        description="CPU time of a run that matches a group's regular expressions against the names of topics; each "
+        "has a quarter of it. What was cut has its next turn after nine times as long.",
     )
 
 
@@ -248,16 +248,17 @@ class State(Section):
     max_message_bytes: int = Field(
         16_777_216,
         ge=1_048_576,
-        description="max.message.bytes of the state topic when it is created. A batch takes half of that at most: a greater write goes "
-        "out in several, and a request that would make a single record greater is refused.",
+        description="max.message.bytes of the state topic when it is created. A batch takes half of that at most; a "
+        "request that needs a greater record is refused.",
     )
     write_timeout_ms: int = Field(10_000, ge=100, description="An append not committed by then: the shard is rebuilt.")
     quarantine_ms: int = Field(
         7_000,
         ge=0,
-        description="When the state topic was deleted, was made anew or has lost records, nobody joins a group for so long after "
-        "its takeover, so that every former member hears first that it owns nothing: what members have between two "
-        "heartbeats (5 s in consumer groups, 3 s in classic ones), and time to find the coordinator. 0: not at all.",
+        description="When the state topic was deleted, made anew or has lost records, nobody joins a group for so "
+        "long after its takeover, so that former members hear first that they own nothing: the time "
+        "between two heartbeats (5 s in consumer groups, 3 s in classic ones), and to find the "
+        "coordinator. 0: not at all.",
     )
     claims_kept: int = Field(200, ge=1, description="Owner claims kept for each partition.")
     fence_interval_ms: int = Field(
@@ -276,14 +277,14 @@ class OffsetsSection(Section):
     empty_group_check_ms: int | None = Field(
         None,
         ge=0,
-        description="How often groups without members are looked at: one whose offsets are all gone is removed. Unset: the "
-        "broker's offsets.retention.check.interval.ms. 0: never.",
+        description="How often empty groups whose offsets are all gone are removed. Unset: the broker's "
+        "offsets.retention.check.interval.ms. 0: never.",
     )
     placeholder_session_timeout_ms: int = Field(
         300_000,
         ge=6_000,
-        description="When all sidecars are gone at once, native clients may join a managed group after so long; no longer "
-        "than the brokers' group.max.session.timeout.ms.",
+        description="When all sidecars died at once, native clients may join a managed group after so long; at most "
+        "the brokers' group.max.session.timeout.ms.",
     )
     placeholder_wait_ms: int = Field(
         5_000,
@@ -294,8 +295,8 @@ class OffsetsSection(Section):
         8,
         ge=1,
         le=1_000,
-        description="Connections to each broker for the commits of groups that are owned here and whose offsets it keeps. All "
-        "commits of a client go over the same one; a broker answers one request of a connection at a time.",
+        description="Connections to each broker for the commits of groups that are owned here and whose offsets it "
+        "keeps. A client's commits all use one.",
     )
     placeholder_first_joins: int = Field(
         200, ge=1, description="Groups new to a broker that join at once; each takes a connection for about 3 s."
@@ -314,9 +315,9 @@ class OwnershipSection(Section):
     proof_ms: int = Field(
         15_000,
         ge=1_000,
-        description="The lease: for so long after the coordinator of the owners' group has committed something for it, a "
-        "sidecar goes on, and for so long after a takeover nobody is removed for silence. More than the brokers' "
-        "broker.session.timeout.ms; the same for all sidecars.",
+        description="The lease: so long a sidecar goes on after its last commit in the owners' group, and nobody is "
+        "removed for silence after a takeover. More than the brokers' broker.session.timeout.ms; the same "
+        "for all sidecars.",
     )
     tail_wait_ms: int = Field(
         60_000,
@@ -331,14 +332,14 @@ class OwnershipSection(Section):
     follow_leader_ms: int = Field(
         10_000,
         ge=0,
-        description="A partition goes to the sidecar beside its leader in `__consumer_offsets` when that broker has led it and "
-        "that sidecar has been there for so long: while one of them comes back, the owner that is there goes on.",
+        description="A partition goes to the sidecar beside its leader in `__consumer_offsets` when that broker has "
+        "led it, and that sidecar has been there, for so long.",
     )
     rebalance_wait_ms: int = Field(
         30_000,
         ge=0,
-        description="A partition that is to go back stays with its owner while members of a classic group there wait for one "
-        "another, for so long at most; 0: it goes at once.",
+        description="A partition that should go back stays with its owner while members of a classic group there wait "
+        "for one another, at most so long; 0: it goes at once.",
     )
     peer_links: bool = Field(True, description="Watch peers by TCP links and remove a dead one at once.")
     peer_port: int = Field(
@@ -406,14 +407,14 @@ class ExporterSection(Section):
     interval_ms: int = Field(
         30_000,
         ge=0,
-        description="How often the brokers are asked for committed offsets and ends of partitions: twice for each scrape at "
-        "Prometheus's default of a minute, so that no value is much older than the scrape. 0: off. It is off without `admin`, too.",
+        description="How often the brokers are asked for committed offsets and ends of partitions; twice for each "
+        "scrape at Prometheus's default of a minute. 0, and without `admin`: off.",
     )
     series: int = Field(
         20_000,
         ge=0,
-        description="The most series that one sidecar gives, about 100 bytes each for every scrape. What is most useful comes first: sums "
-        "of lags, members, sums of offsets, then partitions. sidecar_exporter_series_cut says how many are left out.",
+        description="The most series that one sidecar gives, about 100 bytes each for every scrape. Sums of lags come "
+        "first, then members, sums of offsets, partitions. sidecar_exporter_series_cut counts the rest.",
     )
     include: tuple[str, ...] = Field(
         (".*",), description="Regular expressions (RE2, whole name) of groups that are exported."
@@ -446,21 +447,21 @@ class AdminAccess(Section):
     tls_key_password_file: Path | None = Field(None, description="A file with the password of that key.")
     token_file: Path | None = Field(
         None,
-        description="Bearer tokens, one in a line, each of 16 characters at least: wanted for everything but /livez and /readyz. "
-        "Read again when it changes. Unset: none is wanted.",
+        description="Bearer tokens, one a line, of 16 characters at least: wanted for everything but /livez and "
+        "/readyz. Read again when it changes. Unset: none is wanted.",
     )
     metrics_open: bool = Field(False, description="/metrics needs no token either.")
     hosts: tuple[str, ...] = Field(
         (),
-        description="Names by which browsers may call this endpoint, beside localhost, the host in `admin` and the machine's name; "
-        "addresses always count. `*`: any name.",
+        description="Names by which browsers may call this endpoint, beside localhost, the host in `admin` and the "
+        "machine's name. Addresses always count. `*`: any name.",
     )
     session_s: int = Field(43_200, ge=60, description="After so long the page asks for the token again.")
     connections: int = Field(
         64,
         ge=1,
-        description="Connections to this endpoint. Where one more comes, another one gives way: of the address that has most of "
-        "them, the one that has been idle for longest.",
+        description="Connections to this endpoint. To one more another one gives way: of the address that has most, "
+        "the one idle for longest.",
     )
     first_request_timeout_ms: int = Field(
         2_000,
@@ -473,8 +474,8 @@ class AdminAccess(Section):
     rebalances_kept: int = Field(
         20,
         ge=0,
-        description="How many of a group's last rebalances the page can show; 0: none, and nothing is kept for it. Fewer of each where "
-        "that would be more than 100,000 records of all groups.",
+        description="How many of a group's last rebalances the page can show; 0: none. Fewer where that would be more "
+        "than 100,000 records of all groups.",
     )
 
     @model_validator(mode="after")

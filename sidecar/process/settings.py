@@ -54,8 +54,9 @@ class Settings(BaseSettings):
     ] = ""
     command_config: Path | None = Field(
         None,
-        description="A file of Kafka's client properties, as its tools take it: how the sidecar's own clients reach `bootstrap` "
-        "(security.protocol, sasl.*, ssl.*). Read again when a broker refuses what it said, and on SIGHUP. Unset: PLAINTEXT.",
+        description="A file of Kafka's client properties: how the sidecar's own clients reach `bootstrap` "
+        "(security.protocol, sasl.*, ssl.*). Read again when a broker refuses what it said, and on "
+        "SIGHUP. Unset: PLAINTEXT.",
     )
     broker_command_config: Path | None = Field(
         None,
@@ -80,7 +81,8 @@ class Settings(BaseSettings):
     metadata_look_ms: int = Field(
         100,
         ge=10,
-        description="Least time between two looks at topics beside that: for members that name or match topics which are not known yet, and after topics were changed through us.",
+        description="Least time between two looks at topics beside that: for members that name or match unknown "
+        "topics, and after topics were changed through us.",
     )
     settings_refresh_ms: int = Field(
         2_000, ge=100, description="How often the broker's group settings are read; a change through us counts at once."
@@ -91,12 +93,13 @@ class Settings(BaseSettings):
     takeover_hold_ms: int = Field(
         3_000,
         ge=0,
-        description="A request for a group that is being taken over waits so long; 0: COORDINATOR_LOAD_IN_PROGRESS at once. Who would join a group of the broker's waits so long, and 1 s at least, until it is sure that the group was not taken in.",
+        description="A request for a group that is being taken over waits so long, and a join of a group of the broker's "
+        "(1 s at least) until it is sure that it was not taken in. 0: COORDINATOR_LOAD_IN_PROGRESS at once.",
     )
     takeover_slice_ms: int = Field(
         3,
         ge=1,
-        description="After a takeover groups are loaded in slices of so long; what else there is to do goes on in between.",
+        description="After a takeover groups are loaded in slices of so long; other work goes on in between.",
     )
     background_threads: int = Field(
         2,

@@ -185,7 +185,7 @@ def main() -> int:
     ap.add_argument("names", nargs="*")
     ap.add_argument("--jobs", type=int, default=os.cpu_count())
     ap.add_argument("--enough", type=int, default=ENOUGH)
-    ap.add_argument("--doc", type=Path, help="write the table into this page, between its marks")
+    ap.add_argument("--doc", type=Path, help="write the list into this page, between its marks")
     a = ap.parse_args()
     names = a.names or [b.name for b in PLANTED]
     bad, found = 0, []
@@ -200,27 +200,20 @@ def main() -> int:
 
 
 def write(page: Path, found: Sequence[Finding]) -> None:
-    """The table; what was not played stays as it is there. Raises ValueError if the page has no place for it."""
+    """The list; what was not played stays as it is there. Raises ValueError if the page has no place for it."""
     text = page.read_text()
     head, begin, rest = text.partition(BEGIN)
-    table, end, tail = rest.partition(END)
+    listed, end, tail = rest.partition(END)
     if not begin or not end:
-        raise ValueError(f"{page} has no place for the table")
-    rows = {name: row for row in table.splitlines()[3:] for name in row.split("`")[1:2]}
+        raise ValueError(f"{page} has no place for the list")
+    rows = {name: row for row in listed.splitlines() for name in row.split("`")[1:2]}
     for f in found:
         bug = next(b for b in PLANTED if b.name == f.name)
         where = f"`{bug.scene}`" if bug.scene else ", ".join(bug.often) or "random faults"
         does = " ".join((bug.plant.__doc__ or "").split()) or f.name.replace("_", " ").capitalize() + "."
-        rows[f.name] = f"| `{f.name}` | {does} | {where} | {f.seeds if f.right else 'never'} |"
+        rows[f.name] = f"- `{f.name}`: {does} ({where}; {f.seeds if f.right else 'never'})"
     kept = [rows[b.name] for b in PLANTED if b.name in rows]
-    lines = [
-        begin,
-        "| bug | what it does | scene, or faults that come often | seeds |",
-        "|---|---|---|---|",
-        *kept,
-        end,
-    ]
-    page.write_text(head + "\n".join(lines) + tail)
+    page.write_text(head + "\n".join([begin, *kept, end]) + tail)
 
 
 if __name__ == "__main__":
