@@ -101,8 +101,8 @@ def is_message(it: Any) -> bool:
 def elements(message: Any) -> int:
     """Of all arrays in it together."""
     found = 0
-    for f in fields(message):
-        value = getattr(message, f.name)
+    for name, _ in _hints(type(message)):
+        value = getattr(message, name)
         found += len(value) if isinstance(value, list) else 0
         found += sum(elements(x) for x in (value if isinstance(value, list) else [value]) if is_message(x))
     return found
@@ -311,7 +311,7 @@ def _refuse(answer: Any) -> None:
     for name, hint in _hints(type(answer)):
         value = getattr(answer, name)
         if name == "error_code":
-            of_topic = any(f.name.startswith(("partition", "topic")) for f in fields(answer))
+            of_topic = any(field.startswith(("partition", "topic")) for field, _ in _hints(type(answer)))
             setattr(answer, name, DENIED["topic" if of_topic else "group"])
         elif name.endswith("authorized_operations"):
             setattr(answer, name, 0)

@@ -8,6 +8,7 @@ import fnmatch
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +84,15 @@ def commands(text: str) -> Iterator[list[str]]:
             yield words[: ends[0] if ends else None]
 
 
+@cache
+def program() -> Any:
+    """Built once: it takes longer than a page."""
+    return typer.main.get_command(app)
+
+
 def fault(words: list[str]) -> str | None:
     """What the program would say of these words; it is no fault if a page leaves out what is required."""
-    command: Any = typer.main.get_command(app)
+    command = program()
     while words and hasattr(command, "commands"):
         name, *words = words
         if name not in command.commands:

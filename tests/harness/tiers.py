@@ -109,13 +109,18 @@ def _wanted(config: pytest.Config) -> tuple[str, ...]:
     return TIERS if upto is None else TIERS[: TIERS.index(upto) + 1]
 
 
+@cache
+def _in_see(path: Path) -> bool:
+    return TESTS / "see" in path.parents
+
+
 def _group(item: pytest.Item) -> str:
     """Returns the xdist group: the shared world, else the file where a fixture lives as long as the file; else none."""
     names = getattr(item, "fixturenames", ())
     for fixture, group in WORLDS.items():
         if fixture in names:
             return group
-    if TESTS / "see" in item.path.parents:  # its world lives as long as the folder's tests
+    if _in_see(item.path):  # its world lives as long as the folder's tests
         return "see"
     if tier_of(item) != "quick":
         return item.nodeid.partition("::")[0]

@@ -29,6 +29,12 @@ GRACE_S = 0.005
 LEAST_S = 1e-6
 """A sleep takes no less."""
 
+LOOK_S = 0.05
+"""A condition that depends on the time alone is looked at again after so long."""
+
+THREADS_S = 0.001
+"""The same in real time, while threads work: what they do may be no event of the loop."""
+
 
 class Stuck(AssertionError):
     """Everybody waits, and nobody for a timer: that would last for ever."""
@@ -44,22 +50,33 @@ class _Selector:
         return getattr(self._real, name)
 
     def select(self, timeout: float | None = None) -> Any:
-        events = self._real.select(0)
-        if events or timeout == 0:
-            return events
-        if self._loop.in_threads:
+        loop = self._loop
+        files = len(self._real.get_map()) > 1  # beside the pipe by which threads wake the loop
+        if files or loop.in_threads or timeout is None:  # else the kernel has no news: it costs more than a test's step
+            events = self._real.select(0)
+            if events:
+                return events
+        if timeout == 0:
+            return []
+        if loop.in_threads:
+            if loop.conditions:
+                timeout = THREADS_S if timeout is None else min(timeout, THREADS_S)
             began = time.perf_counter()
             events = self._real.select(timeout)
-            self._loop.now_s += time.perf_counter() - began
+            loop.now_s += time.perf_counter() - began
+            loop.look()
             return events
-        if len(self._real.get_map()) > 1 and (events := self._real.select(min(timeout or GRACE_S, GRACE_S))):
+        if files and (events := self._real.select(min(timeout or GRACE_S, GRACE_S))):
             return events
+        if loop.look():
+            return []
         if timeout is None:
-            if len(self._real.get_map()) > 1:
+            if files:
                 return self._real.select(None)
             raise Stuck("everybody waits, and nothing is to come")
-        self._loop.now_s += timeout
-        return events
+        # The last step ends exactly at the timer: the loop takes one as due that is due in a nanosecond.
+        loop.now_s += LOOK_S if loop.conditions and timeout > 2 * LOOK_S else timeout
+        return []
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -67,6 +84,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.now_s = STARTS_S
         self.in_threads = 0
         """So many calls are under way in other threads."""
+        self.conditions: dict[asyncio.Future[None], Callable[[], object]] = {}
+        """What `until` waits for."""
         super().__init__()
         self._selector = _Selector(self, self._selector)  # type: ignore[has-type]
 
@@ -78,6 +97,35 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     ) -> asyncio.TimerHandle:
         """A real clock goes on by itself; here who sleeps for less than it can tell would do so for ever."""
         return super().call_later(max(delay, LEAST_S) if delay > 0 else delay, *args, **more)
+
+    async def until(self, true: Callable[[], object], seconds: float) -> bool:
+        """Waits until this is true, for so long at most, and returns whether it is. Its value is looked at whenever
+        nothing is left to do, before time passes."""
+        if true():
+            return True
+        future = self.create_future()
+        self.conditions[future] = true
+        timer = self.call_later(seconds, self.conditions.__setitem__, future, lambda: True)
+        try:
+            await future
+        finally:
+            timer.cancel()
+            self.conditions.pop(future, None)
+        return bool(true())
+
+    def look(self) -> bool:
+        """Wakes those whose condition is true, and returns whether there are any."""
+        woken = False
+        for future, true in list(self.conditions.items()):
+            try:
+                if not true():
+                    continue
+                future.set_result(None)
+            except Exception as exc:  # noqa: BLE001 - raised by whoever waits
+                future.set_exception(exc)
+            del self.conditions[future]
+            woken = True
+        return woken
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any

@@ -14,6 +14,7 @@ from sidecar.state.batch import encode_batch
 from sidecar.state.codec import Encoded
 from sidecar.wire.apis import Api
 from tests.coordinator.writing import TXN, Bench, record, run
+from tests.inprocess import clock
 from tests.inprocess.broker import STATE, FakeBrokers
 from tests.inprocess.house import turns, until
 
@@ -151,6 +152,7 @@ def test_what_a_leader_that_stands_still_has_got_is_put_to_the_next_one() -> Non
         still = b.brokers.faults.hang(Api.PRODUCE)
         b.append(1)
         await until(lambda: still.met == 1)
+        clock.stand_still(0.001)
         assert b.writer.late(0.0) and not b.writer.late(60.0)
         b.append(2)
         still.end()
