@@ -90,7 +90,10 @@ def release(
     desk.say("sidecar.managed", "false", lambda: desk.glance().get("sidecar.managed") == "false")
 
     def gone() -> str:
-        return f"{group} is with the broker now." if desk.glance().get("sidecar.state") == "broker" else ""
+        told = desk.glance()
+        if told.get("sidecar.why", "").startswith(cf.NOT_GIVEN_BACK):
+            desk.refused(told["sidecar.why"], "The group stays with the sidecars.")
+        return f"{group} is with the broker now." if told.get("sidecar.state") == "broker" else ""
 
     desk.done("release", desk.wait(gone), output)
 
