@@ -38,6 +38,7 @@ MEANING: dict[str, str] = {
     "a new worker starts beside the old one": "SIGUSR2: an upgrade begins. See [Restarts](../operate/operations.md#restarts).",
     "the old worker has ended": "The upgrade is done: the new worker coordinates.",
     "the state topic is there again": "The line `no use of the state topic` before is over.",
+    "group not given back": "Its broker does not serve this kind of group, and would end its members: it stays. `problem` says what to set; then release it again.",
     "group not taken in": "It stays with the broker: it was not stable for five minutes, or the broker has another kind under its name.",
     "handler broke": "See [SidecarHandlerFault](../operate/runbook.md#sidecarhandlerfault).",
     "no admin address": "Another process has the address, or it is not this host's. The sidecar works without metrics. Change `admin`.",

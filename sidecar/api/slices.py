@@ -10,10 +10,9 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from sidecar.api.call import PAUSE, Call, Want
+from sidecar.wire.frames import SMALL_BYTES as SMALL_BYTES
 from sidecar.wire.primitives import WireError
 
-SMALL_BYTES = 16_384
-"""A request that is no longer has fewer elements than any limit."""
 SLICE = 4_096
 """Elements that are read or written before the loop turns."""
 CHECKED = 1_024

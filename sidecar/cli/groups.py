@@ -90,7 +90,10 @@ def release(
     admin.say("sidecar.managed", "false", lambda: admin.glance().get("sidecar.managed") == "false")
 
     def gone() -> str:
-        return f"{group} is with the broker now." if admin.glance().get("sidecar.state") == "broker" else ""
+        told = admin.glance()
+        if told.get("sidecar.why", "").startswith(cf.NOT_GIVEN_BACK):
+            admin.refused(told["sidecar.why"], "The group stays with the sidecars.")
+        return f"{group} is with the broker now." if told.get("sidecar.state") == "broker" else ""
 
     admin.done("release", admin.wait(gone), output)
 

@@ -48,6 +48,7 @@ from sidecar.front.settings import FrontSettings
 from sidecar.front.settling import WaitingRoom, in_doubt
 from sidecar.front.slices import Slices
 from sidecar.front.steady import Grants, touch_due
+from sidecar.front.unread import Unread
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.clock import CLOCK
@@ -69,7 +70,7 @@ from sidecar.link.messages import (
 from sidecar.link.ports import Figures, LinkedFront, Logger, Tasks
 from sidecar.proxy.actions import Close, Got
 from sidecar.proxy.internal import Internal
-from sidecar.wire.apis import SERVED, Api, looked_into, response_flexible
+from sidecar.wire.apis import ALONE, SERVED, Api, looked_into, response_flexible
 from sidecar.wire.frames import PREFIX, SIZE, client_id_of, header_end, response_frame
 from sidecar.wire.primitives import WireError
 
@@ -103,12 +104,13 @@ class Front:
         self.limits, self.header_timeout_s = settings.limits, settings.header_timeout_s
         self.internal = Internal(settings.internal_topic, self._topics_passed)
         self.held_bytes, self.unread_bytes = settings.held_bytes, settings.unread_bytes
-        self.memory = shared(settings.memory_bytes, settings.door.connections_max, settings.held_bytes)
+        unread = Unread(settings.all_unread_bytes, settings.unread_bytes)
+        self.memory = shared(settings.memory_bytes, settings.door.connections_max, settings.held_bytes, unread)
         self.door = Door(settings.door, figures, log)
         self.sessions, self.pauses = self.door.sessions, self.door.pauses
         self.stopping = False
         self.gone, self.refused, self.broker_refused = self.door.gone, self.door.refused, self.door.broker_refused
-        self.large = LargeRequests(settings.large_requests)
+        self.large = LargeRequests(settings.large_requests, self.pauses)
         self.log, self.links = log, Links(self.sessions, figures)
         reach = partial(connect, self)
         self.watch = BrokerWatch(settings.silence_ms, reach, self.sessions, self._silence, figures, log)
@@ -161,6 +163,7 @@ class Front:
     def _tell(self, figures: Figures) -> None:
         """What is counted here anyway, when somebody looks."""
         figures("reserved").set_function(lambda: self.memory.reserved_bytes)
+        figures("unread").set_function(lambda: self.memory.answers.total_bytes)
         figures("steady").set_function(lambda: self._steady_replies)
         figures("probes").set_function(lambda: self._probes)
         for what, shared_ in (("rights", self._rights), ("steady", self._steady)):
@@ -286,7 +289,9 @@ class Front:
             elif isinstance(want, Settle):
                 self._settle(run, want.groups)
             else:
-                self._slices.wait(lambda: self._go_on(run))
+                go_on = partial(self._slices.wait, partial(self._go_on, run))
+                if run.api_key not in ALONE or self.large.begins(run.session, 0, go_on):
+                    go_on()
 
     def _at_once(self, run: Run, want: Want) -> Answer | None:
         """What comes of a want for which nothing is waited."""

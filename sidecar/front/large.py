@@ -1,9 +1,15 @@
-"""How many large requests are handled at a time, whoever has sent them.
+"""How many large requests and answers are worked on at a time, whoever has asked.
 
 A request of 160 KB becomes 20 MB of objects while its handler works and waits for the broker. So only a few have a
 place at a time, and the others wait as bytes, which `memory` counts. Addresses have their turns: whoever sends many
 large requests waits behind its own. Between two that begin the loop turns, since to read one may take some time: this
 sidecar's own heartbeats must leave, or it would lose what it owns.
+
+A small request may have a large answer (`ALONE` in wire/apis.py), which takes as much while it is made. It has a place
+from its first pause on.
+
+Whoever has a place waits for nobody's client: it begins when all before it on its connection is answered, and what its
+handler asks the broker is read even if the client reads nothing (session.py).
 
 What is answered when others have done something (JoinGroup, SyncGroup, heartbeats that wait for an assignor) gives its
 place back when it waits for them: other members might never get one.
@@ -12,10 +18,10 @@ place back when it waits for them: other members might never get one.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from sidecar.api.slices import SMALL_BYTES
-from sidecar.proxy.actions import Action, Got
 
 LARGE_BYTES = SMALL_BYTES
 """A longer request is read in slices."""
@@ -28,26 +34,28 @@ class Sender(Protocol):
     has_place: bool
     waits_for_place: int
 
-    def run(self, actions: list[Action]) -> None: ...
     def flow(self) -> None: ...
 
 
 class LargeRequests:
-    def __init__(self, at_a_time: int) -> None:
+    def __init__(self, at_a_time: int, pauses: dict[str, int]) -> None:
         self.at_a_time = at_a_time
+        self._pauses = pauses
         self.handled = 0
-        self._waiting: dict[str, dict[Sender, Got]] = {}
+        self._waiting: dict[str, dict[Sender, Callable[[], None]]] = {}
         """By address; the one whose turn is next comes first."""
         self._turns = False
         """One has begun, or may, when the loop has turned."""
 
-    def begins(self, sender: Sender, got: Got) -> bool:
-        """Whether its request is handled now. If not, it is kept here until its turn has come."""
+    def begins(self, sender: Sender, size: int, go_on: Callable[[], None]) -> bool:
+        """Whether its request, of which `size` bytes are kept, is worked on now. If not, `go_on` is called when its
+        turn has come."""
         if sender.has_place:
             return True
         if self._turns or self.handled >= self.at_a_time:
-            self._waiting.setdefault(sender.host, {})[sender] = got
-            sender.waits_for_place = len(got.frame)
+            self._waiting.setdefault(sender.host, {})[sender] = go_on
+            sender.waits_for_place = size
+            self._pauses["large"] += 1
             return False
         self._begin(sender)
         return True
@@ -82,10 +90,10 @@ class LargeRequests:
         host = next(iter(self._waiting))
         own = self._waiting.pop(host)
         sender = next(iter(own))
-        got = own.pop(sender)
+        go_on = own.pop(sender)
         if own:
             self._waiting[host] = own  # behind the others
         sender.waits_for_place = 0
         self._begin(sender)
-        sender.run([got])
+        go_on()
         sender.flow()

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
+from sidecar.front.unread import Unread
+
 
 class Holder(Protocol):
     """A session."""
@@ -24,12 +26,14 @@ class Holder(Protocol):
 
 
 class Memory:
-    """`limit_bytes`: of what is common, 0: there is no limit; `own_bytes`: what each session has without asking."""
+    """`limit_bytes`: of what is common, 0: there is no limit; `own_bytes`: what each session has without asking;
+    `answers`: the same of answers that are not read."""
 
-    def __init__(self, limit_bytes: int, own_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, own_bytes: int, answers: Unread | None = None) -> None:
         self.limit_bytes = limit_bytes
         self.own_bytes = own_bytes
         self.reserved_bytes = 0
+        self.answers = answers or Unread(0, 0)
         self._waiting: deque[Holder] = deque()
 
     def take(self, holder: Holder, size: int, keep: bool) -> bool:
@@ -66,7 +70,7 @@ class Memory:
             first.flow()
 
 
-def shared(total_bytes: int, connections: int, held_bytes: int) -> Memory:
+def shared(total_bytes: int, connections: int, held_bytes: int, answers: Unread | None = None) -> Memory:
     """`total_bytes` for at most so many connections that may hold so much each; 0: there is no limit."""
     own = min(held_bytes, total_bytes // 2 // connections) if total_bytes else held_bytes
-    return Memory(max(1, total_bytes - own * connections) if total_bytes else 0, own)
+    return Memory(max(1, total_bytes - own * connections) if total_bytes else 0, own, answers)

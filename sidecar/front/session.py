@@ -8,7 +8,7 @@ A client is read no further (`flow`) while one of these is so, and each time it 
     held       what came behind a request that is being answered, or behind its turn, has come to `held_bytes`
     memory     it has more to come or to wait than its own part, and all sessions together have as much as they may
     rate       it has just connected, and more have than may in a second: it waits for its turn
-    large      its large request waits until fewer of others are handled: it is read, so that its end is noticed
+    large      its large request or answer waits for those of others: it is read, so that its end is noticed
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol, cast
 
 from sidecar.api.call import Client
@@ -210,6 +211,7 @@ class Session(asyncio.Protocol):
         self.front.gone(self, self._cause)
         self.conn.closed = True
         self.front.large.ended(self)
+        self.front.memory.answers.forget(self)
         if self._partial is not None:
             self._partial.cancel()
         self.front.memory.give_back(self)
@@ -334,10 +336,9 @@ class Session(asyncio.Protocol):
                 if type(a) is ToClient:
                     self._out.append(a.data)
                 elif type(a) is Got:
-                    if len(a.frame) <= LARGE_BYTES or self.conn.closed or self.front.large.begins(self, a):
+                    size, large = len(a.frame), self.front.large
+                    if size <= LARGE_BYTES or self.conn.closed or large.begins(self, size, partial(self.run, [a])):
                         self.front.dispatch(self, a)
-                    else:
-                        self.front.pauses["large"] += 1
                 else:
                     self._do(a)
         finally:
@@ -388,6 +389,8 @@ class Session(asyncio.Protocol):
             return
         self._asks[token] = then
         self.run(self.conn.ask(token, frame))
+        if self._upstream_paused:
+            self.flow()
 
     def close(self, cause: str, detail: str = "") -> None:
         if not self._cause:
@@ -413,7 +416,9 @@ class Session(asyncio.Protocol):
             self._pass_eof()
         if self.client is None:
             return
-        conn = self.conn
+        conn, answers = self.conn, self.front.memory.answers
+        if self.client_full or answers.total_bytes or conn.order.reply_bytes:
+            answers.count(self, self.client.get_write_buffer_size() + conn.order.reply_bytes)
         if (
             conn.held_bytes
             or conn.in_flight >= self._in_flight_max
@@ -426,7 +431,7 @@ class Session(asyncio.Protocol):
             or (self._connecting is not None and self.upstream is None)
         ):  # nearly always nothing of this is so
             self._steer(self.client)
-        pause_upstream = self.client_full
+        pause_upstream = self.client_full and not conn.asks
         if pause_upstream == self._upstream_paused or self.client.is_closing():
             return
         if self.upstream is not None and not self.upstream.is_closing():

@@ -20,13 +20,13 @@ a time, and a commit waits for all in-sync replicas."""
 @dataclass(frozen=True)
 class FrontSettings:
     """`hold_ms`: how long a request waits for a coordinator that is still starting. `held_bytes`, `unread_bytes`: of
-    one session; `unproven_bytes`: of a request that is looked into before the broker has let its client in;
-    `remembered_bytes`: of rights and of steady heartbeats of all sessions; `memory_bytes`: of requests of all sessions
-    that are not handled yet, 0: no limit; `large_requests`: that are handled at a time. `upstream_tls()`: for a
-    client's connection to the broker, whose certificate is to name `upstream_host` ("": the host of `broker`).
-    `silence_ms`: how long the broker owes an answer before it is silent, 0: it never is. `own`: what is the sidecars'
-    alone, but for the principals in `own_principals`, which are the sidecars'. `internal_topic`: shown to clients as
-    internal."""
+    one session; `all_unread_bytes`: of answers that are not read, of all sessions together, 0: no limit;
+    `unproven_bytes`: of a request that is looked into before the broker has let its client in; `remembered_bytes`: of
+    rights and of steady heartbeats of all sessions; `memory_bytes`: of requests of all sessions that are not handled
+    yet, 0: no limit; `large_requests`: that are worked on at a time. `upstream_tls()`: for a client's connection to
+    the broker, whose certificate is to name `upstream_host` ("": the host of `broker`). `silence_ms`: how long the
+    broker owes an answer before it is silent, 0: it never is. `own`: what is the sidecars' alone, but for the
+    principals in `own_principals`, which are the sidecars'. `internal_topic`: shown to clients as internal."""
 
     node_id: int
     broker: Address
@@ -36,7 +36,8 @@ class FrontSettings:
     new_id: Callable[[], str] = lambda: str(uuid4())
     header_timeout_s: float = 30.0
     held_bytes: int = 65_536
-    unread_bytes: int = 1 << 20
+    unread_bytes: int = 65_536
+    all_unread_bytes: int = 0
     memory_bytes: int = 0
     large_requests: int = 3
     door: DoorSettings = DoorSettings()

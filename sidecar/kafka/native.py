@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 from sidecar.core.streams.tasks import Tasks, merged
@@ -16,6 +17,7 @@ from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka import share_group
 from sidecar.kafka.membership import INSTANCE_ID
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
+from sidecar.wire.apis import Api, message_name
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import leave_group as lg
@@ -39,6 +41,13 @@ WITHOUT_WORDS = 5
 """The last version of DescribeGroups whose answer has no message."""
 STRING_MAX = 32_767
 """Bytes."""
+SERVED_BY: dict[str, tuple[ModuleType, Api, int]] = {
+    CONSUMER: (cd, Api.CONSUMER_GROUP_DESCRIBE, 0),
+    SHARE: (sd, Api.SHARE_GROUP_DESCRIBE, share_group.STABLE_SINCE),
+    STREAMS: (td, Api.STREAMS_GROUP_DESCRIBE, 0),
+}
+"""A request that a broker answers UNSUPPORTED_VERSION, as it does heartbeats, while the kind is switched off there. Its
+ApiVersions lists it all the same."""
 Owned = dict[bytes, tuple[int, ...]]
 
 
@@ -236,6 +245,20 @@ def _parts(a: cd.Assignment | sd.Assignment) -> Owned:
 def tasks(a: td.Assignment) -> Tasks:
     roles = (a.active_tasks, a.standby_tasks, a.warmup_tasks)
     return Tasks(*(merged((t.subtopology_id, tuple(t.partitions)) for t in role) for role in roles))
+
+
+async def serves(conn: BrokerConnection, kind: str, group_id: str, timeout_s: float) -> bool:
+    """Whether this broker serves groups of this kind: it has the API, and its features and settings allow the kind.
+    Raises what `describe` raises."""
+    if kind not in SERVED_BY:
+        return True
+    module, api, low = SERVED_BY[kind]
+    if not conn.offers(api, low):
+        return False
+    name = message_name(api)
+    req = getattr(module, f"{name}Request")(group_ids=[group_id])
+    (g,) = (await conn.request(module, name, req, timeout_s=timeout_s, low=low)).groups
+    return bool(g.error_code != Code.UNSUPPORTED_VERSION)
 
 
 async def send_away(

@@ -169,6 +169,11 @@ FRONT: dict[str, Metric] = {
         "What sessions have together of the common half of limits.queued_bytes.",
         kafka="kafka.network:type=SocketServer,name=MemoryPoolUsed",
     ),
+    "unread": Metric(
+        Gauge,
+        "sidecar_unread_bytes",
+        "Answers that clients have not read, beyond the part of each connection: limits.all_unread_bytes.",
+    ),
     "cut": Metric(
         Counter,
         "sidecar_requests_cut",

@@ -82,9 +82,16 @@ class LimitsSection(Section):
         description="Of a connection: what has come behind a request that is being answered, before it is read no further.",
     )
     unread_bytes: int = Field(
-        1_048_576,
+        65_536,
         ge=1_024,
-        description="What one side of a connection does not read before the other side is not read.",
+        description="What one side of a connection does not read before the other side is not read, and no further request of it is "
+        "handled.",
+    )
+    all_unread_bytes: int = Field(
+        268_435_456,
+        ge=0,
+        description="Of all connections together: answers that clients have not read, beyond `unread_bytes` and 256 KiB of each. Then "
+        "the connection is closed that has held some for longest. 0: no limit.",
     )
     queued_bytes: int = Field(
         268_435_456,
@@ -96,8 +103,8 @@ class LimitsSection(Section):
     large_requests: int = Field(
         3,
         ge=1,
-        description="Requests of more than 16 KiB that are handled at a time; the others wait, and addresses have "
-        "their turns. One may take 17 MiB meanwhile.",
+        description="Requests of more than 16 KiB, and large answers, that are worked on at a time; the others wait, and "
+        "addresses have their turns. One may take 17 MiB meanwhile.",
     )
     pending_members: int = Field(
         2_500,

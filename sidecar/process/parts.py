@@ -47,6 +47,7 @@ def front_settings(
             list_frame_bytes=s.limits.list_frame_bytes,
             in_flight=s.limits.in_flight,
             turn_requests=s.limits.turn_requests,
+            unread_bytes=s.limits.unread_bytes,
         ),
         managed=managed_by(s),
         managing=bool(s.groups.include),
@@ -54,6 +55,7 @@ def front_settings(
         header_timeout_s=s.limits.header_timeout_ms / 1000,
         held_bytes=s.limits.held_bytes,
         unread_bytes=s.limits.unread_bytes,
+        all_unread_bytes=s.limits.all_unread_bytes,
         memory_bytes=s.limits.queued_bytes,
         large_requests=s.limits.large_requests,
         door=DoorSettings(

@@ -14,6 +14,10 @@ A request that the sidecar handles (`Got`) holds back what the client sent after
 just as a broker handles the requests of a connection one by one. So no later request can get to the broker before one
 that the answer still has to send there, and a response never waits for one behind it.
 
+A broker begins with a request when the answer before it has left. Here that is so for what may take much memory: a
+large request, and one that may have a large answer (`ALONE`). Others begin while answers of the broker are still owed,
+as long as their own replies, which wait for these, come to less than `unread_bytes`.
+
 A SaslHandshake holds back what is behind it, too: the broker's answer says whether its mechanism counts, and with
 version 0 tokens follow then that are no requests (raw_sasl.py).
 
@@ -29,15 +33,15 @@ from sidecar.proxy.actions import Action, Answered, Close, Got, ToClient, ToUpst
 from sidecar.proxy.internal import NOT_SHOWN, TELL_OF_TOPICS, Internal, Marker, Passing
 from sidecar.proxy.other_protocols import spoken
 from sidecar.proxy.raw_sasl import HEADER_BYTES, LAST_KEY, Exchange, accepted, mechanism_of
-from sidecar.wire.apis import PASSING, Api, ApiSpec
-from sidecar.wire.frames import PREFIX, SIZE, Limits, client_id_of
+from sidecar.wire.apis import ALONE, PASSING, Api, ApiSpec
+from sidecar.wire.frames import PREFIX, SIZE, SMALL_BYTES, Limits, client_id_of
 
 SASL = (Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 """Requests that authenticate a client."""
 HANDSHAKES = (0, 1)
 """Versions of SaslHandshake. What a later one says would not be known here."""
 TURN_SHIFT = 12
-"""Each 4 KiB of a request that is handled count like one more in its connection's turn."""
+"""Each 4 KiB of a request that is handled, and of its answer, count like one more in its connection's turn."""
 
 
 class _Slot:
@@ -56,18 +60,48 @@ class _Token(_Slot):
     __slots__ = ()
 
 
+class Order(deque[_Slot]):
+    """Requests as the client has sent them; the head is the one to be answered next."""
+
+    def __init__(self, unread_bytes: int) -> None:
+        super().__init__()
+        self._unread_bytes = unread_bytes
+        self.reply_bytes = 0
+        """Of replies that wait for the broker's answers to requests before theirs."""
+        self.waits = False
+        """The next request waits for these answers, too."""
+
+    def holds_back(self, api_key: int, size: int) -> bool:
+        """Whether the next request, which the sidecar handles, waits for what is before it."""
+        much = api_key in ALONE or size > SMALL_BYTES - 4 or self.reply_bytes >= self._unread_bytes
+        self.waits = much
+        return much
+
+    def due(self, conn: ClientConnection) -> list[Action]:
+        """The replies that leave now, which are part of the connection's turn: the client may take no more, which is
+        seen when the turn is over. While a passed response streams, its request is still the head."""
+        out: list[Action] = []
+        while self and self[0].reply is not None:
+            reply = self.popleft().reply
+            if reply:
+                self.reply_bytes -= len(reply)
+                conn.left -= len(reply) >> TURN_SHIFT
+                out.append(ToClient(reply))
+        return out
+
+
 class ClientConnection:
     def __init__(self, limits: Limits, internal: Internal = NOT_SHOWN) -> None:
         self._limits = limits
         self._internal = internal
-        self._left = limits.turn_requests
+        self.left = limits.turn_requests
         """So many requests may still be looked at in this turn."""
         self.served = PASSING
         """What is looked into (`looked_into`)."""
         self._in_flight_max = limits.in_flight
         self._frame_max = limits.frame_bytes
         self._whole_max = min(limits.frame_bytes, limits.group_frame_bytes, limits.list_frame_bytes)
-        self._order: deque[_Slot] = deque()
+        self.order = Order(limits.unread_bytes)
         self._local: dict[int, _Slot] = {}
         self._upstream: deque[_Slot | int] = deque()
         self._held: bytes | bytearray = b""  # bytes of the client not handled yet, from `_at` on
@@ -105,7 +139,7 @@ class ClientConnection:
     @property
     def idle(self) -> bool:
         """Nothing is under way, and nothing waits for its turn."""
-        return not self._order and not self._upstream and not self.waiting
+        return not self.order and not self._upstream and not self.waiting
 
     @property
     def waiting(self) -> bool:
@@ -113,12 +147,12 @@ class ClientConnection:
         return self.held_bytes > 0 and not self.partial
 
     def _note(self, out: list[Action]) -> list[Action]:
-        self.in_flight = len(self._order)
+        self.in_flight = len(self.order)
         self.held_bytes = held = len(self._held) - self._at
         self.local_pending = pending = bool(self._local)
         self.partial = self.more = False
-        if held > 0 and not pending and self.in_flight < self._in_flight_max and not self.stopped:
-            if self._left > 0:
+        if held > 0 and not (pending or self.order.waits or self.stopped) and self.in_flight < self._in_flight_max:
+            if self.left > 0:
                 self.partial = True
                 self.partial_bytes = 4 + SIZE.unpack_from(self._held, self._at)[0] if held >= 4 else 0
             else:
@@ -127,7 +161,7 @@ class ClientConnection:
 
     def go_on(self) -> list[Action]:
         """The next turn of this connection: look at what was left."""
-        self._left = self._limits.turn_requests
+        self.left = self._limits.turn_requests
         return [] if self.closed or len(self._held) == self._at else self._note(self._parse())
 
     # ---- from the client ----------------------------------------------------------------------------------
@@ -142,11 +176,11 @@ class ClientConnection:
             self._client_pass = 0
             return [ToUpstream(head), *self.from_client(data)]
         if not self.more:
-            self._left = self._limits.turn_requests
+            self.left = self._limits.turn_requests
         if len(self._held) == self._at:
             got = None if self._local or self.stopped else self._alone(data)
             if got is not None:
-                self.in_flight, self.local_pending = len(self._order), True
+                self.in_flight, self.local_pending = len(self.order), True
                 return [got]
             self._held, self._at = data, 0
         else:
@@ -160,12 +194,13 @@ class ClientConnection:
 
     def _parse(self) -> list[Action]:
         out: list[Action] = []
+        self.order.waits = False
         if self._local or self.stopped or (self._exchange is not None and not self._pass_tokens(self._exchange, out)):
             return out
         buf, end = self._held, len(self._held)
         pos = run = self._at  # [run, pos) is a run of passed requests, sent on as one piece
         last: Close | None = None
-        while end - pos >= PREFIX.size and self._left > 0 and len(self._order) < self._in_flight_max:
+        while end - pos >= PREFIX.size and self.left > 0 and len(self.order) < self._in_flight_max:
             size, api_key, version, correlation = PREFIX.unpack_from(buf, pos)
             whole = pos + 4 + size
             spec = self.served.get(api_key)
@@ -178,11 +213,11 @@ class ClientConnection:
                 if last is not None:
                     break
             if spec is not None:
-                if whole > end:
+                if whole > end or (self.order and self.order.holds_back(api_key, size)):
                     break
                 if run < pos:
                     out.append(ToUpstream(bytes(buf[run:pos])))
-                self._left -= 1 + (size >> TURN_SHIFT)
+                self.left -= 1 + (size >> TURN_SHIFT)
                 out.append(self._got(api_key, version, correlation, bytes(buf[pos:whole])))
                 self._held, self._at = (buf, whole) if whole < end else (b"", 0)
                 return out
@@ -191,11 +226,11 @@ class ClientConnection:
             silent = api_key == Api.PRODUCE and is_silent(buf, pos, version, size)
             if silent is None:
                 break
-            self._left -= 1
+            self.left -= 1
             self.requests += 1
             if not silent:
                 slot = _Slot(self._internal.marker(api_key, version) if api_key in TELL_OF_TOPICS else None)
-                self._order.append(slot)
+                self.order.append(slot)
                 self._upstream.append(slot)
             pos = min(whole, end)
             self._client_pass = whole - pos
@@ -232,10 +267,10 @@ class ClientConnection:
         if size > self._whole_max:
             out.append(self._close("frame_too_large", f"SaslHandshake, {size} bytes"))
         elif whole <= len(buf):
-            self._left -= 1
+            self.left -= 1
             self.requests = token = self.requests + 1
             slot = _Slot()
-            self._order.append(slot)
+            self.order.append(slot)
             self._local[token] = slot
             self._upstream.append(-token)
             frame = bytes(buf[pos:whole])
@@ -254,7 +289,7 @@ class ClientConnection:
     def _pass_tokens(self, exchange: Exchange, out: list[Action]) -> bool:
         """Pass what the client has sent as far as it is tokens. Returns whether what is left begins with a request."""
         buf, end, pos = self._held, len(self._held), self._at
-        while end - pos >= 4 and self._left > 0 and len(self._order) < self._in_flight_max:
+        while end - pos >= 4 and self.left > 0 and len(self.order) < self._in_flight_max:
             (size,) = SIZE.unpack_from(buf, pos)
             if not 0 <= size <= self._frame_max:
                 out.append(self._bad_size(bytes(buf[pos : pos + 4]), size))
@@ -269,11 +304,11 @@ class ClientConnection:
                 self._exchange = None
                 self._whole_max = min(limits.frame_bytes, limits.group_frame_bytes, limits.list_frame_bytes)
                 return True
-            self._left -= 1
+            self.left -= 1
             self.requests += 1
             if exchange.answered:
                 slot = _Token()
-                self._order.append(slot)
+                self.order.append(slot)
                 self._upstream.append(slot)
             stop = min(pos + 4 + size, end)
             self._client_pass = pos + 4 + size - stop
@@ -306,6 +341,8 @@ class ClientConnection:
         spec = self.served.get(api_key)
         if spec is None or 4 + size != len(data) or size > self._whole_max or not spec.low <= version <= spec.high:
             return None
+        if self.order and self.order.holds_back(api_key, size):
+            return None
         return self._got(api_key, version, correlation, data)
 
     def _got(self, api_key: int, version: int, correlation: int, frame: bytes) -> Got:
@@ -313,7 +350,7 @@ class ClientConnection:
             self.authenticates = True
         self.requests = token = self.requests + 1
         slot = _Slot(self._internal.marker(api_key, version) if api_key == Api.METADATA else None)
-        self._order.append(slot)
+        self.order.append(slot)
         self._local[token] = slot
         return Got(token, api_key, version, correlation, frame)
 
@@ -349,10 +386,10 @@ class ClientConnection:
             out += self._passed(bytes(buf[:pos]))
         while end - pos >= 4 and not self._broker_pass:
             if not self._upstream:
-                if self._exchange is None or self._order:
+                if self._exchange is None or self.order:
                     return [*out, self._close("unexpected_response")]
                 answered = _Token()  # that this token has an answer is known when it comes
-                self._order.append(answered)
+                self.order.append(answered)
                 self._upstream.append(answered)
             first = self._upstream[0]
             (size,) = SIZE.unpack_from(buf, pos)
@@ -370,7 +407,7 @@ class ClientConnection:
                     out += [Answered(first, frame)] if first > 0 else self._shaken(-first, frame)
                 pos = whole
                 continue
-            assert self._order[0] is first, "a passed response is due only when all before it are answered"
+            assert self.order[0] is first, "a passed response is due only when all before it are answered"
             self._upstream.popleft()
             self.let_in = True
             if whole <= end:
@@ -386,13 +423,13 @@ class ClientConnection:
     def _passed(self, data: bytes) -> list[Action]:
         """Part of the answer to the head of `order`; `_broker_pass` says how much of it is still to come. Behind its
         end come the replies that have waited for it."""
-        marker, last = self._order[0].marker, not self._broker_pass
+        marker, last = self.order[0].marker, not self._broker_pass
         if marker is not None:
             data = marker.take(data, last)
         if last:
-            self._order.popleft()
+            self.order.popleft()
         out: list[Action] = [ToClient(data)] if data else []
-        return [*out, *self._flush()] if last else out
+        return [*out, *self.order.due(self)] if last else out
 
     # ---- answers ------------------------------------------------------------------------------------------
     def answer(self, token: int, frame: bytes) -> list[Action]:
@@ -401,12 +438,17 @@ class ClientConnection:
         slot = self._local.pop(token, None)
         if slot is None or self.closed:
             return []
-        if len(self._order) == 1 and len(self._held) == self._at:  # the usual case: nothing is before it or behind it
-            self._order.clear()
-            self.in_flight, self.local_pending = 0, False
-            return [ToClient(frame)] if frame else []
-        slot.reply = frame
-        out = self._flush()
+        if len(self.order) == 1:  # the usual case: nothing is before it
+            self.order.clear()
+            out: list[Action] = [ToClient(frame)] if frame else []
+            if len(self._held) == self._at:
+                self.in_flight, self.local_pending = 0, False
+                return out
+            self.left -= len(frame) >> TURN_SHIFT
+        else:
+            slot.reply = frame
+            self.order.reply_bytes += len(frame)
+            out = self.order.due(self)
         if len(self._held) > self._at:
             out += self._parse()
         return self._note(out)
@@ -422,6 +464,11 @@ class ClientConnection:
     def owed(self) -> bool:
         """The broker owes an answer, or the rest of one."""
         return bool(self._upstream) or self._broker_pass > 0
+
+    @property
+    def asks(self) -> bool:
+        """What the broker sends next is for the sidecar alone."""
+        return bool(self._upstream) and isinstance(self._upstream[0], int) and not self._broker_pass
 
     def between(self) -> bool:
         """A request of the sidecar's own may follow what the client has sent to the broker so far."""
@@ -442,15 +489,6 @@ class ClientConnection:
             return []
         self._upstream.append(slot)
         return self._note([ToUpstream(frame), *self._parse()])
-
-    def _flush(self) -> list[Action]:
-        """Return the replies that are due now. While a passed response streams, its request is still the head."""
-        out: list[Action] = []
-        while self._order and self._order[0].reply is not None:
-            slot = self._order.popleft()
-            if slot.reply:
-                out.append(ToClient(slot.reply))
-        return out
 
     def _bad_size(self, first: bytes, size: int) -> Close:
         other = None if self.requests else spoken(first)

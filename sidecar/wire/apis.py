@@ -145,6 +145,23 @@ IDS_SINCE, BY_ID = 10, 12
 PASSING: dict[int, ApiSpec] = {key: spec for key, spec in SERVED.items() if key != Api.METADATA}
 """What the sidecar looks into. On connections to brokers that tell ids of topics and take none it is all of SERVED."""
 PRODUCE_FLEXIBLE_FROM = 9
+ALONE = frozenset(
+    (
+        Api.OFFSET_FETCH,
+        Api.METADATA,
+        Api.DESCRIBE_GROUPS,
+        Api.CONSUMER_GROUP_DESCRIBE,
+        Api.SHARE_GROUP_DESCRIBE,
+        Api.STREAMS_GROUP_DESCRIBE,
+        Api.DESCRIBE_SHARE_GROUP_OFFSETS,
+        Api.LIST_GROUPS,
+        Api.DESCRIBE_CONFIGS,
+        Api.LIST_CONFIG_RESOURCES,
+        Api.DESCRIBE_TRANSACTIONS,
+        Api.LIST_TRANSACTIONS,
+    )
+)
+"""A small request may have a large answer."""
 
 
 def looked_into(versions: Mapping[int, tuple[int, int]] | None) -> dict[int, ApiSpec]:

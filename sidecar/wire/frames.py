@@ -13,6 +13,8 @@ PREFIX = Struct(">ihhi")
 VERSION = slice(6, 8)
 """Where a request has its version."""
 SIZE = Struct(">i")
+SMALL_BYTES = 16_384
+"""A request that is no longer has fewer elements than any limit. A longer one is large."""
 _SHORT = Struct(">h")
 _TAGGED, _UNTAGGED = Struct(">iiB"), Struct(">ii")
 """Headers of responses, with their size before them."""
@@ -31,6 +33,8 @@ class Limits:
     """Requests without a response yet; those behind them wait."""
     turn_requests: int = 32
     """Requests that are looked at before the loop turns, so that other connections have their turn."""
+    unread_bytes: int = 65_536
+    """Replies that wait for the broker's answers before theirs; further requests wait."""
 
 
 def header_end(frame: bytes, pos: int, flexible: bool) -> tuple[str | None, int]:

@@ -19,6 +19,7 @@ from sidecar.cli.connect import Client
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.listing import Listing, _members
 from sidecar.cli.main import app
+from sidecar.core.vocabulary.group_config import NOT_GIVEN_BACK
 
 BROKEN = KafkaError._TRANSPORT
 NOT_ALLOWED = KafkaError.GROUP_AUTHORIZATION_FAILED
@@ -154,6 +155,14 @@ def test_a_refusal_is_final(monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
     sidecars = Sidecars([NOT_ALLOWED], told={"sidecar.state": "sidecar", "sidecar.epoch": "7"})
     code, text = run(monkeypatch, sidecars, verb)
     assert code == 1 and "Group authorization failed" in text and sidecars.said == 1
+
+
+def test_a_group_that_its_broker_would_refuse_is_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stays(told: dict[str, str]) -> None:
+        told |= {"sidecar.managed": "true", "sidecar.why": NOT_GIVEN_BACK + "set streams.version=1"}
+
+    code, text = run(monkeypatch, Sidecars(told={"sidecar.state": "sidecar"}, act=stays), "release")
+    assert code == 1 and "not given back: set streams.version=1" in text and "stays with the sidecars" in text
 
 
 def there(told: dict[str, str]) -> None:

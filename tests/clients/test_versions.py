@@ -3,6 +3,7 @@ in versions that only old or new Kafkas have."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -13,6 +14,9 @@ from msgspec.structs import replace
 from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.artifacts import KAFKA
 from sidecar.drill.local import LocalKafka
+from sidecar.drill.processes import wait_until
+from sidecar.kafka import native
+from sidecar.kafka.cluster import Cluster
 from sidecar.wire.apis import SERVED, Api
 from sidecar.wire.frames import SIZE, request_frame, response_body
 from sidecar.wire.generated import api_versions as av
@@ -114,6 +118,42 @@ def test_another_kafka(other: LocalKafka) -> None:
         check_old_versions(other)
     else:
         check_new_versions(other)
+
+
+KINDS = {"classic": "", "consumer": "group.version", "share": "share.version", "streams": "streams.version"}
+
+
+def served(world: LocalKafka) -> set[str]:
+    async def look() -> set[str]:
+        cluster = Cluster([(HOST, world.nodes[0].internal_port)], "which-kinds", {})
+        try:
+            conn = await cluster.anyone()
+            return {kind for kind in KINDS if await native.serves(conn, kind, "nobody", 10)}
+        finally:
+            cluster.close()
+
+    return asyncio.run(look())
+
+
+def switch(world: LocalKafka, how: str) -> None:
+    for feature in filter(None, KINDS.values()):
+        tool = ("org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", world.internal)
+        code, told = world.run_tool(*tool, how, "--feature", f"{feature}={int(how == 'upgrade')}")
+        assert code == 0, told
+
+
+@pytest.mark.tier("all")
+def test_which_kinds_of_groups_a_broker_serves(other: LocalKafka) -> None:
+    """Its ApiVersions lists the APIs of a kind that is switched off. Groups with members do not go back to it."""
+    if other.version.startswith("3."):
+        assert served(other) == {"classic"}
+        return
+    assert served(other) == set(KINDS)
+    switch(other, "downgrade")
+    try:
+        wait_until("the broker serves classic groups alone", lambda: served(other) == {"classic"}, 30)
+    finally:
+        switch(other, "upgrade")
 
 
 def check_old_versions(world: LocalKafka) -> None:

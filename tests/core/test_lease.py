@@ -48,7 +48,7 @@ class Owner(Heir):
 def test_a_lease_ends_by_either_clock() -> None:
     """A pause of the whole machine is seen by the wall clock alone."""
     s = Owner()
-    s.service._lease_until_ms = 0
+    s.service._lease.until_ms = 0
     s.service.lease(s.at + 10_000, s.at + 10_000)
     assert s.code(1) == Code.NONE
     s.wall_ms = 10_000
@@ -61,7 +61,7 @@ def test_a_lease_ends_by_either_clock() -> None:
 
 def test_an_answer_that_was_asked_for_earlier_shortens_no_lease() -> None:
     s = Owner()
-    s.service._lease_until_ms = 0
+    s.service._lease.until_ms = 0
     s.service.lease(20_000, 30_000)
     s.service.lease(19_999, 29_999)
     assert s.service.lease_until == (20_000, 30_000)
@@ -83,7 +83,7 @@ def test_a_touch_moves_a_session_only_under_a_lease() -> None:
     s = Owner()
     before = s.session_end()
     s.wakes(2_000)
-    s.service._lease_until_ms = s.at
+    s.service._lease.until_ms = s.at
     s.service.touch("g", s.client.member_id, s.now)
     assert s.session_end() == before
     s.service.lease(s.at + 1_000)
@@ -101,7 +101,7 @@ def test_time_in_which_nobody_could_be_heard_is_given_back_once(why: str) -> Non
         s.at += lost_ms
         s.wakes(50)
     else:
-        s.service._lease_until_ms = s.at
+        s.service._lease.until_ms = s.at
         s.wakes(lost_ms)
         s.service.lease(10**9)
         s.wakes(50)
@@ -124,7 +124,7 @@ def test_nobody_is_given_back_time_of_before_the_takeover() -> None:
     s = Owner()
     s.service.assigned([2], 2, {1, 2}, s.now)
     s.drive()
-    s.service._lease_until_ms = s.at
+    s.service._lease.until_ms = s.at
     s.wakes(60_000)
     s.service.lease(10**9)
     s.service.assigned([1], 3, {1, 2}, s.now)

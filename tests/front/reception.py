@@ -46,8 +46,8 @@ class Reception:
         self.header_timeout_s = 0.02
         self.held_bytes, self.unread_bytes = 65_536, 1 << 20
         self.memory = Memory(0, 65_536)
-        self.large = LargeRequests(4)
         self.pauses = dict.fromkeys(PAUSES, 0)
+        self.large = LargeRequests(4, self.pauses)
         self.log = Lines()
         self.watch = BrokerWatch(0, partial(connect, self), (), lambda quiet_ms, to_all: None, Counted(), self.log)
         self.got: list[Got] = []

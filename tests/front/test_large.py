@@ -10,16 +10,19 @@ from typing import Any
 
 import pytest
 
-from sidecar.front.large import LARGE_BYTES
+from sidecar.front.large import LARGE_BYTES, Sender
 from sidecar.front.session import Session
 from sidecar.proxy.actions import Got
 from sidecar.wire.frames import request_frame
+from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import share_group_heartbeat as sh
 from tests.front.reception import group, response, run
+from tests.inprocess import messages
 from tests.inprocess.desk import Desk
-from tests.inprocess.house import HouseClient, turns
+from tests.inprocess.house import House, HouseClient, turns
+from tests.inprocess.house import run as house_run
 
 NAMES = [f"topic-{n:060}" for n in range(LARGE_BYTES // 64)]
 ASKED, ENOUGH = 3, 20
@@ -112,6 +115,31 @@ def test_what_waits_is_counted_with_what_all_connections_hold() -> None:
         assert desk.front.memory.reserved_bytes == 0 == desk.front.large.handled
 
     at_desk(test)
+
+
+def test_large_answers_have_places_too() -> None:
+    """Symptom: each connection could have an answer of 8 MiB in the making, by a request of some bytes."""
+
+    async def test(house: House) -> None:
+        await (await house.client()).ask(messages.join("g", "m" * 20_000), 1)
+        clients = [await house.client() for _ in range(6)]
+        for client in clients:
+            await client.ask(cd.ConsumerGroupDescribeRequest(["nobody"]), 1)  # the broker has let it in
+        front, working = house.front, []
+        begin = front.large._begin
+
+        def begins(sender: Sender) -> None:
+            begin(sender)
+            working.append(front.large.handled)
+
+        front.large._begin = begins  # type: ignore[method-assign]
+        for client in clients:
+            client.post(cd.ConsumerGroupDescribeRequest(["g"] * 20), 1)
+        told = [await client.answer(cd.ConsumerGroupDescribeRequest(), 1) for client in clients]
+        assert all(len(t.groups) == 20 for t in told)
+        assert working == [1] * 6 and front.pauses["large"] >= 5 and front.large.handled == 0
+
+    house_run(test, front={"large_requests": 1})
 
 
 def joins_classic(member: str) -> tuple[Any, int]:

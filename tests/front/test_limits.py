@@ -13,20 +13,22 @@ import pytest
 
 from sidecar.front.door import DoorSettings
 from sidecar.front.memory import Memory, shared
+from sidecar.front.session import Session
+from sidecar.front.unread import READ_BYTES, Unread
 from sidecar.link.messages import Request
 from sidecar.process.limits import LimitsSection
 from sidecar.process.parts import per_address
 from sidecar.proxy.actions import Got
 from sidecar.wire.frames import Limits, request_frame
-from tests.front.reception import Bench, ManualSession, Reception, group, passed, response, run
+from tests.front.reception import HEARTBEAT, Bench, ManualSession, Reception, group, passed, response, run
 from tests.inprocess import clock
 from tests.inprocess.desk import Desk
 from tests.inprocess.house import turns, until
 from tests.inprocess.messages import beat, metadata
 from tests.inprocess.transport import MemoryTransport
 
-TURN = 8
-"""`turn_requests` of the reception."""
+TURN, DESCRIBE_GROUPS = 8, 15
+"""`turn_requests` of the reception, and a request that may have a large answer."""
 
 
 def echo(session: Any, got: Got) -> None:
@@ -161,6 +163,91 @@ def test_what_was_held_waits_too_while_answers_are_not_read() -> None:
         assert len(b.front.got) == 2
 
     run(test)
+
+
+ANSWER = b"a" * (1 << 20)
+
+
+class NotRead(MemoryTransport):
+    """Its client takes nothing. It pauses as the transports of asyncio and uvloop do."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        before, self.unread = self.unread, self.unread + len(data)
+        if before <= 65_536 < self.unread:
+            self.protocol.pause_writing()
+
+    def read(self) -> None:
+        self.unread = 0
+        self.protocol.resume_writing()
+
+
+def in_a_later_turn(session: Session, got: Got) -> None:
+    asyncio.get_running_loop().call_soon(session.reply, got.token, ANSWER)
+
+
+@pytest.mark.parametrize("api", [HEARTBEAT, DESCRIBE_GROUPS])
+@pytest.mark.parametrize("behind", [True, False], ids=["behind one that passes", "alone"])
+@pytest.mark.parametrize("answers", [lambda s, got: s.reply(got.token, ANSWER), in_a_later_turn], ids=["now", "later"])
+def test_a_client_that_reads_nothing_makes_the_front_hold_one_answer(
+    api: int, behind: bool, answers: Callable[[Session, Got], None]
+) -> None:
+    """Symptom: 32 answers were made in one turn, whatever their size, and 255 behind a request that the broker does not
+    answer: 2 GiB with answers of 8 MiB, for one connection."""
+
+    async def whole() -> None:
+        front = Reception()
+        front.limits, front.at_once = Limits(10_000_000, 1_000_000), answers
+        session = ManualSession(front)
+        client = NotRead(session)
+        session.connection_made(client)
+        if behind:
+            client.feed(passed(1))
+            await turns(2)
+            broker = session.reach()
+        client.feed(b"".join(request_frame(api, 1, n, "c", True, b"") for n in range(2, 600)))
+        await turns(1_000)
+        held = client.unread + session.conn.order.reply_bytes
+        assert held == (0 if behind and api == DESCRIBE_GROUPS else len(ANSWER))
+        if behind:
+            broker.feed(response(1))
+            await turns(1_000)
+            assert len(ANSWER) <= client.unread <= len(ANSWER) + 100
+        client.read()
+        await turns(1_000)
+        assert client.unread == len(ANSWER), (
+            "as a broker makes the next answer when the client has taken the one before"
+        )
+        client.lose()
+
+    clock.run(whole())
+
+
+def test_what_all_clients_do_not_read_has_a_limit() -> None:
+    """Symptom: thousands of connections that asked for a large answer each, and read none, ended the sidecar."""
+
+    async def whole() -> None:
+        front = Reception()
+        front.at_once = in_a_later_turn
+        front.memory.answers = answers = Unread(3 * len(ANSWER), 0)
+        clients: list[NotRead] = []
+        for n in range(6):
+            session = ManualSession(front)
+            clients.append(client := NotRead(session))
+            session.connection_made(client)
+            client.feed(group(n) + group(n + 100))
+            await turns(5)
+            if n == 3:
+                clients[1].read()  # it takes its first answer, and is behind the others with its second one
+                await turns(5)
+        assert [c.closing for c in clients] == [True, False, True, False, False, False]
+        assert front.closed == ["not_read"] * 2
+        assert answers.total_bytes == 4 * (len(ANSWER) - READ_BYTES) <= answers.limit_bytes
+        for client in clients:
+            client.lose()
+        await turns(2)
+        assert answers.total_bytes == 0
+
+    clock.run(whole())
 
 
 # ---- requests that are not whole

@@ -139,6 +139,24 @@ def test_a_broker_is_read_no_further_while_the_client_does_not_take_its_bytes() 
     run(test)
 
 
+def test_the_answer_to_a_question_of_our_own_needs_no_client_that_reads() -> None:
+    """Symptom: a handler waited for the broker as long as its client read nothing, and kept its place (large.py)."""
+
+    async def test(b: Bench) -> None:
+        b.client.feed(group(1))
+        heard: list[bytes | None] = []
+        b.session.ask(b.front.got[0].token, b"FIRST", heard.append)
+        broker = await b.broker()
+        b.session.pause_writing()
+        broker.feed(response(1))
+        assert heard == [response(1)] and not broker.reading, "what comes next may be for the client"
+        b.session.ask(b.front.got[0].token, b"SECOND", heard.append)
+        broker.feed(response(2))
+        assert heard == [response(1), response(2)]
+
+    run(test)
+
+
 def test_a_client_is_read_no_further_before_its_broker_is_reached() -> None:
     async def test(b: Bench) -> None:
         b.client.feed(passed(1))

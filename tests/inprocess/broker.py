@@ -61,6 +61,8 @@ APIS = (
     Api.END_TXN,
     Api.DESCRIBE_CONFIGS,
     Api.LIST_CONFIG_RESOURCES,
+    Api.CONSUMER_GROUP_DESCRIBE,
+    Api.STREAMS_GROUP_DESCRIBE,
     *SHARE_ASKED,
 )
 
@@ -128,6 +130,8 @@ class FakeBrokers:
     """group.initial.rebalance.delay.ms."""
     no_read: set[str] = field(default_factory=set)
     """Groups that no client may READ."""
+    unserved: set[Api] = field(default_factory=set)
+    """Answered UNSUPPORTED_VERSION, as while a feature is off."""
     no_describe: set[str] = field(default_factory=set)
     """Topics that no client may DESCRIBE."""
     failed_describe: set[str] = field(default_factory=set)
@@ -385,6 +389,17 @@ def _describe_groups(b: FakeBrokers, node_id: int, req: dg.DescribeGroupsRequest
     answer(dg.DescribeGroupsResponse(groups=told))
 
 
+def _described_by_kind(api: Api) -> Callable[..., None]:
+    """No group of this kind is there; whether it is served says `unserved`."""
+
+    def describe(b: FakeBrokers, node_id: int, req: Any, version: int, answer: Answer) -> None:
+        code = Code.UNSUPPORTED_VERSION if api in b.unserved else Code.GROUP_ID_NOT_FOUND
+        groups = [module(api).DescribedGroup(error_code=code, group_id=g) for g in req.group_ids]
+        answer(getattr(module(api), f"{message_name(api)}Response")(groups=groups))
+
+    return describe
+
+
 def _list_offsets(b: FakeBrokers, node_id: int, req: lo.ListOffsetsRequest, version: int, answer: Answer) -> None:
     told = []
     for t in req.topics:
@@ -452,8 +467,14 @@ def _list_resources(
     answer(lr.ListConfigResourcesResponse(config_resources=found))
 
 
-def _of_share(act: Callable[..., None]) -> Callable[..., None]:
-    return lambda b, node_id, req, version, answer: act(b.share, req, answer)
+def _of_share(api: Api, act: Callable[..., None]) -> Callable[..., None]:
+    def asked(b: FakeBrokers, node_id: int, req: Any, version: int, answer: Answer) -> None:
+        if api in b.unserved and api == Api.SHARE_GROUP_DESCRIBE:
+            _described_by_kind(api)(b, node_id, req, version, answer)
+        else:
+            act(b.share, req, answer)
+
+    return asked
 
 
 HANDLERS: dict[Api, Callable[[FakeBrokers, int, Any, int, Answer], None]] = {
@@ -474,7 +495,9 @@ HANDLERS: dict[Api, Callable[[FakeBrokers, int, Any, int, Answer], None]] = {
     Api.CREATE_TOPICS: _create_topics,
     Api.DESCRIBE_CONFIGS: _describe_configs,
     Api.LIST_CONFIG_RESOURCES: _list_resources,
-    **{api: _of_share(act) for api, act in SHARE_ASKED.items()},
+    Api.CONSUMER_GROUP_DESCRIBE: _described_by_kind(Api.CONSUMER_GROUP_DESCRIBE),
+    Api.STREAMS_GROUP_DESCRIBE: _described_by_kind(Api.STREAMS_GROUP_DESCRIBE),
+    **{api: _of_share(api, act) for api, act in SHARE_ASKED.items()},
 }
 
 

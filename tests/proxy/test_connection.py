@@ -9,7 +9,8 @@ import pytest
 
 from sidecar.proxy.actions import Action, Answered, Close, Got, ToClient, ToUpstream
 from sidecar.proxy.connection import ClientConnection
-from sidecar.wire.frames import Limits, request_frame
+from sidecar.wire.apis import Api
+from sidecar.wire.frames import SMALL_BYTES, Limits, request_frame
 from sidecar.wire.generated.produce import ProduceRequest
 from tests.harness.properties import given, settings, st
 
@@ -208,6 +209,51 @@ def test_a_large_request_ends_the_turn_of_its_connection() -> None:
     assert isinstance(first, Got)
     assert c.answer(first.token, b"") == [] and c.more
     assert [g.correlation_id for g in got(c.go_on())] == [2]
+
+
+def test_a_large_answer_ends_the_turn_of_its_connection() -> None:
+    """The client may not take it, and then the next request has to wait."""
+    c = ClientConnection(Limits())
+    (first,) = got(c.from_client(group(1) + group(2)))
+    assert c.answer(first.token, b"x" * 200_000) == [ToClient(b"x" * 200_000)] and c.more
+    assert [g.correlation_id for g in got(c.go_on())] == [2]
+    c = ClientConnection(Limits())
+    (second,) = got(c.from_client(passed(1) + group(2) + group(3)))
+    assert c.answer(second.token, b"x" * 200_000) == []
+    assert to_client(c.from_upstream(response(1))) == response(1) + b"x" * 200_000 and c.more
+    assert [g.correlation_id for g in got(c.go_on())] == [3]
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        request_frame(Api.DESCRIBE_GROUPS, 5, 2, "c", True, b""),
+        request_frame(Api.SYNC_GROUP, 5, 2, "c", True, b"x" * SMALL_BYTES),
+    ],
+    ids=["large answer", "large request"],
+)
+@pytest.mark.parametrize("cut", [True, False])
+def test_what_takes_much_memory_begins_when_all_before_it_is_answered(later: bytes, cut: bool) -> None:
+    """Symptom: three connections with a Fetch that waits for ever, and a large request behind it, kept all places of
+    large requests, and nobody else's was handled."""
+    c = ClientConnection(Limits())
+    actions = c.from_client(passed(1)) + c.from_client(later) if cut else c.from_client(passed(1) + later)
+    assert to_upstream(actions) == passed(1) and not got(actions)
+    assert c.waiting and not c.partial and not c.more, "it is no part of a request, and its turn is not over"
+    assert [g.correlation_id for g in got(c.from_upstream(response(1)))] == [2]
+
+
+def test_replies_that_wait_for_the_broker_come_to_a_limit() -> None:
+    """Symptom: behind one Fetch that the broker held, 255 answers of 8 MiB were kept: 2 GiB for one connection."""
+    c = ClientConnection(Limits(unread_bytes=10_000))
+    actions = c.from_client(passed(1) + b"".join(group(n) for n in range(2, 102)))
+    replies = 0
+    while todo := got(actions):
+        replies += 1
+        actions = c.answer(todo[0].token, b"r" * 1_000)
+    assert replies == 10 and c.waiting
+    actions = c.from_upstream(response(1))
+    assert to_client(actions) == response(1) + b"r" * 10_000 and len(got(actions)) == 1
 
 
 def test_a_version_that_is_not_served_closes_as_a_broker_does() -> None:

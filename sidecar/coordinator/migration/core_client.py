@@ -56,6 +56,11 @@ class CoreClient:
         group = self._group(group_id)
         return () if group is None else group.member_ids()
 
+    def kind_of_members(self, group_id: str) -> str:
+        """The kind of this group; empty if it has no members."""
+        group = self._group(group_id)
+        return group.kind if group is not None and group.member_count() else ""
+
     def knows_topics(self, group_id: str, topic_ids: Collection[bytes], names: Collection[str] = ()) -> bool:
         """Whether the coordinator of this group knows all of them."""
         shard = self._service.owner_of(group_id).shard

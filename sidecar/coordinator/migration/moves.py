@@ -23,6 +23,7 @@ from sidecar.coordinator.migration.managed_groups import Rules
 from sidecar.coordinator.migration.native_groups import NativeGroups
 from sidecar.coordinator.migration.parked_requests import ParkedRequests
 from sidecar.coordinator.migration.release import Releases
+from sidecar.coordinator.migration.unserved_groups import UnservedGroups
 from sidecar.coordinator.migration.unstable_groups import Patience, Store, UnstableGroups
 from sidecar.core.classic.events import JoinGroup
 from sidecar.core.classic.group import ClassicGroup
@@ -97,7 +98,10 @@ class Moves:
         self.intakes = Intakes(
             settings.settle_s, rules, self.core, natives, self.unstable, self._intake_ended, log, tasks
         )
-        self.releases = Releases(settings.at_once, rules, self.core, ports.placeholder_gone, figures, log, tasks)
+        unserved = UnservedGroups(rules, self.core, natives, ports.store, figures, log)
+        self.releases = Releases(
+            settings.at_once, rules, self.core, unserved, ports.placeholder_gone, figures, log, tasks
+        )
         self.forced = Forced(rules, self._arrived, self.core.ask, ports.store, log, tasks)
         figures("patterns_differ").set_function(lambda: len(rules.differing()))
 

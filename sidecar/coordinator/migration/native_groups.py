@@ -12,8 +12,17 @@ from sidecar.kafka import native
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.lanes import Lane
 from sidecar.kafka.native import Native
+from sidecar.kafka.net import BrokerConnection
 
 ANSWER_S = 5.0
+REMEDIES = {
+    native.CONSUMER: "Set the brokers' feature group.version=1 (Kafka 4.0 and later) and allow `consumer` in their "
+    "group.coordinator.rebalance.protocols, or stop its members; then release it again.",
+    native.SHARE: "Set the brokers' feature share.version=1 (Kafka 4.1 and later), or stop its members; then "
+    "release it again.",
+    native.STREAMS: "Set the brokers' feature streams.version=1 (Kafka 4.1 and later) and allow `streams` in their "
+    "group.coordinator.rebalance.protocols, or stop its members; then release it again.",
+}
 
 
 class NativeGroups:
@@ -36,10 +45,21 @@ class NativeGroups:
 
     async def describe(self, group_id: str) -> Native:
         """Raises one of NO_ANSWER."""
+        return await native.describe(await self._broker_of(group_id), group_id, ANSWER_S)
+
+    async def refusal(self, group_id: str) -> str:
+        """Why members of this group, which is here, could not go on at its broker; empty if they can. Raises one of
+        NO_ANSWER."""
+        kind = self._core.kind_of_members(group_id)
+        if not kind or await native.serves(await self._broker_of(group_id), kind, group_id, ANSWER_S):
+            return ""
+        return f"its broker serves no {kind} groups, which would end its members. {REMEDIES[kind]}"
+
+    async def _broker_of(self, group_id: str) -> BrokerConnection:
         node_id = self._leader_of(self._service.partition_of(group_id))
         if node_id < 0:
             raise ConnectionLost("no leader of the offsets is known")
-        return await native.describe(await self._cluster.lane(node_id, Lane.MOVES), group_id, ANSWER_S)
+        return await self._cluster.lane(node_id, Lane.MOVES)
 
     async def remove_taken_in(self, group_id: str, found: Native) -> None:
         """From the broker's group: those who are members here. Raises one of NO_ANSWER."""

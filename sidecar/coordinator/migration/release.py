@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from sidecar.coordinator.migration.core_client import CoreClient
 from sidecar.coordinator.migration.managed_groups import Rules
+from sidecar.coordinator.migration.unserved_groups import UnservedGroups
 from sidecar.core.runtime.events import DeleteGroup, Drain, DrainReply
 from sidecar.core.vocabulary.errors import Code
 from sidecar.link.ports import Figures, Logger, Tasks
@@ -28,6 +29,7 @@ class Releases:
         at_once: int,
         rules: Rules,
         core: CoreClient,
+        unserved: UnservedGroups,
         placeholder_gone: Callable[[str], bool],
         figures: Figures,
         log: Logger,
@@ -36,6 +38,7 @@ class Releases:
         self._at_once = at_once
         self._rules = rules
         self._core = core
+        self._unserved = unserved
         self._placeholder_gone = placeholder_gone
         self._figures = figures
         self._log = log
@@ -61,6 +64,7 @@ class Releases:
     async def _give_back(self, group_id: str) -> None:
         began_s = time.monotonic()
         why = self._rules.why(group_id) or "the patterns leave it to the broker"
+        await self._unserved.look(group_id)
         while not self._rules.wanted(group_id):
             reply = await self._core.ask(Drain(group_id, f"goes back to the broker: {why}"))
             if not isinstance(reply, DrainReply) or reply.code != Code.NONE:

@@ -58,6 +58,21 @@ class ServiceSettings:
     fence_spread: float = 0.5
 
 
+@dataclass(slots=True)
+class Lease:
+    """By the clock of leases and by the wall clock. `just_proved`: the brokers have answered since the last `wake`."""
+
+    until_ms: int = 0
+    until_wall_ms: int = FOR_EVER_MS
+    just_proved: bool = False
+
+    def proved(self, until_ms: int, until_wall_ms: int) -> None:
+        """The same answer may be told again, and an older one late."""
+        self.just_proved |= until_ms > self.until_ms
+        if until_ms >= self.until_ms:
+            self.until_ms, self.until_wall_ms = until_ms, until_wall_ms
+
+
 class Service:
     """`out` holds the commands that are due; the driver takes them out."""
 
@@ -88,10 +103,7 @@ class Service:
         """What was last logged of the map."""
         self.stopping = False
         self._log = log
-        self._lease_until_ms = 0
-        self._lease_until_wall_ms = FOR_EVER_MS
-        self._just_leased = False
-        """The brokers have answered since the last `wake`."""
+        self._lease = Lease()
         self._image = TopicImage()
         self._topics: tuple[Topic, ...] = ()
         self._woken_ms = 0
@@ -128,7 +140,7 @@ class Service:
         """This sidecar is out of the owners' group: it owns nothing until it is assigned again."""
         mine = sum(o.phase is not Phase.ELSEWHERE for o in self.owners)
         self.out.append(Log("ownership lost", {"why": why, "partitions": mine}, "warning"))
-        self._lease_until_ms = 0
+        self._lease.until_ms = 0
         self.map = ()
         self._unproved.refuse(Code.NOT_COORDINATOR)
         self.release_all(why)
@@ -141,22 +153,20 @@ class Service:
         """The brokers know this sidecar as a live member; counted from when they were asked. By the wall clock, too: it
         shows a pause of the whole machine that no other clock of it has seen, and if it only was set forward, the next
         answer of the brokers puts that right."""
-        self._just_leased |= until_ms > self._lease_until_ms
-        if until_ms >= self._lease_until_ms:
-            self._lease_until_ms, self._lease_until_wall_ms = until_ms, until_wall_ms
+        self._lease.proved(until_ms, until_wall_ms)
 
     @property
     def lease_until_ms(self) -> int:
-        return self._lease_until_ms
+        return self._lease.until_ms
 
     @property
     def lease_until(self) -> tuple[int, int]:
         """By the clock of leases and by the wall clock."""
-        return self._lease_until_ms, self._lease_until_wall_ms
+        return self._lease.until_ms, self._lease.until_wall_ms
 
     def lease_valid(self, now: Now) -> bool:
         """For all partitions."""
-        return now.mono_ms < self._lease_until_ms and now.wall_ms < self._lease_until_wall_ms
+        return now.mono_ms < self._lease.until_ms and now.wall_ms < self._lease.until_wall_ms
 
     def leased(self, partition: int, now: Now) -> bool:
         until = self.owners[partition].proved_until
@@ -266,9 +276,9 @@ class Service:
                 owner.shift(self._deaf_ms[p], now)
                 self._deaf_ms[p] = 0
             owner.wake(now, valid)
-            if valid and owner.shard is not None and self._just_leased:
+            if valid and owner.shard is not None and self._lease.just_proved:
                 self._renew(owner, now)
-        self._just_leased = False
+        self._lease.just_proved = False
         if self._unproved:
             self._go_on_proved(now)
         self._tell_problem(now)

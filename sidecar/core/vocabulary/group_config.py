@@ -24,7 +24,10 @@ MANAGED, REBALANCE = "sidecar.managed", "sidecar.rebalance"
 whose value is the reason, forces one rebalance."""
 VERDICT, LATER = "sidecar.managed.verdict", "later"
 """What the owner has found about the order that stands, and about no other: `later: <order>`, it waits until it can
-take the group in; or `false: <order>`, it has given up. Only owners say so, and never in the place of an order."""
+take the group in; `false: <order>`, it has given up; or `true: <order>`, it does not give the group back. Only owners
+say so, and never in the place of an order."""
+NOT_GIVEN_BACK = "not given back: "
+"""So the reason of such a verdict begins."""
 INCLUDE, EXCLUDE = "sidecar.groups.include", "sidecar.groups.exclude"
 """Of all brokers (resource ""): patterns of the groups that sidecars coordinate, in the place of their own settings."""
 STATE, WHY, EPOCH = "sidecar.state", "sidecar.why", "sidecar.epoch"

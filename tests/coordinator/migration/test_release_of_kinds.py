@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from sidecar.core.vocabulary.errors import Code
+from sidecar.core.vocabulary.group_config import NOT_GIVEN_BACK
 from sidecar.link.messages import GroupRules
+from sidecar.wire.apis import Api
 from sidecar.wire.generated import share_group_heartbeat as sh
 from sidecar.wire.generated import streams_group_heartbeat as th
-from tests.coordinator.migration.moving import run, say
+from tests.coordinator.migration.moving import at_work, run, say
 from tests.coordinator.runtime.test_streams_groups import TOPOLOGY, Member, rounds
+from tests.inprocess.broker import request_versions
 from tests.inprocess.house import Heard, House, HouseClient, until
+from tests.inprocess.messages import beat
 
 SERVED: dict[str, Any] = {"front": {"share": True, "streams": True}}
 GROUP = "g"
@@ -117,5 +123,86 @@ def test_a_new_owner_goes_on_with_a_streams_group_that_is_to_leave() -> None:
         before = group_of(house).epoch
         await until(lambda: group_of(house).epoch > before)
         await gives_up(house, one)
+
+    run(test, **SERVED)
+
+
+REFUSES = {
+    "consumer": Api.CONSUMER_GROUP_DESCRIBE,
+    "share": Api.SHARE_GROUP_DESCRIBE,
+    "streams": Api.STREAMS_GROUP_DESCRIBE,
+}
+FEATURES = {"consumer": "group.version=1", "share": "share.version=1", "streams": "streams.version=1"}
+
+
+async def members_of(house: House, kind: str) -> None:
+    """The group has one member, which has all."""
+    if kind == "consumer":
+        await at_work(house, await house.client())
+    elif kind == "share":
+        await share_at_work(await house.client())
+    else:
+        await streams_at_work(house)
+
+
+@pytest.mark.parametrize("how", ["it is off", "an older broker"])
+@pytest.mark.parametrize("kind", REFUSES)
+def test_a_group_whose_members_its_broker_would_refuse_stays(kind: str, how: str) -> None:
+    """Symptom: members of a streams group that was given back to a broker with streams.version=0 died of
+    UNSUPPORTED_VERSION, and so did consumers of the consumer protocol at brokers of Kafka 3."""
+
+    async def test(house: House) -> None:
+        await members_of(house, kind)
+        if how == "an older broker":
+            del house.brokers.versions[int(REFUSES[kind])]
+        else:
+            house.brokers.unserved.add(REFUSES[kind])
+        epoch = group_of(house).epoch
+        await say(house, GROUP, managed="false")
+        await until(lambda: house.rules.overrides.get(GROUP) == "true")
+        await until(lambda: not house.coordinator.moves.releases.under_way)
+        assert house.rules.why(GROUP).startswith(NOT_GIVEN_BACK) and FEATURES[kind] in house.rules.why(GROUP)
+        assert group_of(house).epoch == epoch, "its members have heard nothing of it"
+        assert house.metrics.value("moves", "broker", "given up") == 1
+        assert house.lines.events("error").count("group not given back") == 1
+        # The brokers are told to serve it, and the order is given again.
+        house.brokers.unserved.clear()
+        house.brokers.versions[int(REFUSES[kind])] = request_versions(REFUSES[kind])
+        house.cluster.close()
+        await say(house, GROUP, managed="false")
+        await until(lambda: group_of(house) is None or group_of(house).epoch > epoch)
+
+    run(test, **SERVED)
+
+
+@pytest.mark.parametrize("kind", REFUSES)
+def test_a_group_without_members_goes_to_any_broker(kind: str) -> None:
+    async def test(house: House) -> None:
+        await members_of(house, kind)
+        house.brokers.unserved.add(REFUSES[kind])
+        client = await house.client()
+        if kind == "consumer":
+            await client.ask(beat(GROUP, "m1", -1), 1)
+        elif kind == "share":
+            await client.ask(sh.ShareGroupHeartbeatRequest(GROUP, "m1", -1), 1)
+        else:
+            await client.ask(th.StreamsGroupHeartbeatRequest(GROUP, "m1", -1), 1)
+        await say(house, GROUP, managed="false")
+        await until(lambda: not house.rules.managed(GROUP))
+        assert house.metrics.value("moves", "broker", "done") == 1
+
+    run(test, **SERVED)
+
+
+def test_the_patterns_do_not_give_back_what_the_broker_refuses() -> None:
+    async def test(house: House) -> None:
+        house.brokers.unserved.add(REFUSES["streams"])
+        await streams_at_work(house)
+        await house.configs.put(
+            "", {"/sidecar.groups.include": "nothing"}, "changed by a test", house.coordinator.append_unfenced
+        )
+        await until(lambda: house.rules.overrides.get(GROUP) == "true")
+        await until(lambda: not house.coordinator.moves.releases.under_way)
+        assert house.rules.wanted(GROUP) and not house.rules.matches(GROUP)
 
     run(test, **SERVED)

@@ -172,7 +172,7 @@ def test_a_lease_that_is_over_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
         await until(lambda: not b.problems)
         b.brokers.faults.drop(Api.HEARTBEAT, times=10_000)
-        b.house.service._lease_until_ms = 0
+        b.house.service._lease.until_ms = 0
         assert b.problems == ["the lease on the owned partitions is not proved"]
 
     run(test, monkeypatch)

@@ -57,7 +57,7 @@ async def member(house: House) -> tuple[HouseClient, str, int]:
 
 def lapse(house: House) -> None:
     """The brokers have said nothing for longer than a lease."""
-    house.service._lease_until_ms = 0
+    house.service._lease.until_ms = 0
     for front in house.coordinator.fronts.connected.values():
         front.from_coordinator(Lease(0))
 

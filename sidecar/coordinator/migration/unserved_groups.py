@@ -1,0 +1,57 @@
+"""Groups that are to go back to a broker that does not serve their kind. Their members would end there with
+UNSUPPORTED_VERSION, so they stay here, and a verdict says why (managed_groups.py).
+
+So it is with consumer groups of a broker of Kafka 3, which has them through the sidecars alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from sidecar.coordinator.migration.core_client import CoreClient
+from sidecar.coordinator.migration.managed_groups import Rules
+from sidecar.coordinator.migration.native_groups import NativeGroups
+from sidecar.coordinator.migration.unstable_groups import Store
+from sidecar.core.vocabulary import group_config as cf
+from sidecar.kafka.net import NO_ANSWER
+from sidecar.link.ports import Figures, Logger
+
+PAUSE_S = 0.05
+
+
+class UnservedGroups:
+    """`store`: writes the verdict."""
+
+    def __init__(
+        self, rules: Rules, core: CoreClient, natives: NativeGroups, store: Store, figures: Figures, log: Logger
+    ) -> None:
+        self._rules = rules
+        self._core = core
+        self._natives = natives
+        self._store = store
+        self._figures = figures
+        self._log = log
+
+    async def look(self, group_id: str) -> None:
+        """Returns when the group is to go and its broker serves its members, or when it is to stay."""
+        said = ""
+        while self._core.serves_group(group_id) and not self._rules.wanted(group_id):
+            verdict = self._rules.verdict(group_id, "true")
+            if verdict != said:  # else it was said of this order, and is not read back yet
+                try:
+                    problem = await self._natives.refusal(group_id)
+                except NO_ANSWER as exc:
+                    self._log.debug(
+                        "the broker does not tell of a group", group_id=group_id, problem=str(exc) or "timed out"
+                    )
+                else:
+                    if not problem:
+                        return
+                    said = verdict
+                    await self._refuse(group_id, verdict, problem)
+            await asyncio.sleep(PAUSE_S)
+
+    async def _refuse(self, group_id: str, verdict: str, problem: str) -> None:
+        self._log.error("group not given back", group_id=group_id, problem=problem)
+        self._figures("moves", "broker", "given up").inc()
+        await self._store(group_id, {cf.VERDICT: verdict}, cf.NOT_GIVEN_BACK + problem)
