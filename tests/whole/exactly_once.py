@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 TIMEOUT_MS = 5_000
 """Of a transaction: then its coordinator aborts it."""
+IDLE_MS = 20_000
+"""Behind so long without a transaction an application has a new producer: in some runs the brokers forget after 30 s
+an id that nobody has used, and would refuse it (INVALID_PRODUCER_ID_MAPPING)."""
 REQUEST_S, PAUSE_S = 3.0, 0.1
 ABORTS = 0.2
 """So many transactions are aborted for no reason of ours."""
@@ -62,7 +65,7 @@ class Producer:
     async def commit(self, offsets: Mapping[Place, int]) -> End:
         """One transaction. Whoever cancels this leaves it to its timeout, or to the next InitProducerId."""
         member, losses = (self._client.epoch, self._client.member_id), self._client.losses
-        ready = self._id >= 0
+        ready = self._id >= 0 and self._client.proc.universe.now_ms - self._began_ms < IDLE_MS
         who, self._id = (self._id, self._epoch), -1
         if not ready:
             who = await self._init()
