@@ -7,6 +7,7 @@ not played by every caller: these take turns, so that all of it costs 20 s of CP
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import count, cycle
 
@@ -20,7 +21,7 @@ from tests.api.grown import Case, Taken, arrays, elements, grown, play, request_
 CALLERS = ("member", "without rights", "elsewhere", "nobody")
 """Nobody has not authenticated, so that the broker answers nothing: the work for the others begins with what is done
 for it. "elsewhere" is a member of groups whose offsets another broker keeps."""
-N, MORE, TRIES = 400, 1_600, 3
+N, MORE, TRIES = 400, 1_600, 10
 STEEP, SQUARE = 5, 8
 """Times as much CPU for four times as many elements: at which it is measured again, and at which it is no line."""
 MOST = Sizes().request_elements
@@ -51,18 +52,18 @@ def large() -> Iterator[Case]:
         yield Case(api, versions_of(api, path)[-1], path, caller, repeated=False)
 
 
-def least_ms(case: Case, n: int) -> float:
-    return min(play(case, n).total_ms for _ in range(TRIES))
-
-
 def grows(case: Case, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(slices, "SMALL_BYTES", 0)  # the few are read in slices, too, as the many
     patch.setattr(slices, "_check", lambda call, count, most: None)
     few, many = (max(play(case, n).total_ms, FLOOR_MS) for n in (N, 4 * N))
     if many <= STEEP * few:
         return
-    few, many = least_ms(case, MORE), least_ms(case, 4 * MORE)
-    assert many <= SQUARE * max(few, FLOOR_MS), f"{few:.2f} ms for {MORE} elements, {many:.2f} ms for {4 * MORE}"
+    few = many = math.inf
+    for _ in range(TRIES):  # a busy machine takes longer now and then; what grows with the square always does
+        few, many = min(few, play(case, MORE).total_ms), min(many, play(case, 4 * MORE).total_ms)
+        if many <= SQUARE * max(few, FLOOR_MS):
+            return
+    raise AssertionError(f"{few:.2f} ms for {MORE} elements, {many:.2f} ms for {4 * MORE}")
 
 
 def test_every_array_is_sent_in_some_version() -> None:

@@ -7,6 +7,7 @@ which the square of their number would be most of the work.
 from __future__ import annotations
 
 import gc
+import math
 import time
 from collections.abc import Callable
 
@@ -35,7 +36,7 @@ from sidecar.wire.generated import consumer_protocol_subscription as cs
 from sidecar.wire.primitives import ZERO_UUID
 from tests.core.world import World, topic
 
-N, MORE, TRIES, FLOOR_MS = 1_000, 4, 3, 0.5
+N, MORE, TRIES, FLOOR_MS = 1_000, 4, 10, 0.5
 STEEP, SQUARE = 5, 8
 """Times as much CPU for four times as many elements: at which it is measured again, and at which it is no line."""
 Work = Callable[[int], Callable[[], object]]
@@ -207,8 +208,13 @@ def test_four_times_the_members_take_four_times_the_work(name: str, members: str
 def grows(work: Work, n: int) -> None:
     few, many = least_ms(work, n, 1), least_ms(work, 4 * n, 1)
     if many > STEEP * few:
-        few, many = least_ms(work, MORE * n, TRIES), least_ms(work, 4 * MORE * n, TRIES)
-        assert many <= SQUARE * few, f"{few:.2f} ms for {MORE * n} elements, {many:.2f} ms for {4 * MORE * n}"
+        few = many = math.inf
+        for _ in range(TRIES):  # a busy machine takes longer now and then; what grows with the square always does
+            few = min(few, least_ms(work, MORE * n, 1))
+            many = min(many, least_ms(work, 4 * MORE * n, 1))
+            if many <= SQUARE * few:
+                return
+        raise AssertionError(f"{few:.2f} ms for {MORE * n} elements, {many:.2f} ms for {4 * MORE * n}")
 
 
 def least_ms(work: Work, n: int, tries: int) -> float:
