@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import replace
+from types import MethodType
 from typing import Any
 
 import sidecar.core.share.group as share_group
 import sidecar.core.share.initialised as share_initialised
 import sidecar.core.share.placeholder as share_placeholder
 import sidecar.core.share.step as share_step
+import sidecar.core.streams.adoption as streams_adoption
 import sidecar.core.streams.members as streams_members
 import sidecar.core.streams.offsets as streams_offsets
 import sidecar.core.streams.partitions as streams_partitions
@@ -21,7 +23,10 @@ from sidecar.coordinator.migration.native_groups import NativeGroups
 from sidecar.coordinator.placeholder.share_membership import ShareMembership
 from sidecar.coordinator.placeholder.share_placeholders import SharePlaceholders
 from sidecar.coordinator.statelog.tail import StateLog
+from sidecar.core.kinds import REGISTRY
+from sidecar.core.modern.adoption import Moves
 from sidecar.core.modern.offsets import OK
+from sidecar.core.runtime.events import Drain
 from sidecar.core.share.placeholder import HoldPlaceholder
 from sidecar.core.share.records import Kind as ShareKind
 from sidecar.core.streams.records import Kind as StreamsKind
@@ -139,6 +144,40 @@ def tells_tasks_once(patch: Patch, world: World) -> None:
     patch.setattr(streams_step, "_missed", lambda soft, hb, before, acknowledged: False)
 
 
+def takes_in_no_epochs_of_streams_members(patch: Patch, world: World) -> None:
+    """Members of a streams group that come from the broker begin in the first epoch."""
+    _comes_in_the_first_epoch(patch, native.STREAMS)
+
+
+def takes_in_streams_groups_in_the_middle(patch: Patch, world: World) -> None:
+    """A streams group is taken in while its members still have tasks to give up."""
+    real = vars(Native)["stable"].fget
+    patch.setattr(Native, "stable", property(lambda self: self.kind == native.STREAMS or real(self)))
+
+
+def sends_streams_members_away_unasked(patch: Patch, world: World) -> None:
+    """A streams group goes back without its members: their next heartbeats come to the broker, which knows no group."""
+    real = Moves.drain
+
+    def planted(self: Any, turn: Any, e: Any, token: int) -> None:
+        group = turn.groups.get(e.group_id)
+        if not e.stop and group is not None and group.kind == self.kind:
+            self._remove(turn, group, list(group.members.values()), e.why)
+        real(self, turn, e, token)
+
+    patch.setitem(REGISTRY.events[Drain], native.STREAMS, MethodType(planted, streams_adoption.MOVES))
+
+
+def _comes_in_the_first_epoch(patch: Patch, kind: str) -> None:
+    real = adoption
+
+    def planted(group_id: str, found: Native, why: str) -> Any:
+        members = tuple(replace(m, epoch=1) for m in found.members) if found.kind == kind else found.members
+        return real(group_id, replace(found, members=members), why)
+
+    patch.setattr(intake, "adoption", planted)
+
+
 # ---- share groups ---------------------------------------------------------------------------------------------
 def assigns_what_is_not_initialised(patch: Patch, world: World) -> None:
     """Whatever exists of a subscribed topic is assigned."""
@@ -218,10 +257,4 @@ def begins_share_groups_anew(patch: Patch, world: World) -> None:
 
 def takes_in_no_epochs_of_share_members(patch: Patch, world: World) -> None:
     """Members that come from the broker begin in the first epoch."""
-    real = adoption
-
-    def planted(group_id: str, found: Native, why: str) -> Any:
-        members = tuple(replace(m, epoch=1) for m in found.members) if found.kind == native.SHARE else found.members
-        return real(group_id, replace(found, members=members), why)
-
-    patch.setattr(intake, "adoption", planted)
+    _comes_in_the_first_epoch(patch, native.SHARE)

@@ -31,9 +31,13 @@ MOVES = "m1"
 """A classic group that no pattern of this run names: it moves between the brokers and the sidecars."""
 MOVES_SHARE = "m-share"
 """The same of a share group."""
+MOVES_STREAMS = "m-streams"
+"""The same of a streams group."""
 STREAMS = "g-streams"
 SHARE = "g-share"
 OF_KINDS = {"streams": STREAMS, "share": SHARE}
+DYNAMIC = (SHARE, MOVES_STREAMS)
+"""Groups without static members: brokers have no static members of streams groups."""
 GROUPS: dict[str, type[Client]] = {"g1": ConsumerMember, "g2": ClassicMember}
 MORE_GROUPS: dict[str, tuple[type[Client], ...]] = {
     **{group_id: (kind,) for group_id, kind in GROUPS.items()},
@@ -44,9 +48,10 @@ MORE_GROUPS: dict[str, tuple[type[Client], ...]] = {
     STREAMS: (StreamsMember,),
     SHARE: (ShareMember,),
     MOVES_SHARE: (ShareMember,),
+    MOVES_STREAMS: (StreamsMember,),
 }
 """Which kinds of members come to a group; g3 goes from one protocol to the other while it lives."""
-MOVING, MOVING_SHARE = 0.25, 0.4
+MOVING, MOVING_SHARE, MOVING_STREAMS = 0.25, 0.4, 0.4
 """The share of seeds in which one group is the brokers' at first, and moves."""
 SESSIONS_MS = (6_000, 6_500, 8_000)
 INCLUDED: tuple[tuple[str, ...], ...] = (("g.*",), ("other",), ("g1",), ("g2", "x.*"))
@@ -73,8 +78,12 @@ class Faults:
             self.groups[self.groups.index(SHARE)] = MOVES_SHARE
             world.judge.moving.homes[MOVES_SHARE] = BROKER
             self.moves = True
+        # Of the streams group.
         self.application = self.rng.choice(APPLICATIONS) if STREAMS in self.groups else APPLICATIONS[0]
-        """Of the streams group."""
+        if STREAMS in self.groups and self.rng.random() < MOVING_STREAMS:
+            self.groups[self.groups.index(STREAMS)] = MOVES_STREAMS
+            world.judge.moving.homes[MOVES_STREAMS] = BROKER
+            self.moves = True
         self.exactly_once = self.rng.random() < 0.25 or world.exactly_once
         """Two of three clients commit in transactions."""
         self.patterns_stored = self.rng.random() < 0.2
@@ -541,7 +550,7 @@ class Faults:
 
     def _one_of(self, clients: list[Client]) -> Client:
         """Every other time one of the kinds that are not in every run, if there are any."""
-        of_kinds = [c for c in clients if c.habits.group_id in OF_KINDS.values()]
+        of_kinds = [c for c in clients if c.habits.group_id in (*OF_KINDS.values(), MOVES_STREAMS)]
         return self.rng.choice(of_kinds if of_kinds and self.rng.random() < 0.5 else clients)
 
     def client_comes(self) -> None:
@@ -569,10 +578,10 @@ class Faults:
     def come(self, group_id: str) -> None:
         taken = {c.habits.instance_id for c in self.world.clients if c.habits.group_id == group_id}
         number = f"i{len(taken)}"
-        instance = number if self.rng.random() < 0.3 and number not in taken and group_id != SHARE else None
+        instance = number if self.rng.random() < 0.3 and number not in taken and group_id not in DYNAMIC else None
         how = self.rng.choice(("", "old", "new")) if self.exactly_once and group_id != SHARE else ""
         habits = Habits(group_id, self.rng.choice(TOPICS), instance, exactly_once=how)
-        if group_id == STREAMS:
+        if group_id in (STREAMS, MOVES_STREAMS):
             habits = self._of_an_application(habits)
         made = self.world.add_client(self.rng.choice(MORE_GROUPS[group_id]), habits)
         self.world.say(FAULT, f"{made.name} comes to {group_id}, instance {instance}{how and ', exactly once'}")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
 
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.share.group import ShareGroup
+from sidecar.core.streams.group import StreamsGroup
 from sidecar.core.streams.missing import StatusCode
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.core.vocabulary.placement import partition_for
@@ -161,7 +163,18 @@ class Judge:
             if begins and group_id in self.moving.homes:
                 self.sharing.comes(group)
             self.sharing.changed(group)
+        if isinstance(group, StreamsGroup) and begins and group_id in self.moving.homes:
+            self.moving.comes(group)
         self.no_two_owners(group_id)
+
+    def not_heard_since(self, group_id: str, members: Iterable[Client]) -> str:
+        """Who has not been answered since the last epoch of this streams group began. To a broker members come from the
+        host of their sidecar, so each one's first heartbeat after a move changes its details, and the epoch."""
+        if not isinstance(self.fold.group(group_id), StreamsGroup):
+            return ""
+        since_ms, _ = self._since.get(group_id, (0.0, -1))
+        late = sorted(c.name for c in members if c.well_ms < since_ms + c.habits.heartbeat_ms)
+        return f"{group_id}: {late} have not been heard since its last epoch began" if late else ""
 
     def owner_of(self, group_id: str) -> int:
         """Node id of the sidecar that has claimed its partition last; -1 if none has."""
@@ -233,7 +246,7 @@ class Judge:
         api = f"{what} of the {client.commits_as} protocol" if what == "OffsetCommit" else what
         h = client.habits
         theirs = h.group_id in self.moving.homes and self.moving.answers(h.group_id, client.member_id, asked_ms)
-        if theirs and not isinstance(client, ShareMember):
+        if theirs and not isinstance(client, ShareMember | StreamsMember):
             return  # a broker's word, or may be: it knows no first answer that was lost
         fenced = code in OF_INSTANCES and any(
             c is not client and (c.habits.group_id, c.habits.instance_id) == (h.group_id, h.instance_id)
@@ -330,10 +343,13 @@ class Judge:
 
     def _arrived(self, node_id: int, group_id: str, member_id: str, offsets: Mapping[Place, int]) -> None:
         part = self.fold.parts[self.fold.partition_of(group_id)]
-        if part.owner == node_id:
+        theirs = self.moving.streams_at_broker(group_id) is not None and not self.fold.has_records(group_id)
+        if theirs or part.owner == node_id:
+            # A broker takes whatever comes in the member's epoch, however late.
+            since_ms = inf if theirs else part.taken_ms
             for place, offset in offsets.items():
                 if (group_id, place, member_id, offset) in self._given_up:
-                    self.offsets.arrived((group_id, place), offset, part.taken_ms)
+                    self.offsets.arrived((group_id, place), offset, since_ms)
 
     def _went_back(self, kept: tuple[str, Place], offset: int) -> None:
         """What was acknowledged beyond it counts no more."""

@@ -6,10 +6,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
+from sidecar.core.streams.group import StreamsGroup
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.kafka.membership import INSTANCE_ID
 from tests.whole.broker.group import Group, State
 from tests.whole.broker.groups import partition_for
+from tests.whole.broker.offsets import GroupShard
+from tests.whole.broker.streams import StoredStreams
 from tests.whole.kafka import Kafka
 from tests.whole.sharing import Sharing
 from tests.whole.stored import OFFSETS
@@ -71,20 +74,27 @@ class Moving:
     def at_broker(self, group_id: str) -> Group | None:
         """The group at the broker that coordinates it, as the controller has it. None: there is none, or nobody
         coordinates it now."""
+        shard = self._shard(group_id)
+        return None if shard is None else shard.groups.get(group_id)
+
+    def _shard(self, group_id: str) -> GroupShard | None:
         node_id = self._kafka.leader(OFFSETS, partition_for(group_id, self._partitions))
         node = self._kafka.cluster.nodes[node_id] if node_id is not None else None
         if node is None or not node.up:
             return None
         shard = node.groups.shards.get(node.groups.partition(group_id))
-        return shard.groups.get(group_id) if shard is not None and shard.active else None
+        return shard if shard is not None and shard.active else None
+
+    def streams_at_broker(self, group_id: str) -> StoredStreams | None:
+        shard = self._shard(group_id)
+        return None if shard is None else shard.streams.groups.get(group_id)
 
     def answers(self, group_id: str, member_id: str, asked_ms: float) -> bool:
         """Whether the answer to what this member of a group that may move has asked may be a broker's: one has heard it
         since, or has it as a member."""
         heard_ms = max(self._heard.get((group_id, m), -1.0) for m in (member_id, ""))
-        group, share = self.at_broker(group_id), self.sharing.at_broker(group_id)
-        there = [*(group.members if group is not None else ()), *(share.members if share is not None else ())]
-        return heard_ms >= asked_ms or member_id in there
+        groups = (self.at_broker(group_id), self.sharing.at_broker(group_id), self.streams_at_broker(group_id))
+        return heard_ms >= asked_ms or any(g is not None and member_id in g.members for g in groups)
 
     def has_heard(self, group_id: str, member_id: str) -> bool:
         """Whether a broker has ever heard of this member. One that was cut off while it coordinated the group may have
@@ -93,6 +103,10 @@ class Moving:
 
     def takes_commits(self, group_id: str, c: Named) -> bool:
         """Whether the broker would take a commit of this client."""
+        streams = self.streams_at_broker(group_id) if group_id in self.homes else None
+        if streams is not None:
+            member = streams.members.get(c.member_id)
+            return member is not None and member.epoch == c.epoch
         group = self.at_broker(group_id) if group_id in self.homes else None
         return (
             group is not None
@@ -105,10 +119,22 @@ class Moving:
         """At the brokers."""
         return {g: group.generation for g in self.homes if (group := self.at_broker(g)) is not None}
 
+    def comes(self, group: StreamsGroup) -> None:
+        """Its first records. Whoever is a live member at the broker then goes on here: with its epoch, or a higher one,
+        and nobody has to join anew."""
+        there = self.streams_at_broker(group.group_id)
+        for member_id, member in ({} if there is None else there.members).items():
+            here = group.members.get(member_id)
+            if here is None or here.member_epoch < member.previous:
+                raise Violation(f"{group.group_id} begins anew beside {member_id}, who is at the broker")
+
     # ---- the end --------------------------------------------------------------------------------------------
     def unsettled(self, group_id: str, members: Collection[str], has_records: bool) -> str:
         """What is wrong at the broker with a group that has these members. `has_records`: in the state topic."""
         group = self.at_broker(group_id)
+        streams = self.streams_at_broker(group_id)
+        if streams is not None:
+            return self._unsettled_streams(group_id, streams, set(members), has_records)
         there = [] if group is None else list(group.members.values())
         known = {m.member_id for m in there if m.instance_id != INSTANCE_ID}
         if self.homes[group_id] == SIDECARS:
@@ -123,3 +149,13 @@ class Moving:
             # A static member that came back before it had synced is one for ever, until it is late.
             return f"{group_id}: at the broker {sorted(group.pending_sync)} are still to sync"
         return ""
+
+    def _unsettled_streams(self, group_id: str, group: StoredStreams, members: set[str], has_records: bool) -> str:
+        known = set(group.members)
+        if self.homes[group_id] == SIDECARS:
+            return f"{group_id}: {sorted(known)} are at the broker" if known else ""
+        if has_records:
+            return f"{group_id}: it belongs to the broker, and has records in the state topic"
+        if known != members:
+            return f"{group_id}: its members at the broker are {sorted(known)}"
+        return f"{group_id}: at the broker it is {group.state()}" if members and group.state() != "Stable" else ""

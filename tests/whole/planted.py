@@ -130,6 +130,11 @@ PLANTED = [
     Bug(kinds.takes_commits_of_fenced_members, f"{STALE}|all is well", ("client_stands_still",), kind="streams"),
     Bug(kinds.takes_over_without_the_topology, "topology: live|not within", ("sidecar_crashes",), kind="streams"),
     Bug(kinds.tells_tasks_once, "not within.*g-streams", ("sidecar_crashes", "way_is_cut", *COME), kind="streams"),
+    Bug(kinds.takes_in_no_epochs_of_streams_members, "begins anew beside", ("group_is_moved",), kind="streams"),
+    Bug(kinds.takes_in_streams_groups_in_the_middle, "two owners", ("group_is_moved", *COME), kind="streams"),
+    Bug(
+        kinds.sends_streams_members_away_unasked, "GROUP_ID_NOT_FOUND, which ends", ("group_is_moved",), kind="streams"
+    ),
     Bug(kinds.assigns_what_is_not_initialised, "no share state", kind="share"),
     Bug(kinds.believes_that_a_part_is_all, "has forgotten", ("sidecar_crashes", *COME), kind="share"),
     Bug(kinds.placeholder_never_leaves, "not within.*placeholder members are", LEAVE, kind="share"),

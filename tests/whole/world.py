@@ -324,8 +324,8 @@ class World:
         shared = any(isinstance(c, ShareMember) for c in live)
         if (len(owned) != len(set(owned)) and not shared) or set(owned) != wanted:
             return f"{group_id}: {len(owned)} partitions are owned of {len(wanted)}"
-        if problem := lacks_standbys(live, self.more.get(STANDBYS, 0)):
-            return problem
+        if group_id not in self.judge.moving.homes and (problem := lacks_standbys(live, self.more.get(STANDBYS, 0))):
+            return problem  # a group that has come is assigned anew for a change only, and the brokers assign none
         group = self.judge.fold.group(group_id)
         known = set() if group is None else set(group.members)
         members = {c.member_id for c in live}
@@ -344,6 +344,8 @@ class World:
             return f"{group_id}: it is {group.state}"
         if group is not None and not isinstance(group, ClassicGroup) and live and group.assignment_epoch < group.epoch:
             return f"{group_id}: epoch {group.epoch} is not assigned yet"
+        if home is not None and (problem := self.judge.not_heard_since(group_id, live)):
+            return problem
         late_ms = self.universe.now_ms - 2_500
         if any(c.steady < 2 or c.well_ms < late_ms for c in live):
             return f"{group_id}: somebody has not been answered yet"

@@ -147,7 +147,7 @@ class Moves:
 
     def _intake_ended(self, group_id: str, outcome: Outcome) -> None:
         held = self.parked.take(group_id)
-        if outcome is Outcome.NOT_TAKEN:
+        if outcome is Outcome.NOT_TAKEN or not self.rules.wanted(group_id):  # it may have been ordered back meanwhile
             self._go_on(held)
         else:
             self._settled[group_id] = True

@@ -32,6 +32,8 @@ class Broker:
         self.group = group
         self.asked = 0
         self.silent = self.cut_off = False
+        self.held_up: asyncio.Event | None = None
+        """Nobody is sent away before."""
         self.gone: list[str] = []
         monkeypatch.setattr(native, "describe", self._describe)
         monkeypatch.setattr(native, "send_away", self._send_away)
@@ -44,6 +46,8 @@ class Broker:
         return self.group
 
     async def _send_away(self, conn: object, group_id: str, members: Any, reason: str, timeout_s: float) -> None:
+        if self.held_up is not None:
+            await self.held_up.wait()
         self._without(members)
 
     async def _leave_one_by_one(self, conn: object, found: Native, group_id: str, timeout_s: float) -> None:

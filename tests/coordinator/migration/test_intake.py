@@ -157,3 +157,23 @@ def test_whoever_is_ordered_back_while_its_broker_is_asked_is_not_taken_in(monke
         assert broker.gone == [] and not house.state.partitions[0].groups
 
     run(test)
+
+
+def test_nobody_joins_a_group_that_was_ordered_back_while_its_members_were_sent_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Symptom: the end of the intake counted more than the later order. Members sent to the broker joined here
+    again, for ever, and the group never went."""
+    broker = Broker(monkeypatch, classic("n1"))
+
+    async def test(house: House) -> None:
+        broker.held_up = asyncio.Event()
+        client = await house.client()
+        client.post(beats("n1", 7), 4)
+        await until(lambda: house.owner_of("g").has("g"))
+        await say(house, "g", managed="false")
+        broker.held_up.set()
+        await until(lambda: not house.coordinator.moves.intakes.under_way)
+        assert (await joins(await house.client(), "")).error_code == Code.NOT_COORDINATOR
+
+    run(test)

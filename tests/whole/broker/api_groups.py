@@ -52,6 +52,7 @@ def join_group(ctx: Context, req: jg.JoinGroupRequest, reply: Reply) -> None:
         shard = ctx.node.groups.shard(req.group_id)
         if req.group_id in shard.shares.groups:
             raise Refused(Err.INCONSISTENT_GROUP_PROTOCOL)
+        shard.streams.gives_way(req.group_id)
         asked = JoinAsked(
             req.member_id, req.group_instance_id, req.protocol_type, protocols, (req.session_timeout_ms, rebalance_ms),
             (ctx.client_id, _host(ctx)), ctx.version,
@@ -153,8 +154,9 @@ def _described(ctx: Context, group_id: str) -> dg.DescribedGroup:
         return dg.DescribedGroup(exc.code, None, group_id)
     if group is None:
         if ctx.version >= 6:
-            shares = ctx.node.groups.shard(group_id).shares.groups
-            text = f"Group {group_id} is not a classic group." if group_id in shares else f"Group {group_id} not found."
+            shard = ctx.node.groups.shard(group_id)
+            other = group_id in shard.shares.groups or group_id in shard.streams.groups
+            text = f"Group {group_id} is not a classic group." if other else f"Group {group_id} not found."
             return dg.DescribedGroup(Err.GROUP_ID_NOT_FOUND, text, group_id, DEAD)
         return dg.DescribedGroup(Err.NONE, None, group_id, DEAD)
     stable = group.state is State.STABLE

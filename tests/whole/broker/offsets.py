@@ -14,6 +14,7 @@ from tests.whole.broker.group import Group, State, StoredGroup, restored
 from tests.whole.broker.replica import Replica
 from tests.whole.broker.shard import Done
 from tests.whole.broker.share import ShareGroups, StoredShare
+from tests.whole.broker.streams import StoredStreams, StreamsGroups
 
 if TYPE_CHECKING:
     from tests.whole.broker.node import Node
@@ -86,6 +87,7 @@ class GroupShard(ClassicShard):
         self.stable = OffsetStore()
         self._uncommitted: list[Batch] = []
         self.shares = ShareGroups(self)
+        self.streams = StreamsGroups(self)
 
     # ---- the log --------------------------------------------------------------------------------------------
     def replay(self, batch: Batch) -> None:
@@ -101,7 +103,12 @@ class GroupShard(ClassicShard):
                 case ("share", str(group_id)) if not self.active:
                     assert isinstance(r.value, StoredShare)
                     self.shares.groups[group_id] = r.value
-                case ("offset", str(group_id), _, _) if r.value is not None:
+                case ("streams", str(group_id)) if not self.active:
+                    self.streams.groups.pop(group_id, None)
+                    if r.value is not None:
+                        assert isinstance(r.value, StoredStreams)
+                        self.streams.groups[group_id] = r.value
+                case ("offset", str(group_id), _, _) if r.value is not None and group_id not in self.streams.groups:
                     self.group_or_new(group_id)
 
     def committed(self) -> None:
@@ -117,6 +124,7 @@ class GroupShard(ClassicShard):
             if len(group.members) > self.node.settings.number("group.max.size"):
                 self._prepare(group)
         self.shares.begin()
+        self.streams.begin()
         self._look_for_expired()
 
     def _look_for_expired(self) -> None:
@@ -134,6 +142,9 @@ class GroupShard(ClassicShard):
     ) -> None:
         """Whether this member may commit. Raises Refused."""
         member_id, instance_id, generation = member
+        if group_id in self.streams.groups:
+            self.streams.check_commit(self.streams.groups[group_id], member_id, generation, in_transaction)
+            return
         group = self.groups.get(group_id)
         if group is None:
             if generation >= 0:

@@ -36,6 +36,8 @@ from sidecar.wire.generated import offset_fetch as of
 from sidecar.wire.generated import produce as pr
 from sidecar.wire.generated import share_group_describe as sd
 from sidecar.wire.generated import share_group_heartbeat as sh
+from sidecar.wire.generated import streams_group_describe as td
+from sidecar.wire.generated import streams_group_heartbeat as th
 from sidecar.wire.generated import sync_group as sg
 from sidecar.wire.generated import txn_offset_commit as tc
 from tests.whole.broker import api_cluster as cluster
@@ -44,6 +46,7 @@ from tests.whole.broker import api_data as data
 from tests.whole.broker import api_groups as groups
 from tests.whole.broker import api_offsets as offsets
 from tests.whole.broker import api_share as share
+from tests.whole.broker import api_streams as streams
 from tests.whole.broker.codes import Err
 from tests.whole.broker.context import Context, Reply
 from tests.whole.broker.node import Node
@@ -140,6 +143,8 @@ _ROWS: list[tuple[int, int, int, Any, str, Handler]] = [
     (74, 0, 1, lr, "ListConfigResources", configs.list_config_resources),
     (76, 1, 1, sh, "ShareGroupHeartbeat", share.share_group_heartbeat),
     (77, 1, 1, sd, "ShareGroupDescribe", share.share_group_describe),
+    (88, 0, 0, th, "StreamsGroupHeartbeat", streams.streams_group_heartbeat),
+    (89, 0, 0, td, "StreamsGroupDescribe", streams.streams_group_describe),
     (90, 0, 1, do, "DescribeShareGroupOffsets", share.describe_share_group_offsets),
 ]
 # fmt: on
