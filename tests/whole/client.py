@@ -18,6 +18,7 @@ from sidecar.kafka.net import NO_ANSWER, BrokerConnection
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import offset_fetch as of
+from tests.whole.broker.codes import Err
 from tests.whole.exactly_once import End, Producer
 from tests.whole.loop import SimLoop
 from tests.whole.net import Net
@@ -74,6 +75,9 @@ class Judge(Protocol):
 
     def decides(self, host: str, txn_id: str) -> bool:
         """Whether the broker of this host coordinates this transactional id, as the controller has it."""
+
+    def disputed(self, txn_id: str) -> bool:
+        """Some broker has not heard who coordinates this id."""
 
     def owns(self, client: Client) -> None:
         """It has taken partitions, or given some up."""
@@ -296,6 +300,12 @@ class Client:
 
     def transaction_is_late(self) -> bool:
         return self._producer is not None and self._producer.late
+
+    def producer_is_forgotten(self, code: int) -> bool:
+        """By a broker that is cut off: where it takes the transactional id to be coordinated nobody knows the producer
+        id that was given out since."""
+        mine = self._producer
+        return mine is not None and code == Err.INVALID_PRODUCER_ID_MAPPING and self.judge.disputed(mine.txn_id)
 
     async def commit(self) -> None:
         """What it has come to."""

@@ -54,6 +54,9 @@ class Doorkeeper:
     def decides(self, host: str, txn_id: str) -> bool:
         return self._judge.decides(host, txn_id)
 
+    def disputed(self, txn_id: str) -> bool:
+        return self._judge.disputed(txn_id)
+
     def owns(self, client: Client) -> None:
         if client.owned:
             self._wrong(client, f"owns {sorted(client.owned)}")

@@ -52,7 +52,7 @@ class End(Enum):
 class Producer:
     def __init__(self, client: Client, txn_id: str, newer: bool) -> None:
         """`newer`: as of KIP-890."""
-        self._client, self._txn_id, self._newer = client, txn_id, newer
+        self._client, self.txn_id, self._newer = client, txn_id, newer
         self._id, self._epoch = -1, -1
         self._conn: BrokerConnection | None = None
         self._began_ms = 0.0
@@ -71,7 +71,7 @@ class Producer:
             who = await self._init()
         self._began_ms = self._client.proc.universe.now_ms
         if not self._newer:
-            req = ao.AddOffsetsToTxnRequest(self._txn_id, *who, self._client.habits.group_id)
+            req = ao.AddOffsetsToTxnRequest(self.txn_id, *who, self._client.habits.group_id)
             if (await self._until(ao, "AddOffsetsToTxn", req, 3)).error_code != Code.NONE:
                 return End.UNKNOWN
         if losses != self._client.losses:
@@ -81,7 +81,7 @@ class Producer:
         commit = taken and self._client.proc.universe.rng.random() >= ABORTS
         if not commit:
             self._client.judge.aborts(self._client, offsets)
-        res = await self._until(et, "EndTxn", et.EndTxnRequest(self._txn_id, *who, commit), 5 if self._newer else 4)
+        res = await self._until(et, "EndTxn", et.EndTxnRequest(self.txn_id, *who, commit), 5 if self._newer else 4)
         if res.error_code != Code.NONE or not self._decided():
             return End.UNKNOWN
         self._id, self._epoch = (res.producer_id, res.producer_epoch) if self._newer else who
@@ -90,11 +90,11 @@ class Producer:
     def _decided(self) -> bool:
         """Whether the broker that has just answered has the office. One that was cut off and lost it says of the
         transaction before that it is committed, as if it were asked about that one again."""
-        return self._conn is not None and self._client.judge.decides(self._conn.peer()[0], self._txn_id)
+        return self._conn is not None and self._client.judge.decides(self._conn.peer()[0], self.txn_id)
 
     async def _init(self) -> tuple[int, int]:
         while True:
-            res = await self._until(ip, "InitProducerId", ip.InitProducerIdRequest(self._txn_id, TIMEOUT_MS), 4)
+            res = await self._until(ip, "InitProducerId", ip.InitProducerIdRequest(self.txn_id, TIMEOUT_MS), 4)
             if res.error_code == Code.NONE:
                 return res.producer_id, res.producer_epoch
             await self._client.pause(PAUSE_S)
@@ -110,7 +110,7 @@ class Producer:
             by_topic.setdefault(topic, []).append(tc.TxnOffsetCommitRequestPartition(p, offset))
         topics = [tc.TxnOffsetCommitRequestTopic(t, partitions=ps) for t, ps in by_topic.items()]
         req = tc.TxnOffsetCommitRequest(
-            self._txn_id, h.group_id, *who, *member, h.instance_id, topics
+            self.txn_id, h.group_id, *who, *member, h.instance_id, topics
         )  # fmt: skip
         res = await c.store(conn, tc, "TxnOffsetCommit", req, 5 if self._newer else 4, offsets)
         codes = (
@@ -144,7 +144,7 @@ class Producer:
         host, port = c.proc.universe.rng.choice(list(c.brokers))
         first = await BrokerConnection.open(host, port, c.name, REQUEST_S)
         try:
-            req = fc.FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=[self._txn_id])
+            req = fc.FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=[self.txn_id])
             res = await first.request(fc, "FindCoordinator", req, high=4, timeout_s=REQUEST_S)
         finally:
             first.close()

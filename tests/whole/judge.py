@@ -254,7 +254,8 @@ class Judge:
         )
         fenced |= code in OF_INSTANCES and self.moving.has_heard(h.group_id, client.member_id)
         no_member = what == "OffsetFetch" and code == Code.UNKNOWN_MEMBER_ID
-        earned = client.leaving or no_member or (what == "TxnOffsetCommit" and client.transaction_is_late())
+        of_transactions = client.transaction_is_late() or client.producer_is_forgotten(code)
+        earned = client.leaving or no_member or (what == "TxnOffsetCommit" and of_transactions)
         if api in ENDS and ends(api, code) and not (earned or (h.instance_id and fenced)):
             self._wrong(f"{client.name}: {what} is answered {name_of(code)}, which ends {', '.join(ends(api, code))}")
 
@@ -363,8 +364,17 @@ class Judge:
         self._given_up.add((client.habits.group_id, place, client.member_id, offset))
 
     def decides(self, host: str, txn_id: str) -> bool:
-        leader = self.kafka.leader(TRANSACTIONS, partition_for(txn_id, len(self.kafka.cluster.leaders(TRANSACTIONS))))
+        leader = self.kafka.leader(*self._place_of(txn_id))
         return leader is not None and host == host_of(leader)
+
+    def disputed(self, txn_id: str) -> bool:
+        """Some broker has not heard who coordinates this id."""
+        place = self._place_of(txn_id)
+        leader, nodes = self.kafka.leader(*place), self.kafka.cluster.nodes.values()
+        return any((known := n.image.partition(*place)) is None or known.leader != leader for n in nodes if n.up)
+
+    def _place_of(self, txn_id: str) -> tuple[str, int]:
+        return TRANSACTIONS, partition_for(txn_id, len(self.kafka.cluster.leaders(TRANSACTIONS)))
 
     def aborts(self, client: Client, offsets: Mapping[Place, int]) -> None:
         """The transaction of these offsets is to be aborted."""
