@@ -207,7 +207,7 @@ def _kill_owner(s: Scenario, say: Callable[[str], None], mark: Callable[[str, bo
     heard_ms = at_ms + heard_s * 1000
 
     def commits_ms() -> list[float]:
-        """Those behind that heartbeat: an earlier answer may be the former owner's, on its way at the kill."""
+        """The commits behind that heartbeat: an earlier answer may be the former owner's, on its way at the kill."""
         return [c[0] for j in s.journals for c in j.commit_log if c[0] >= heard_ms]
 
     s.wait("a commit by a consumer", lambda: bool(commits_ms()), 30)

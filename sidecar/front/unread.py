@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Protocol
 
 READ_BYTES = 1 << 18
-"""What one read from the broker may bring after the client has taken no more."""
+"""One read from the broker may bring so much after the client has taken no more."""
 
 
 class Holder(Protocol):
@@ -45,5 +45,5 @@ class Unread:
             first.abort("not_read")
 
     def forget(self, holder: Holder) -> None:
-        """It has read, or is gone."""
+        """Call this when its client has read all but its own part, or is gone."""
         self.total_bytes -= self._beyond.pop(holder, 0)

@@ -467,7 +467,7 @@ class ClientConnection:
 
     @property
     def asks(self) -> bool:
-        """What the broker sends next is for the sidecar alone."""
+        """Whether the broker's next response answers a request of the sidecar's own."""
         return bool(self._upstream) and isinstance(self._upstream[0], int) and not self._broker_pass
 
     def between(self) -> bool:

@@ -85,7 +85,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.in_threads = 0
         """So many calls are under way in other threads."""
         self.conditions: dict[asyncio.Future[None], Callable[[], object]] = {}
-        """What `until` waits for."""
+        """The conditions that `until` waits for, by the future that ends the wait."""
         super().__init__()
         self._selector = _Selector(self, self._selector)  # type: ignore[has-type]
 

@@ -231,8 +231,11 @@ def _epoch_of_the_wait(case: Case, api: str, theirs: Any, ours: Any) -> bool:
 
 
 def _unassigned_at_upgrade(case: Case, api: str, theirs: Any, ours: Any) -> bool:
-    both_let_in = _code(theirs) == _code(ours) == NONE
-    return api == "ConsumerGroupHeartbeat" and both_let_in and case.state is states.classic_syncing
+    if api != "ConsumerGroupHeartbeat" or case.state is not states.classic_syncing or _code(ours) != NONE:
+        return False
+    return bool(
+        ours["memberEpoch"] == theirs["memberEpoch"] + 1 and {**ours, "memberEpoch": 1} == {**theirs, "memberEpoch": 1}
+    )
 
 
 def _resource_twice(case: Case, api: str, theirs: Any, ours: Any) -> bool:
