@@ -391,10 +391,6 @@ class Faults:
         if group_id in w.ordering:
             return
         managed = homes[group_id] != SIDECARS
-        if managed and group_id == MOVES_STREAMS and w.judge.fold.has_records(group_id):
-            # A known fault, to be mended: it is still going back. If its owner is lost and it is ordered to stay, the
-            # next owner keeps the target in which nobody owns anything (docs/design/simulation.md).
-            return
         w.say(FAULT, f"{group_id} is to be {'taken in' if managed else 'given back'}")
         w.order(group_id, managed)
 

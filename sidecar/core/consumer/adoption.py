@@ -22,7 +22,6 @@ from sidecar.core.consumer.records import (
     TargetMemberRecord,
     TargetMetadataRecord,
 )
-from sidecar.core.consumer.target_assignment import TARGETS
 from sidecar.core.modern.adoption import Moves
 from sidecar.core.runtime.events import Answer, Event
 from sidecar.core.runtime.turn import Turn
@@ -86,4 +85,4 @@ def _unasked(group: ConsumerGroup) -> Iterable[Member]:
     return (m for m in group.members.values() if m.classic is not None)
 
 
-MOVES = Moves(CONSUMER, TARGETS, remove_members, _unasked)
+MOVES = Moves(CONSUMER, remove_members, _unasked)

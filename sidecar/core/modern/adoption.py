@@ -17,7 +17,6 @@ from sidecar.core.modern.group import STATIC_LEAVE_EPOCH, ModernGroup, ModernMem
 from sidecar.core.modern.parked_joins import answer_all
 from sidecar.core.modern.sessions import Remove
 from sidecar.core.modern.soft_state import ModernSoft
-from sidecar.core.modern.target_assignment import Targets
 from sidecar.core.runtime.events import Answer, Drain, DrainReply, Event, Rebalance
 from sidecar.core.runtime.registry import Handler
 from sidecar.core.runtime.turn import Turn
@@ -39,7 +38,6 @@ class Moves:
     `placeholder`: whether the core knows of one of this group that is at the broker, or may be."""
 
     kind: str
-    targets: Targets
     remove: Remove
     unasked: Callable[[Any], Iterable[Any]] = nobody
     placeholder: Callable[[Turn, Any], bool] = no_placeholder
@@ -88,9 +86,12 @@ class Moves:
     def _begin(self, turn: Turn, group: ModernGroup[Any], soft: ModernSoft, why: str) -> None:
         soft.draining, soft.flight = True, None
         turn.timers.cancel(("run", group.group_id))
+        turn.timers.cancel(("assign", group.group_id))
         if group.members:
             bump_epoch(turn, group, why, Reason.MOVED)
-            self.targets.update(turn, group)
+            _take_all(turn, group, why)
+            # That the group goes is not in the log: an owner that takes over now is to assign anew.
+            bump_epoch(turn, group, why, Reason.MOVED)
 
     def _remove(self, turn: Turn, group: ModernGroup[Any], members: Collection[ModernMember], why: str) -> None:
         if members:
@@ -103,3 +104,10 @@ class Moves:
             raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Group {e.group_id} not found.")
         found: ModernGroup[Any] = group
         return found
+
+
+def _take_all(turn: Turn, group: ModernGroup[Any], why: str) -> None:
+    """Nobody is to own anything."""
+    for member_id in group.members:
+        turn.write(group.empty_target_record(member_id, why))
+    turn.write(group.target_epoch_record(group.epoch, turn.now.wall_ms, why))

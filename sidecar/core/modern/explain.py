@@ -158,6 +158,8 @@ def _under_way(epoch: int, live: Live | None) -> str:
             f"The target of epoch {epoch} is not there yet: the assignor runs, or waits for the assignment "
             "interval, or fails; the log of the owner (assignor failed) and sidecar_assignor_failures_total tell."
         )
+    if live.goes_back:
+        return "The group goes back to the broker, and nobody is to own anything: no assignor runs."
     if live.assignor_runs:
         return f"The assignor {live.assignor_runs} runs for epoch {epoch} just now."
     if live.failures:

@@ -66,7 +66,8 @@ def places(body: Body) -> set[tuple[Any, ...]]:
 
 
 def live(soft: ModernSoft) -> Mapping[str, Any]:
-    return {"assignor_runs": "" if soft.flight is None else soft.flight.assignor, "failures": soft.failures}
+    runs = "" if soft.flight is None else soft.flight.assignor
+    return {"assignor_runs": runs, "failures": soft.failures, "goes_back": soft.draining}
 
 
 # ---- history --------------------------------------------------------------------------------------------------------

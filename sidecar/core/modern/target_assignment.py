@@ -84,10 +84,7 @@ class Targets:
         if group.assignment_epoch >= group.epoch or not group.members:
             return
         soft: ModernSoft = turn.soft_of(group.group_id)
-        if soft.draining:
-            _take_all(turn, group)
-            return
-        if soft.flight is not None or self.held_back(turn, group):
+        if soft.draining or soft.flight is not None or self.held_back(turn, group):
             return
         config = config_of(turn, group)
         key = ("assign", group.group_id)
@@ -183,15 +180,6 @@ def _up_to_date(out: RunOutput, flight: Flight) -> RunOutput:
 
 def _dropped(turn: Turn, inp: RunInput) -> None:
     turn.fx.log("assignment dropped", group_id=inp.group_id, epoch=inp.epoch, why="the group moved on")
-
-
-def _take_all(turn: Turn, group: ModernGroup[Any]) -> None:
-    """Nobody is to own anything."""
-    why = "the group goes back to the broker"
-    turn.timers.cancel(("assign", group.group_id))
-    for member_id in group.members:
-        turn.write(group.empty_target_record(member_id, why))
-    turn.write(group.target_epoch_record(group.epoch, turn.now.wall_ms, why))
 
 
 def interval_left_ms(group: ModernGroup[Any], config: ModernConfig, wall_ms: int) -> int:

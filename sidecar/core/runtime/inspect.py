@@ -89,21 +89,23 @@ class Told(Protocol):
 class Live:
     """What only the owner of the group knows, as its admin address tells it. `joined`, `not_synced`: members of a
     classic group in the rebalance under way; `to_come`: ids that were given out and have not come back;
-    `assignor_runs`: which one, if any does; `failures`: of the assignor, in a row; `silence_left_ms`: by member."""
+    `assignor_runs`: which one, if any does; `failures`: of the assignor, in a row; `goes_back`: to the broker;
+    `silence_left_ms`: by member."""
 
     joined: frozenset[str] = frozenset()
     to_come: frozenset[str] = frozenset()
     not_synced: frozenset[str] = frozenset()
     assignor_runs: str = ""
     failures: int = 0
+    goes_back: bool = False
     silence_left_ms: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Live:
         """`told`: as `json` gives it."""
         sets = {name: frozenset(told.get(name, ())) for name in ("joined", "to_come", "not_synced")}
-        runs, failures = told.get("assignor_runs", ""), told.get("failures", 0)
-        return cls(**sets, assignor_runs=runs, failures=failures, silence_left_ms=told.get("silence_left_ms", {}))
+        rest = ("assignor_runs", "failures", "goes_back", "silence_left_ms")
+        return cls(**sets, **{name: told[name] for name in rest if name in told})
 
     def json(self) -> dict[str, Any]:
         return {n: sorted(v) if isinstance(v, frozenset) else v for n, v in asdict(self).items()}

@@ -32,7 +32,6 @@ from sidecar.core.share.records import (
     TargetMemberRecord,
     TargetMetadataRecord,
 )
-from sidecar.core.share.target_assignment import TARGETS
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
 
 NO_BROKER = -1
@@ -68,7 +67,7 @@ def _unasked(group: ShareGroup) -> Iterable[Member]:
     return tuple(group.members.values()) if known else ()
 
 
-MOVES = Moves(SHARE, TARGETS, remove_members, _unasked, placeholder_there)
+MOVES = Moves(SHARE, remove_members, _unasked, placeholder_there)
 
 
 def adopt(turn: Turn, e: AdoptShare, token: int) -> None:

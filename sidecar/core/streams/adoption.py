@@ -20,7 +20,6 @@ from sidecar.core.streams.configure import configured_now
 from sidecar.core.streams.group import NOT_VALIDATED, Member, StreamsGroup
 from sidecar.core.streams.members import current_record, member_record, remove_members
 from sidecar.core.streams.records import Endpoint, GroupRecord, TargetMemberRecord, TargetMetadataRecord, TopologyRecord
-from sidecar.core.streams.target_assignment import TARGETS
 from sidecar.core.streams.tasks import AssignedTasks, Tasks
 from sidecar.core.streams.topology import Topology
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
@@ -56,7 +55,7 @@ class AdoptStreams(Event):
     why: str
 
 
-MOVES = Moves(STREAMS, TARGETS, remove_members)
+MOVES = Moves(STREAMS, remove_members)
 
 
 def adopt(turn: Turn, e: AdoptStreams, token: int) -> None:

@@ -297,7 +297,7 @@ def remove(turn: Turn, group: Crew, gone: Sequence[tuple[CrewMember, str]]) -> N
     after_removal(turn, group, gone)
 
 
-MOVES = Moves(CREW, TARGETS, remove)
+MOVES = Moves(CREW, remove)
 
 
 def _write(turn: Turn, group_id: str, m: CrewMember, why: str) -> None:
