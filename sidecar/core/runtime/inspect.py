@@ -103,78 +103,9 @@ class Live:
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Live:
         """`told`: as `json` gives it."""
-        known: dict[str, Any] = {f.name: told[f.name] for f in fields(cls) if f.name in told}
-        return cls(**{name: frozenset(v) if isinstance(v, list) else v for name, v in known.items()})
-
-    def json(self) -> dict[str, Any]:
-        """The fields by name, those of `more` beside them."""
-        fields = {name: getattr(self, name) for name in FIELDS}
-        return {**fields, **self.more}
-
-
-FIELDS = tuple(name for name in MemberView.__dataclass_fields__ if name != "more")
-
-
-@dataclass(frozen=True, slots=True)
-class Heading:
-    """What a value of the group's own record says. `state`: only where the record has one."""
-
-    epoch: int
-    state: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """An event in a group's history. `who`: a member or an instance, "" for the group itself."""
-
-    what: str
-    who: str = ""
-    detail: str = ""
-
-
-Teller = Callable[[str, Body | None, Body | None], Iterable[Note]]
-"""(sub id, value, value before) -> what it tells. None: there is no such record, any more or so far."""
-
-
-# ---- explaining -----------------------------------------------------------------------------------------------------
-class Told(Protocol):
-    """The records of one group, as far as an explanation needs more than the state that they make."""
-
-    @property
-    def names(self) -> Names: ...
-
-    @property
-    def taken_over_ms(self) -> int:
-        """When the sidecar that coordinates the group took it over; 0: nobody knows."""
-
-    def since(self, kind: str, sub_id: str = "") -> int:
-        """Unix milliseconds of the last record with this key; 0: there is none."""
-
-    def offset(self, kind: str, sub_id: str = "") -> int:
-        """The same by its offset; -1: there is none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Live:
-    """What only the owner of the group knows, as its admin address tells it. `joined`, `not_synced`: members of a
-    classic group in the rebalance under way; `to_come`: ids that were given out and have not come back;
-    `assignor_runs`: which one, if any does; `failures`: of the assignor, in a row; `goes_back`: to the broker;
-    `silence_left_ms`: by member."""
-
-    joined: frozenset[str] = frozenset()
-    to_come: frozenset[str] = frozenset()
-    not_synced: frozenset[str] = frozenset()
-    assignor_runs: str = ""
-    failures: int = 0
-    goes_back: bool = False
-    silence_left_ms: Mapping[str, int] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Live:
-        """`told`: as `json` gives it."""
-        sets = {name: frozenset(told.get(name, ())) for name in ("joined", "to_come", "not_synced")}
-        rest = ("assignor_runs", "failures", "goes_back", "silence_left_ms")
-        return cls(**sets, **{name: told[name] for name in rest if name in told})
+        known = {f.name: told[f.name] for f in fields(cls) if f.name in told}
+        args: dict[str, Any] = {name: frozenset(v) if isinstance(v, list) else v for name, v in known.items()}
+        return cls(**args)
 
     def json(self) -> dict[str, Any]:
         return {n: sorted(v) if isinstance(v, frozenset) else v for n, v in asdict(self).items()}
