@@ -156,7 +156,7 @@ def commands(file: str, whole: bool) -> list[list[str]]:
     found = [[*PYTEST, *tests] for tests in ROOMS[room]]
     if not whole:
         return found
-    return [*found, [*PYTEST, *RANDOM], [*PYTEST, *FAR], *suite("quick")]
+    return [*found, [*PYTEST, *RANDOM], [*PYTEST, *FAR], suite("quick")]
 
 
 def hunt(slot: Slot, clean: Clean, mutant: Mutant, whole: bool) -> str:

@@ -69,11 +69,11 @@ def _look(slot: Slot, clean: Clean, bug: Planted, tier: str, only_by: bool) -> R
         if test := clean.found(ended, command, BY_S):
             return Result(bug.id, bug.room, bug.kind, bug.tier, test, True, spent_s)
     for name in () if only_by else wanted:
-        for command in suite(name):
-            ended = play(slot, command, SUITE_S[name])
-            spent_s += ended.s
-            if test := clean.found(ended, command, SUITE_S[name]):
-                return Result(bug.id, bug.room, bug.kind, name, test, False, spent_s)
+        command = suite(name)
+        ended = play(slot, command, SUITE_S[name])
+        spent_s += ended.s
+        if test := clean.found(ended, command, SUITE_S[name]):
+            return Result(bug.id, bug.room, bug.kind, name, test, False, spent_s)
     return Result(bug.id, bug.room, bug.kind, SURVIVED, "", False, spent_s)
 
 

@@ -4,43 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
-from functools import cache
 from threading import Lock
 
 from tests.mutants.slot import Ended, Slot
-from tests.mutants.table import ROOT
 
 PYTEST = ("pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=line", "-rfE")
 BY_S = 240.0
 SUITE_S = {"quick": 900.0, "test": 2_400.0, "all": 7_200.0}
-QUICK = (
-    *("tests/core", "tests/coordinator", "tests/api", "tests/front", "tests/proxy", "tests/link", "tests/state"),
-    *("tests/audit/gold", "tests/audit/test_fold.py", "tests/kafka", "tests/wire", "tests/process", "tests/cli"),
-    *("tests/sim", "tests/whole", "tests/assign", "tests/native", "tests/fuzz", "tests/tools"),
-)
-"""Until there is `--tier`: these folders, the likeliest first, without Kafka and Java and without what takes long."""
-NOT_QUICK = (
-    *("tests/sim/test_sim.py::test_a_thousand_seeds", "tests/sim/test_sim.py::test_a_planted_bug_is_found"),
-    *("tests/whole/test_whole.py::test_a_thousand_seeds", "tests/whole/test_whole.py::test_each_planted_bug_is_found"),
-    *("tests/assign/test_kafka_equal.py", "tests/front/test_tls_hostile.py", "tests/fuzz", "tests/wire"),
-)
-SEEDS = (("-m", "tests.sim.run", "--seeds", "60"), ("-m", "tests.whole.run", "--seeds", "30"))
 
 
-@cache
-def has_tiers() -> bool:
-    return "--tier" in (ROOT / "tests" / "conftest.py").read_text()
-
-
-def suite(tier: str) -> list[list[str]]:
-    """The commands of a tier, until one of them fails."""
-    if has_tiers():
-        return [[*PYTEST, "--tier", tier]]
-    if tier != "quick":
-        return [[*PYTEST]]
-    left_out = [f"--deselect={test}" for test in NOT_QUICK if "::" in test]
-    left_out += [f"--ignore={test}" for test in NOT_QUICK if "::" not in test]
-    return [[*PYTEST, "-m", "not long and not kafka", *left_out, *QUICK], *([sys.executable, *m] for m in SEEDS)]
+def suite(tier: str) -> list[str]:
+    return [*PYTEST, "--tier", tier]
 
 
 def command_of(by: str) -> list[str]:

@@ -8,7 +8,7 @@ that goes back to the broker is the broker's for every front when its last recor
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ from sidecar.state.codec import StateCodec
 from sidecar.state.keys import StateKey
 from sidecar.state.schema import StateError
 
+Store = Callable[[str, dict[str, str | None], str], Awaitable[None]]
+"""Writes settings of a group, and why."""
 AS_MEANT = "sidecar groups patterns --include PATTERN stores a pattern as it is written, with its brackets"
 RECOUNT_S = (1.0, 5.0)
 """A record of a group that is managed no more may have been under way when that was said."""

@@ -19,12 +19,12 @@ from sidecar.coordinator.migration.core_client import CoreClient
 from sidecar.coordinator.migration.fleet_kinds import FleetKinds
 from sidecar.coordinator.migration.forced_rebalance import Forced
 from sidecar.coordinator.migration.intake import Intakes, Outcome
-from sidecar.coordinator.migration.managed_groups import Rules
+from sidecar.coordinator.migration.managed_groups import Rules, Store
 from sidecar.coordinator.migration.native_groups import NativeGroups
 from sidecar.coordinator.migration.parked_requests import ParkedRequests
 from sidecar.coordinator.migration.release import Releases
 from sidecar.coordinator.migration.unserved_groups import UnservedGroups
-from sidecar.coordinator.migration.unstable_groups import Patience, Store, UnstableGroups
+from sidecar.coordinator.migration.unstable_groups import Patience, UnstableGroups
 from sidecar.core.classic.events import JoinGroup
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.modern.events import MemberHeartbeat

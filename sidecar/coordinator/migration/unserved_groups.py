@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 
 from sidecar.coordinator.migration.core_client import CoreClient
-from sidecar.coordinator.migration.managed_groups import Rules
+from sidecar.coordinator.migration.managed_groups import Rules, Store
 from sidecar.coordinator.migration.native_groups import NativeGroups
-from sidecar.coordinator.migration.unstable_groups import Store
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Figures, Logger

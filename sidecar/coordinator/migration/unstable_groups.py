@@ -9,20 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from sidecar.coordinator.migration.core_client import CoreClient
-from sidecar.coordinator.migration.managed_groups import Rules
+from sidecar.coordinator.migration.managed_groups import Rules, Store
 from sidecar.coordinator.migration.native_groups import NativeGroups
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.kafka import native
 from sidecar.kafka.native import Native
 from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Figures, Logger, Tasks
-
-Store = Callable[[str, dict[str, str | None], str], Awaitable[None]]
-"""Writes settings of a group, and why."""
 
 
 @dataclass(frozen=True)

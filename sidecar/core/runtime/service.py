@@ -59,8 +59,9 @@ class ServiceSettings:
 
 
 @dataclass(slots=True)
-class Lease:
-    """By the clock of leases and by the wall clock. `just_proved`: the brokers have answered since the last `wake`."""
+class LeaseEnd:
+    """Of all partitions here: by the clock of leases and by the wall clock. `just_proved`: the brokers have answered
+    since the last `wake`."""
 
     until_ms: int = 0
     until_wall_ms: int = FOR_EVER_MS
@@ -103,7 +104,7 @@ class Service:
         """What was last logged of the map."""
         self.stopping = False
         self._log = log
-        self._lease = Lease()
+        self._lease = LeaseEnd()
         self._image = TopicImage()
         self._topics: tuple[Topic, ...] = ()
         self._woken_ms = 0

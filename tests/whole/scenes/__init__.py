@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.whole.run import Plant, on_stage
-from tests.whole.scenes import denied, failures, fences, moves, offsets, silence, state, topic
+from tests.whole.scenes import denied, failures, fences, moves, offsets, silence, state, statics, topic
 from tests.whole.scenes.parts import Scene
 from tests.whole.world import ID_EXPIRATION, PARTITIONS, WEEK_MS, World
 
@@ -47,6 +47,7 @@ SCENES: Mapping[str, Scene] = {
         state.patterns_differ,
         state.unreadable_group,
         state.strangers_come,
+        statics.static_members_come_back,
         moves.owner_dies_while_it_takes_in,
         moves.owner_dies_while_it_gives_back,
         moves.one_hears_nothing_of_it,
