@@ -29,7 +29,10 @@ def delayed(turn: Turn, group: StreamsGroup) -> bool:
 
 
 def go_on(turn: Turn, group: StreamsGroup) -> None:
-    """Of a group that was rebuilt. However clocks differ, it waits no longer than the whole delay."""
+    """Of a group that was rebuilt. However clocks differ, it waits no longer than the whole delay, and not at all
+    if the target assignment has been made for which it waited."""
+    if group.assignment_timestamp_ms:
+        return
     left_ms = min(group.delay_until_ms - turn.now.wall_ms, config_of(turn, group.group_id).initial_rebalance_delay_ms)
     if left_ms > 0:
         turn.timers.set((TIMER, group.group_id), turn.now.mono_ms + left_ms)

@@ -2,16 +2,16 @@
 
     pytest tests/core/streams/test_stories.py --rewrite      # then read the diff; never commit one you cannot explain
 
-Commands: `topics NAME=PARTITIONS ...` (all that there are), `grow NAME=PARTITIONS ...` (beside the others; 0: it goes),
-`config KEY=VALUE ...`, `topology NAME[@EPOCH] SUBTOPOLOGY ...` (for the next joins; a subtopology is
+Commands: `topics NAME=PARTITIONS ...` (all that there are), `grow NAME=PARTITIONS ...` (beside the others; 0: it
+goes), `config KEY=VALUE ...`, `topology NAME[@EPOCH] SUBTOPOLOGY ...` (for the next joins; a subtopology is
 `id:sources>sinks<repartition sources[=n]!changelogs[*all]`, lists by commas, `*`: all are copartitioned), `NAME join
 [topology=t] [instance=i] [process=p] [endpoint=h:p] [tags=k:v] [rack=r] [timeout=ms] [v0] [without=field]
 [wrong=field:value]`, `NAME heartbeat [epoch=n] [owns|owns=TASKS] [offsets=0:1:99] [shutdown] [lost]`, `NAME leave
 [epoch=n] [shutdown]`, `created NAME=CODE[:words] ...` (how the front's CreateTopics ended), `sleep MS`, `finish`
-(offloaded runs end), `fail` (they fail), `takeover [lost]`, `group`, `since NAME`, `describe`, `delete`, `rebalance
-REASON`, `drain [stop]`, `taken-in epoch=n m1=TASKS ...`, `commit NAME [epoch=n] [version=n] [txn] in:0 ...`, `fetch
-NAME [epoch=n]`, `standing`. TASKS are `0:0,1;1:0+1:1`: active ones, then standby ones. A member `waits` whose
-answer comes with a later line. `#` begins a comment.
+(offloaded runs end), `fail` (they fail), `takeover [lost] [clock=ms]` (its wall clock is so much ahead), `group`,
+`since NAME`, `describe`, `delete`, `rebalance REASON`, `drain [stop]`, `taken-in epoch=n m1=TASKS ...`, `commit NAME
+[epoch=n] [version=n] [txn] in:0 ...`, `fetch NAME [epoch=n]`, `standing`. TASKS are `0:0,1;1:0+1:1`: active ones,
+then standby ones. A member `waits` whose answer comes with a later line. `#` begins a comment.
 """
 
 from __future__ import annotations
@@ -243,6 +243,7 @@ class Story:
 
     def takeover(self, words: list[str], options: Options) -> list[str]:
         self.pending.clear()
+        self.world.clock_ms = int(options.get("clock", "0"))
         self.world.takeover(lost="lost" in words)
         self.world.sleep(1, 1)
         return []

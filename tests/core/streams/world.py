@@ -53,6 +53,8 @@ class World(OneShard):
     config: StreamsConfig = field(default_factory=quick)
     assignors: dict[str, TaskAssignor] = field(default_factory=lambda: {"sticky": STICKY})
     now_ms: int = 1_000_000
+    clock_ms: int = 0
+    """What the owner's wall clock is ahead."""
 
     def __post_init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -78,7 +80,7 @@ class World(OneShard):
 
     @property
     def now(self) -> Now:
-        return Now(self.now_ms, self.now_ms)
+        return Now(self.now_ms, self.now_ms + self.clock_ms)
 
     # ---- in -----------------------------------------------------------------------------------------------
     def topics(self, **counts: int) -> None:
