@@ -40,7 +40,7 @@ Then = Callable[[bytes | None], None]
 """Called with the broker's response frame, or with None if it will never come."""
 
 
-class Desk(Protocol):
+class SessionFront(Protocol):
     """The front, as a session sees it."""
 
     @property
@@ -82,7 +82,7 @@ class Desk(Protocol):
     def dispatch(self, session: Session, got: Got) -> None: ...
 
 
-async def connect(front: Desk, factory: Callable[[], asyncio.Protocol]) -> None:
+async def connect(front: SessionFront, factory: Callable[[], asyncio.Protocol]) -> None:
     """To the broker, as every client's connection does. Raises OSError."""
     host, port = front.broker
     tls = front.upstream_tls()
@@ -121,7 +121,7 @@ class _Upstream(asyncio.Protocol):
 
 
 class Session(asyncio.Protocol):
-    def __init__(self, front: Desk) -> None:
+    def __init__(self, front: SessionFront) -> None:
         self.front = front
         self.conn = ClientConnection(front.limits, front.internal)
         self.number = 0

@@ -22,7 +22,7 @@ from sidecar.coordinator.inspect.group_metrics import Census
 from sidecar.coordinator.inspect.group_views import Lag, Views
 from sidecar.coordinator.inspect.lag_exporter import Exporter, ExporterPorts
 from sidecar.coordinator.inspect.live_state import live
-from sidecar.coordinator.inspect.rebalance_history import Past
+from sidecar.coordinator.inspect.rebalance_history import RebalanceHistory
 from sidecar.coordinator.membership.peer_links import PeerListener
 from sidecar.coordinator.migration.empty_groups import Abandoned, AbandonedPorts
 from sidecar.coordinator.migration.group_configs import Configs, OwnKind, OwnSettings
@@ -153,7 +153,7 @@ class Coordination:
         self.cluster, self._control = cluster, control
         self._codec = codec = StateCodec()
         self._state = state = StateLog(len(leaders), codec, app.log, app.metrics)
-        past = None if s.admin is None else Past(s.admin_access.rebalances_kept, codec)
+        past = None if s.admin is None else RebalanceHistory(s.admin_access.rebalances_kept, codec)
         state.watcher = past
         own = _own_settings(s)
         named = managed_by(s)

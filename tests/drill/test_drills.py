@@ -13,9 +13,9 @@ import pytest
 
 from sidecar.drill.artifacts import KAFKA
 from sidecar.drill.clients import Owned
-from sidecar.drill.drills.company import KINDS
 from sidecar.drill.drills.ground import Ground
-from sidecar.drill.drills.judge import Verdict, commits_now, judge_company
+from sidecar.drill.drills.group_under_test import KINDS
+from sidecar.drill.drills.judge import Verdict, commits_now, judge_group
 from sidecar.drill.drills.measure import FIGURES
 from sidecar.drill.drills.playing import STAGES, chosen
 from sidecar.drill.drills.run import play
@@ -65,16 +65,16 @@ def played(drill: Drill, ground: Ground) -> None:
 
 def test_the_owner_is_killed_and_the_judge_finds_what_is_planted_afterwards(ground: Ground) -> None:
     played(only("kill-owner"), ground)
-    ends = dict(ground.companies[0].best())
-    for c in ground.companies:
+    ends = dict(ground.under_test[0].best())
+    for c in ground.under_test:
         java, py = (client.journal for client in c.clients)
         assert c.drained(ends) and java.count and py.count, "both clients took part"
-        judge_company(c, ends, passed := Verdict())
+        judge_group(c, ends, passed := Verdict())
         assert passed.ok
         p, end = next(iter(ends.items()))
         py.commit_log.append((10**15, p, end + 1))
         java.owned += [Owned(java.name, p, 0), Owned(py.name, p, 1)]
-        judge_company(c, {**ends, p: end + 1}, planted := Verdict())
+        judge_group(c, {**ends, p: end + 1}, planted := Verdict())
         assert planted.lost_records == 1 and planted.double_owned > 0
     lost = commits_now(ground)
     assert {len(lines) for lines in lost.values()} == {1}, lost

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from sidecar.drill.clients import Client, Owned
-from sidecar.drill.drills.company import Company
-from sidecar.drill.drills.judge import Verdict, judge_audit, judge_company, lost_commits
+from sidecar.drill.drills.group_under_test import GroupUnderTest
+from sidecar.drill.drills.judge import Verdict, judge_audit, judge_group, lost_commits
 from sidecar.drill.drills.run import Result
 from sidecar.drill.drills.spec import Finding
 from sidecar.drill.processes import Process
@@ -16,7 +16,7 @@ from sidecar.drill.processes import Process
 PRODUCED = {0: 10, 1: 10}
 
 
-def company(tmp_path: Any) -> Company:
+def under_test(tmp_path: Any) -> GroupUnderTest:
     """Two clients: a had both partitions until 1000, b has had partition 1 since."""
     clients = [Client(n, Process(n, ["true"], tmp_path / n), tmp_path / f"{n}.events") for n in ("a", "b")]
     a, b = (c.journal for c in clients)
@@ -26,42 +26,42 @@ def company(tmp_path: Any) -> Company:
     b.owned = [Owned("b", 1, 1000)]
     b.consumed = {1: [(5, 9)]}
     b.commit_log = [(1500, 1, 10)]
-    return Company("sidecar", "consumer", "g", "", clients)
+    return GroupUnderTest("sidecar", "consumer", "g", "", clients)
 
 
-def verdict_of(c: Company) -> Verdict:
+def verdict_of(c: GroupUnderTest) -> Verdict:
     verdict = Verdict()
-    judge_company(c, PRODUCED, verdict)
+    judge_group(c, PRODUCED, verdict)
     return verdict
 
 
 def test_nothing_is_found_where_nothing_is_wrong(tmp_path: Any) -> None:
-    c = company(tmp_path)
+    c = under_test(tmp_path)
     assert verdict_of(c).ok
     assert lost_commits(c.best(), {0: 10, 1: 10}) == []
 
 
 def test_a_record_that_nobody_consumed(tmp_path: Any) -> None:
-    c = company(tmp_path)
+    c = under_test(tmp_path)
     c.clients[1].journal.consumed = {1: [(5, 6), (8, 9)]}
     assert verdict_of(c).counts()["lost_records"] == 1
 
 
 def test_a_commit_that_was_acknowledged_and_is_gone(tmp_path: Any) -> None:
-    c = company(tmp_path)
+    c = under_test(tmp_path)
     assert lost_commits(c.best(), {0: 10, 1: 9}) == ["partition 1: 10 acknowledged, 9 found"]
     assert lost_commits(c.best(), {0: 10}) == ["partition 1: 10 acknowledged, -1 found"]
 
 
 def test_a_partition_with_two_owners(tmp_path: Any) -> None:
-    c = company(tmp_path)
+    c = under_test(tmp_path)
     c.clients[1].journal.owned[0].from_ms = 999
     found = verdict_of(c)
     assert found.double_owned == 1 and "partition 1: a until 1000, b from 999" in found.evidence[0]
 
 
 def test_a_commit_that_goes_back(tmp_path: Any) -> None:
-    c = company(tmp_path)
+    c = under_test(tmp_path)
     c.clients[1].journal.commit_log.append((1600, 1, 7))
     assert verdict_of(c).backward_commits == 1
 

@@ -10,8 +10,8 @@ import pytest
 
 from sidecar.drill.artifacts import KAFKA
 from sidecar.drill.clients import Client, missing
-from sidecar.drill.drills.company import ShareCompany, StreamsCompany, company_of
-from sidecar.drill.drills.judge import Verdict, judge_company
+from sidecar.drill.drills.group_under_test import ShareGroupUnderTest, StreamsGroupUnderTest, group_under_test
+from sidecar.drill.drills.judge import Verdict, judge_group
 from sidecar.drill.drills.names import NAMES
 from sidecar.drill.drills.playing import DRILLS, chosen, left_out, too_old
 from sidecar.drill.kinds import ShareJournal, SinkReader, acknowledged_twice, runs
@@ -29,20 +29,20 @@ def client(tmp_path: Path, name: str) -> Client:
 
 # ---- share groups ---------------------------------------------------------------------------------------------------
 @pytest.fixture
-def share(tmp_path: Path) -> ShareCompany:
-    company = company_of("sidecar", "share", "g", "")
-    assert isinstance(company, ShareCompany)
-    company.clients = [client(tmp_path, name) for name in ("a", "b")]
-    for c in company.clients:
+def share(tmp_path: Path) -> ShareGroupUnderTest:
+    under_test = group_under_test("sidecar", "share", "g", "")
+    assert isinstance(under_test, ShareGroupUnderTest)
+    under_test.clients = [client(tmp_path, name) for name in ("a", "b")]
+    for c in under_test.clients:
         c.journal = ShareJournal(c.name)
-    return company
+    return under_test
 
 
 def test_runs_of_offsets() -> None:
     assert runs([3, 1, 2, 7]) == [(1, 3), (7, 7)] and runs([]) == []
 
 
-def test_what_nobody_acknowledged_is_lost(share: ShareCompany) -> None:
+def test_what_nobody_acknowledged_is_lost(share: ShareGroupUnderTest) -> None:
     a, b = (c.journal for c in share.clients)
     a.add({"timestamp": 1, "name": "records_consumed", "count": 5, "partitions": []})
     a.add(acknowledged(0, 1, 3))
@@ -51,33 +51,33 @@ def test_what_nobody_acknowledged_is_lost(share: ShareCompany) -> None:
     assert a.commit_log == [(1_000, 0, 4)] and not b.commit_log
     b.add(acknowledged(2))
     assert share.drained({0: 4}) and missing({0: 5}, share.journals) == 1
-    judge_company(share, {0: 4}, verdict := Verdict())
+    judge_group(share, {0: 4}, verdict := Verdict())
     assert verdict.ok
 
 
-def test_what_is_acknowledged_again_was_delivered_again(share: ShareCompany) -> None:
+def test_what_is_acknowledged_again_was_delivered_again(share: ShareGroupUnderTest) -> None:
     a, b = (c.journal for c in share.clients)
     a.add(acknowledged(0, 1))
     b.add(acknowledged(1))
     assert acknowledged_twice(share.journals) == ["partition 0: 1 was acknowledged 2 times"]
-    judge_company(share, {0: 2}, verdict := Verdict())
+    judge_group(share, {0: 2}, verdict := Verdict())
     assert verdict.backward_commits == 1 and not verdict.ok
 
 
 # ---- streams groups -------------------------------------------------------------------------------------------------
 @pytest.fixture
-def streams(tmp_path: Path) -> Iterator[StreamsCompany]:
-    company = company_of("sidecar", "streams", "g", "")
-    assert isinstance(company, StreamsCompany)
-    company.clients = [client(tmp_path, name) for name in ("a", "b")]
-    company.reader = SinkReader("127.0.0.1:1", "t-counts", 1)
-    company.reader.journals = {c.name: c.journal for c in company.clients}
-    company.reader.start()
-    yield company
-    company.close()
+def streams(tmp_path: Path) -> Iterator[StreamsGroupUnderTest]:
+    under_test = group_under_test("sidecar", "streams", "g", "")
+    assert isinstance(under_test, StreamsGroupUnderTest)
+    under_test.clients = [client(tmp_path, name) for name in ("a", "b")]
+    under_test.reader = SinkReader("127.0.0.1:1", "t-counts", 1)
+    under_test.reader.journals = {c.name: c.journal for c in under_test.clients}
+    under_test.reader.start()
+    yield under_test
+    under_test.close()
 
 
-def test_counts_that_are_not_those_of_what_was_produced_are_lost(streams: StreamsCompany) -> None:
+def test_counts_that_are_not_those_of_what_was_produced_are_lost(streams: StreamsGroupUnderTest) -> None:
     assert streams.reader is not None
     for offset, (bucket, value) in enumerate([("x", "1 a"), ("y", "1 b"), ("x", "2 b")]):
         streams.reader._note(bucket, value, 0, offset)
@@ -85,16 +85,16 @@ def test_counts_that_are_not_those_of_what_was_produced_are_lost(streams: Stream
     assert [offset for _, _, offset in a.commit_log] == [1] and [offset for _, _, offset in b.commit_log] == [2, 3]
     assert streams.balanced() and streams.drained({0: 2, 1: 1})
     assert streams.lost({0: 4}) == 1 and streams.lost({0: 2}) == 1, "too few, and too many"
-    judge_company(streams, {0: 3}, verdict := Verdict())
+    judge_group(streams, {0: 3}, verdict := Verdict())
     assert verdict.ok
 
 
 @pytest.mark.parametrize("value", ["1 b", "3 b"])
-def test_a_count_out_of_turn_is_found(streams: StreamsCompany, value: str) -> None:
+def test_a_count_out_of_turn_is_found(streams: StreamsGroupUnderTest, value: str) -> None:
     assert streams.reader is not None
     streams.reader._note("x", "1 a", 0, 0)
     streams.reader._note("x", value, 0, 1)
-    judge_company(streams, {0: int(value[0])}, verdict := Verdict())
+    judge_group(streams, {0: int(value[0])}, verdict := Verdict())
     assert verdict.lost_records == 0 and verdict.backward_commits == 1
 
 

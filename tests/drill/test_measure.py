@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sidecar.drill.clients import Client
-from sidecar.drill.drills.company import PARTITIONS, Company
+from sidecar.drill.drills.group_under_test import PARTITIONS, GroupUnderTest
 from sidecar.drill.drills.measure import FIGURES, beside, longest_pause, summary, times_of
 from sidecar.drill.drills.spec import Mark
 from sidecar.drill.members import LATE_S, LOOK_S, Member, Members
@@ -18,12 +18,12 @@ from sidecar.drill.processes import Process, wait_until
 FAULT, HEALED, END = Mark(10, 10_000, "fault"), Mark(15, 15_000, "healed"), Mark(20, 20_000, "well")
 
 
-def company(tmp_path: Any, commits_ms: list[int], accepted: list[tuple[float, float]]) -> Company:
+def under_test(tmp_path: Any, commits_ms: list[int], accepted: list[tuple[float, float]]) -> GroupUnderTest:
     client = Client("a", Process("a", ["true"], tmp_path / "a"), tmp_path / "a.events")
     client.journal.commit_log = [(at, 0, i) for i, at in enumerate(commits_ms)]
     member = Member("g-m0", "consumer", [], "t")
     member.heartbeats = member.commits = accepted
-    return Company("sidecar", "consumer", "g", "", [client], [member])
+    return GroupUnderTest("sidecar", "consumer", "g", "", [client], [member])
 
 
 def test_the_longest_pause_includes_the_ends_of_the_window() -> None:
@@ -33,7 +33,9 @@ def test_the_longest_pause_includes_the_ends_of_the_window() -> None:
 
 
 def test_the_time_from_the_fault_to_the_first_answer(tmp_path: Any) -> None:
-    c = company(tmp_path, [9_900, *range(11_000, 20_000, 100)], [(9.9, 10.1), *((t, t + 0.1) for t in range(12, 20))])
+    c = under_test(
+        tmp_path, [9_900, *range(11_000, 20_000, 100)], [(9.9, 10.1), *((t, t + 0.1) for t in range(12, 20))]
+    )
     times = times_of(c, [FAULT], HEALED, END, back_before_heal=True)
     assert times["first commit"] == pytest.approx(2.1), "an answer to what was sent before the fault does not count"
     assert times["no commit"] == 1.0
@@ -41,23 +43,23 @@ def test_the_time_from_the_fault_to_the_first_answer(tmp_path: Any) -> None:
 
 
 def test_where_nobody_is_served_before_the_healing_the_pause_goes_on(tmp_path: Any) -> None:
-    c = company(tmp_path, [9_900, *range(17_000, 20_000, 100)], [(18, 18.5)])
+    c = under_test(tmp_path, [9_900, *range(17_000, 20_000, 100)], [(18, 18.5)])
     assert times_of(c, [FAULT], HEALED, END, back_before_heal=False)["no commit"] == 7.0
     assert times_of(c, [FAULT], HEALED, END, back_before_heal=True)["no commit"] == 5.0
 
 
 def test_of_several_faults_the_worst_counts(tmp_path: Any) -> None:
-    c = company(tmp_path, [10_100, 11_900, 12_100, *range(12_200, 20_000, 100)], [(10.1, 10.2), (12.1, 12.2)])
+    c = under_test(tmp_path, [10_100, 11_900, 12_100, *range(12_200, 20_000, 100)], [(10.1, 10.2), (12.1, 12.2)])
     marks = [FAULT, Mark(12, 12_000, "the next one")]
     assert times_of(c, marks, HEALED, END, back_before_heal=True)["no commit"] == pytest.approx(1.8)
 
 
-def on_all(c: Company, *at_ms: int) -> None:
+def on_all(c: GroupUnderTest, *at_ms: int) -> None:
     c.clients[0].journal.commit_log = [(at, p, i) for i, at in enumerate(at_ms) for p in range(PARTITIONS)]
 
 
 def test_the_partition_that_waits_longest_counts_also_after_the_healing(tmp_path: Any) -> None:
-    c = company(tmp_path, [], [(t, t + 0.1) for t in range(8, 20)])
+    c = under_test(tmp_path, [], [(t, t + 0.1) for t in range(8, 20)])
     on_all(c, 9_900, 10_200, 19_000)
     times = times_of(c, [FAULT], HEALED, END, back_before_heal=True)
     assert times["all partitions"] == 8.8
@@ -68,7 +70,7 @@ def test_the_partition_that_waits_longest_counts_also_after_the_healing(tmp_path
 
 
 def test_the_member_that_waits_longest_counts_also_after_the_healing(tmp_path: Any) -> None:
-    c = company(tmp_path, [], [(t / 10, t / 10) for t in range(90, 200)])
+    c = under_test(tmp_path, [], [(t / 10, t / 10) for t in range(90, 200)])
     on_all(c, *range(9_000, 20_000, 100))
     assert times_of(c, [FAULT], HEALED, END, back_before_heal=True)["all members"] == pytest.approx(0.1)
     lost = Member("g-m1", "consumer", [], "t")
@@ -82,7 +84,7 @@ def test_the_member_that_waits_longest_counts_also_after_the_healing(tmp_path: A
 
 
 def test_a_group_is_well_when_all_its_partitions_have_a_commit(tmp_path: Any) -> None:
-    c = company(tmp_path, [], [])
+    c = under_test(tmp_path, [], [])
     on_all(c, 9_900, 11_000)
     assert c.all_committed_since(10_000) and not c.all_committed_since(11_000)
     c.clients[0].journal.commit_log.remove((11_000, 3, 1))

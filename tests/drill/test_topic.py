@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from sidecar.drill.drills.company import Company
 from sidecar.drill.drills.ground import Ground
+from sidecar.drill.drills.group_under_test import GroupUnderTest
 from sidecar.drill.drills.topic import came_back
 from sidecar.drill.processes import Process
 
@@ -37,7 +37,7 @@ def test_a_client_that_may_end_is_not_among_the_processes_that_must_run(tmp_path
     """Symptom: it ended between `replace_ended` and the look at all processes, and so did the drill."""
     ground = Ground(NoBrokers(), print)  # type: ignore[arg-type]
     client = Ends(tmp_path)
-    ground.companies = [Company("sidecar", "consumer", "g", "", clients=[client])]  # type: ignore[list-item]
+    ground.under_test = [GroupUnderTest("sidecar", "consumer", "g", "", clients=[client])]  # type: ignore[list-item]
     assert ground.processes() == [client.process]
     ground.clients_may_end = True
     assert ground.processes() == []

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from sidecar.coordinator.membership.owner_map import Said
+from sidecar.coordinator.membership.owner_map import SidecarInfo
 from sidecar.wire.frames import response_body
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import consumer_group_heartbeat as ch
@@ -382,7 +382,7 @@ async def _own_group(t: Target, done: Done, metadata: bytes) -> None:
 
 async def owners_lies(t: Target, done: Done) -> None:
     """As the sidecar of node 1, which began later than the true one, at an address of its own."""
-    await _own_group(t, done, Said(1, "10.9.9.9", 9092, int(time.time() * 1000) + 10_000_000).encode())
+    await _own_group(t, done, SidecarInfo(1, "10.9.9.9", 9092, int(time.time() * 1000) + 10_000_000).encode())
 
 
 async def owners_deep(t: Target, done: Done) -> None:

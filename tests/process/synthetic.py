@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sidecar.coordinator.inspect.group_views import Views
-from sidecar.coordinator.inspect.rebalance_history import Past
+from sidecar.coordinator.inspect.rebalance_history import RebalanceHistory
 from sidecar.coordinator.membership.owner_map import Assignment
 from sidecar.coordinator.migration.managed_groups import OwnRules, Rules
 from sidecar.coordinator.statelog.tail import StateLog
@@ -31,7 +31,7 @@ class Synthetic:
         self.codec = StateCodec()
         self.lines = Lines()
         self.state = StateLog(PARTITIONS, self.codec, self.lines, Counted())
-        self.past = self.state.watcher = Past(kept, self.codec)
+        self.past = self.state.watcher = RebalanceHistory(kept, self.codec)
         self.rules = Rules(OwnRules(lambda name: name != "theirs"), self.codec, self.state, self.lines)
         members = {1: ("a", "broker-1", 9092), 2: ("b", "broker-2", 9092)}
         self.assignment = Assignment(7, tuple(1 + p % 2 for p in range(PARTITIONS)), members)

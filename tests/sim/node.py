@@ -36,7 +36,7 @@ from tests.sim.checks import MEMBERS, Checks, MemberKey, as_a_member, key_of, le
 from tests.sim.front import Ask, Front, Granted
 from tests.sim.log import Writer
 from tests.sim.peer import ASK_ELSEWHERE
-from tests.sim.tenure import Copy, Outcome, Tenure
+from tests.sim.term import Copy, Outcome, Term
 from tests.sim.world import FOR_EVER_MS, LEASE_MS, LOST_MS, PARTITIONS, TICK_MS, Violation, World
 
 LOAD_STEPS = 6
@@ -81,7 +81,7 @@ class Node:
         self.copy = Copy()
         ports = Ports({"consumer": self.world.assignors}, Computed(self._config), lambda: self.world.asks_access)
         self.service = Service(self.name, PARTITIONS, REGISTRY, ports, self.copy, self.world.service)
-        self.tenures = [Tenure() for _ in range(PARTITIONS)]
+        self.terms = [Term() for _ in range(PARTITIONS)]
         self.pending: dict[int, Ask] = {}
         self.heard: dict[MemberKey, int] = {}
         """When a member was heard last whose answer said that all is well."""
@@ -206,8 +206,8 @@ class Node:
         self.drain()
         p = self.world.partition_of(ask.event.group_id)
         if self.service.owners[p].shard is not None:  # else it is held
-            ask.behind = self.tenures[p].written.get(ask.event.group_id, 0)
-            ask.owner_epoch = self.tenures[p].epoch
+            ask.behind = self.terms[p].written.get(ask.event.group_id, 0)
+            ask.owner_epoch = self.terms[p].epoch
 
     def touch(self, group_id: str, member_id: str) -> None:
         self.service.touch(group_id, member_id, self.clock())
@@ -240,21 +240,21 @@ class Node:
 
     def _holds(self, owner: Owner, shard: Shard) -> None:
         """With nothing outstanding, and nobody else in the log, the live state is what the log says."""
-        tenure, log = self.tenures[owner.partition], self.world.logs[owner.partition]
-        self.checks.sessions(shard, tenure.since_ms, owner.loading.left)
-        if owner.idle and tenure.epoch == log.fence:
+        term, log = self.terms[owner.partition], self.world.logs[owner.partition]
+        self.checks.sessions(shard, term.since_ms, owner.loading.left)
+        if owner.idle and term.epoch == log.fence:
             length, revisions = len(log.entries), 0
             for soft in shard.soft.values():
                 revisions += soft.revision
-            if tenure.compared != (length, revisions):
-                tenure.compared = (length, revisions)
+            if term.compared != (length, revisions):
+                term.compared = (length, revisions)
                 self.checks.same(owner)
 
     def _fence(self, c: Fence) -> None:
         if not self.service.lease_valid(self.clock()):
             raise Violation(f"sidecar {self.name} shuts out the owner of {c.partition} without a lease of its own")
         rng, faults = self.world.rng, self.world.faults
-        tenure = self.tenures[c.partition] = Tenure(c.attempt)
+        term = self.terms[c.partition] = Term(c.attempt)
         for ask in self.pending.values():  # what the former attempt did not answer waits for this one's records only
             if self.world.partition_of(ask.event.group_id) == c.partition:
                 ask.behind = 0
@@ -264,12 +264,12 @@ class Node:
 
         def arrive() -> None:
             log = self.world.logs[c.partition]
-            epoch, tenure.seen = log.init(writer), len(log.entries)
+            epoch, term.seen = log.init(writer), len(log.entries)
             if writer == self.writer:
                 self.later(rng.randint(1, 400 if slow else 50), lambda: failed() if fails else fenced(epoch))
 
         def fenced(epoch: int) -> None:
-            tenure.epoch = epoch
+            term.epoch = epoch
             owner.fenced(c.attempt, epoch, self.clock())
             self.drain()
 
@@ -283,14 +283,14 @@ class Node:
     def _renew(self, c: Renew) -> None:
         """Writes wait until the new claim has been read, and no other one before it."""
         p, log, owner, writer = c.partition, self.world.logs[c.partition], self.service.owners[c.partition], self.writer
-        tenure, before = self.tenures[p], self.tenures[p].epoch
-        tenure.renewing = True
+        term, before = self.terms[p], self.terms[p].epoch
+        term.renewing = True
 
         def over() -> bool:
-            return self.tenures[p] is not tenure or owner.attempt != c.attempt or owner.shard is None
+            return self.terms[p] is not term or owner.attempt != c.attempt or owner.shard is None
 
         def begin() -> None:
-            if tenure.sending and not over():
+            if term.sending and not over():
                 self.later(2, begin)
             elif not over():
                 epoch = log.init(writer)
@@ -303,11 +303,11 @@ class Node:
             if outcome is not Outcome.DONE or claims[-2:] != [before, epoch]:
                 owner.failed(c.attempt, "not renewed", outcome is not Outcome.LOST, self.clock())
             else:
-                tenure.epoch, tenure.renewing = epoch, False
+                term.epoch, term.renewing = epoch, False
                 self.world.figures["fences renewed"] += 1
                 owner.renewed(c.attempt, epoch, self.clock())
-                if tenure.queue:
-                    self._send(p, tenure)
+                if term.queue:
+                    self._send(p, term)
             self.drain()
 
         self.later(self.world.rng.randint(1, 10), begin)
@@ -323,15 +323,15 @@ class Node:
                 owner.failed(c.attempt, outcome.value, outcome is Outcome.FENCED, self.clock())
             self.drain()
 
-        self._produce(c.partition, self.tenures[c.partition].epoch, [None], then)
+        self._produce(c.partition, self.terms[c.partition].epoch, [None], then)
         self._may_stall()
 
     def _follow(self, c: Follow) -> None:
         """The copy has the log through the claim, and what came since. A planted bug ends it where the fence was."""
-        tenure = self.tenures[c.partition]
+        term = self.terms[c.partition]
 
         def replayed() -> None:
-            until = tenure.seen if self.world.replay_to_init else None
+            until = term.seen if self.world.replay_to_init else None
             self.copy.values[c.partition] = self.world.logs[c.partition].last_values(until)
             self.service.owners[c.partition].replayed(c.attempt, self.clock())
             self.drain()
@@ -346,44 +346,44 @@ class Node:
 
     def _took_over(self, c: TookOver) -> None:
         self.world.figures["takeovers"] += 1
-        self.tenures[c.partition].since_ms = self.sched.now
+        self.terms[c.partition].since_ms = self.sched.now
 
     def _occupied(self, c: Occupied) -> None:
         """Offsets have no part in the simulation."""
 
     def _append(self, c: Append) -> None:
-        tenure = self.tenures[c.partition]
-        if tenure.attempt != c.attempt:
+        term = self.terms[c.partition]
+        if term.attempt != c.attempt:
             raise Violation(f"attempt {c.attempt} of {c.partition} is over and writes")
         records = list(single(c.records))
         for r in records:
             if isinstance(r, Tombstone) and r.kind in MEMBERS and r.why == "session timeout":
                 self._fell_silent((r.group_id, r.sub_id))
-        tenure.queue.append((c.serial, records))
-        tenure.written.update((r.group_id, c.serial) for r in records)
-        if not tenure.sending and not tenure.renewing:
-            self._send(c.partition, tenure)
+        term.queue.append((c.serial, records))
+        term.written.update((r.group_id, c.serial) for r in records)
+        if not term.sending and not term.renewing:
+            self._send(c.partition, term)
 
-    def _send(self, p: int, tenure: Tenure) -> None:
+    def _send(self, p: int, term: Term) -> None:
         """One batch in flight, with all that has gathered; retried by nobody: a failure drops the shard."""
-        queue, tenure.queue, tenure.sending = tenure.queue, [], True
+        queue, term.queue, term.sending = term.queue, [], True
         owner, serial = self.service.owners[p], queue[-1][0]
 
         def then(outcome: Outcome, offset: int) -> None:
-            tenure.sending = False
+            term.sending = False
             if outcome is Outcome.DONE:
-                tenure.acked = serial
+                term.acked = serial
                 self._acking = True
-                owner.committed(tenure.attempt, serial, self.clock())
+                owner.committed(term.attempt, serial, self.clock())
                 self.drain()
                 self._acking = False
-                if tenure.queue and not tenure.sending and not tenure.renewing:
-                    self._send(p, tenure)
+                if term.queue and not term.sending and not term.renewing:
+                    self._send(p, term)
             else:
-                owner.failed(tenure.attempt, outcome.value, outcome is Outcome.FENCED, self.clock())
+                owner.failed(term.attempt, outcome.value, outcome is Outcome.FENCED, self.clock())
                 self.drain()
 
-        self._produce(p, tenure.epoch, [r for _, records in queue for r in records], then)
+        self._produce(p, term.epoch, [r for _, records in queue for r in records], then)
 
     def _produce(
         self, p: int, epoch: int, records: Sequence[Record | None], then: Callable[[Outcome, int], None]
@@ -406,7 +406,7 @@ class Node:
         self.sched.at(rng.randint(1, 400 if self.world.strikes(faults.slow) else 4), arrive)
 
     def _stop(self, c: Stop) -> None:
-        self.tenures[c.partition].queue.clear()
+        self.terms[c.partition].queue.clear()
         self.world.say(f"sidecar {self.name} drops partition {c.partition}: {c.why}")
 
     def _work(self, c: Work) -> None:
@@ -500,9 +500,9 @@ class Node:
             raise Violation(f"token {reply.token} is answered twice")
         if answer.code not in ASK_ELSEWHERE:
             self.world.figures["answers"] += 1
-            tenure = self.tenures[self.world.partition_of(ask.event.group_id)]
-            written = tenure.written.get(ask.event.group_id, 0)
-            if tenure.acked < (ask.behind if self._acking else written):
+            term = self.terms[self.world.partition_of(ask.event.group_id)]
+            written = term.written.get(ask.event.group_id, 0)
+            if term.acked < (ask.behind if self._acking else written):
                 raise Violation(f"a reply before its records were committed: {ask.event}")
             self._judge(ask, answer)
         self.front.from_coordinator((ask, reply))

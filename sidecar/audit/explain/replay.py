@@ -31,7 +31,7 @@ REPAIR = "If a newer version has written it, start that version. Else see what `
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class LastWrite:
     """When a key was last written, and why."""
 
     ms: int
@@ -45,7 +45,7 @@ class Replayed:
 
     group_id: str
     records: list[Record] = field(default_factory=list)
-    said: dict[tuple[str, str], Said] = field(default_factory=dict)
+    said: dict[tuple[str, str], LastWrite] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
     configs: dict[str, str] = field(default_factory=dict)
     coordinator: Sidecar | None = None
@@ -126,7 +126,7 @@ def replayed(group_id: str, taken: Taken, faults: list[Fault] | None = None) -> 
         if raw.key.kind == OWNER_CLAIM:
             found.coordinator = _claimed(found.coordinator, codec, raw.key, raw.value, raw.time_ms)
         elif fold.owners.void == void and raw.key.group_id == group_id:
-            found.said[raw.key.kind, raw.key.sub_id] = Said(raw.time_ms, raw.offset, row["why"])
+            found.said[raw.key.kind, raw.key.sub_id] = LastWrite(raw.time_ms, raw.offset, row["why"])
     for name, value in fold.configs.get(group_id, {}).items():
         with suppress(StateError):  # sidecars go on without a setting that they cannot read
             found.configs[name] = codec.config_value(value)[0]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from sidecar.coordinator.inspect.rebalance_history import Past
+from sidecar.coordinator.inspect.rebalance_history import RebalanceHistory
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.state.codec import StateCodec
@@ -44,7 +44,7 @@ class Row:
 
 
 class Rows:
-    def __init__(self, state: StateLog, codec: StateCodec, past: Past, owner: Callable[[int], int]) -> None:
+    def __init__(self, state: StateLog, codec: StateCodec, past: RebalanceHistory, owner: Callable[[int], int]) -> None:
         """`owner(partition)`: node id, -1 if nobody."""
         self._state = state
         self._codec = codec

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from sidecar.coordinator.inspect.group_list import UNKNOWN_EPOCH, Row, Rows, Slices
-from sidecar.coordinator.inspect.rebalance_history import Past
+from sidecar.coordinator.inspect.rebalance_history import RebalanceHistory
 from sidecar.coordinator.membership.owner_map import Assignment
 from sidecar.coordinator.migration.managed_groups import Rules
 from sidecar.coordinator.statelog.tail import StateLog
@@ -47,7 +47,7 @@ class Views:
         state: StateLog,
         codec: StateCodec,
         rules: Rules,
-        past: Past,
+        past: RebalanceHistory,
         assignment: Callable[[], Assignment],
         lag: Lag = UNKNOWN,
         cluster: Callable[[], str] = lambda: "",

@@ -76,7 +76,7 @@ class _Group:
     """Steps that made room for others of this group."""
 
 
-class Past:
+class RebalanceHistory:
     def __init__(self, kept: int, codec: StateCodec) -> None:
         self._kept = kept
         self._codec = codec

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sidecar.coordinator.membership.owner_map import EVERY_GENERATION, FORMER_MAX, Assignment, Said
+from sidecar.coordinator.membership.owner_map import EVERY_GENERATION, FORMER_MAX, Assignment, SidecarInfo
 from sidecar.coordinator.membership.roster import Members
 from sidecar.link.ports import Tasks
 
@@ -22,7 +22,7 @@ class GivingUp:
         self._former: tuple[str, ...] = ()
         """Member ids that this process had before."""
 
-    def said(self, said: Said) -> Said:
+    def said(self, said: SidecarInfo) -> SidecarInfo:
         """The words of the next membership."""
         return replace(said, former=self._former)
 
@@ -31,21 +31,21 @@ class GivingUp:
         if member_id and self._tells:
             self._former = (*self._former, member_id)[-FORMER_MAX:]
 
-    def withdrew(self, member_id: str, said: Said) -> None:
+    def withdrew(self, member_id: str, said: SidecarInfo) -> None:
         """It stays without a membership for a while."""
         self._tell(member_id, said, EVERY_GENERATION, "withdrew")
 
-    def assigned(self, before: Assignment, there: Assignment, member_id: str, said: Said) -> None:
+    def assigned(self, before: Assignment, there: Assignment, member_id: str, said: SidecarInfo) -> None:
         """The map of a new generation is followed."""
         mine = said.node_id
         if any(n == mine and there.owner_of(p) != mine for p, n in enumerate(before.owners)):
             self._tell(member_id, said, there.generation, "gave partitions up")
 
-    def leaves(self, said: Said) -> Said:
+    def leaves(self, said: SidecarInfo) -> SidecarInfo:
         """The last words."""
         return replace(self.said(said), gave_up=EVERY_GENERATION) if self._tells else said
 
-    def _tell(self, member_id: str, said: Said, generation: int, why: str) -> None:
+    def _tell(self, member_id: str, said: SidecarInfo, generation: int, why: str) -> None:
         if self._tells:
             told = replace(self.said(said), gave_up=generation)
             self._tasks.spawn(self._roster.tell(member_id, told, why), f"roster: {why}")

@@ -32,7 +32,7 @@ def own_patterns(told: Any) -> OwnPatterns:
 
 
 @dataclass(frozen=True)
-class Said:
+class SidecarInfo:
     """What a sidecar says of itself when it joins. `host`, `port`: of its broker; `started_ms`: Unix time;
     `peer_port`: where it answers pings, 0: nowhere; `left_ms`: when it left in order, Unix time, 0: it has not;
     `gave_up`: it answers for nothing that the map of this generation gives to others; `former`: member ids under which
@@ -57,7 +57,7 @@ class Said:
         return json.dumps(self.told()).encode()
 
     @staticmethod
-    def decode(raw: bytes) -> Said:
+    def decode(raw: bytes) -> SidecarInfo:
         """Raises ValueError, and nothing else, whatever a stranger wrote."""
         if len(raw) > SAID_BYTES:
             raise ValueError(f"{len(raw)} bytes")
@@ -70,12 +70,14 @@ class Said:
             since = (int(j.get("started_ms", 0)), int(j.get("peer_port", 0)))
             former = tuple(map(str, j.get("former", ())[:FORMER_MAX]))
             kinds = tuple(map(str, j.get("kinds", KINDS_BEFORE)[:KINDS_MAX]))
-            return Said(*where, *since, patterns, int(j.get("left_ms", 0)), int(j.get("gave_up", -1)), former, kinds)
+            return SidecarInfo(
+                *where, *since, patterns, int(j.get("left_ms", 0)), int(j.get("gave_up", -1)), former, kinds
+            )
         except NOT_SO as exc:
             raise ValueError(repr(exc)) from None
 
 
-def joining(said: Said, barriers: Collection[int]) -> bytes:
+def joining(said: SidecarInfo, barriers: Collection[int]) -> bytes:
     """The metadata of a sidecar's JoinGroup. `barriers`: its partitions with groups in the middle of a rebalance."""
     return json.dumps({**said.told(), "barriers": sorted(barriers)}).encode()
 

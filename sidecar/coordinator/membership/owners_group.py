@@ -22,7 +22,7 @@ from sidecar.coordinator.membership.giving_up import GivingUp
 from sidecar.coordinator.membership.lease import Lease
 from sidecar.coordinator.membership.lease_commit import Confirming
 from sidecar.coordinator.membership.map_check import MapCheck
-from sidecar.coordinator.membership.owner_map import Assignment, Said, joining
+from sidecar.coordinator.membership.owner_map import Assignment, SidecarInfo, joining
 from sidecar.coordinator.membership.owners_client import Lost, OwnersClient, check
 from sidecar.coordinator.membership.owners_heartbeat import HeartbeatPorts, OwnersHeartbeats
 from sidecar.coordinator.membership.peer_links import LEFT, TOPICS, Answers, Peer, Peers
@@ -232,10 +232,10 @@ class Ownership:
         finally:
             watch.cancel()
 
-    def _said(self) -> Said:
+    def _said(self) -> SidecarInfo:
         peer_port = 0 if self._answers is None else self._answers.port
         s = self.settings
-        return Said(self.node_id, *self.address, self._started_ms, peer_port, s.patterns, kinds=s.kinds)
+        return SidecarInfo(self.node_id, *self.address, self._started_ms, peer_port, s.patterns, kinds=s.kinds)
 
     async def _join_at(self, conn: BrokerConnection) -> None:
         said = self._giving_up.said(self._said())

@@ -26,7 +26,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from sidecar.coordinator.clock import wall_ms
-from sidecar.coordinator.membership.owner_map import Assignment, OwnPatterns, Said
+from sidecar.coordinator.membership.owner_map import Assignment, OwnPatterns, SidecarInfo
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.core.vocabulary.cache import BoundedCache
@@ -60,17 +60,17 @@ NOT_READ = "none: it counts when the leader of the group has read its record; if
 class Members(Protocol):
     """What owners_group.py asks of it."""
 
-    async def enrol(self, member_id: str, said: Said, present: Callable[[], Awaitable[set[str]]]) -> None:
+    async def enrol(self, member_id: str, said: SidecarInfo, present: Callable[[], Awaitable[set[str]]]) -> None:
         """Returns when the record is written. `present()`: the members of the group, if that needs to be known. Raises
         ConnectionLost, and what `present` raises."""
 
-    async def sidecars(self, members: Mapping[str, bytes]) -> dict[str, Said]:
+    async def sidecars(self, members: Mapping[str, bytes]) -> dict[str, SidecarInfo]:
         """Those of the members that are sidecars, by what the state topic says of them."""
 
-    async def left(self, member_id: str, said: Said) -> None:
+    async def left(self, member_id: str, said: SidecarInfo) -> None:
         """Returns when the record says that this member has left, or when it cannot be written soon."""
 
-    async def tell(self, member_id: str, said: Said, why: str) -> None:
+    async def tell(self, member_id: str, said: SidecarInfo, why: str) -> None:
         """Returns when the record of this member says this, or when it cannot be written soon."""
 
     def enrolled(self, member_id: str) -> bool: ...
@@ -112,7 +112,7 @@ class Roster:
             self._strangers -= self._records().keys()
             self.came_late()
 
-    async def enrol(self, member_id: str, said: Said, present: Callable[[], Awaitable[set[str]]]) -> None:
+    async def enrol(self, member_id: str, said: SidecarInfo, present: Callable[[], Awaitable[set[str]]]) -> None:
         former = {m for m, s in self._records().items() if s.node_id == said.node_id}
         gone = former - await present() - {member_id} if former - {member_id} else set()
         problem = ""
@@ -136,10 +136,10 @@ class Roster:
             if there := sorted(names & part.configs.get("", {}).keys()):
                 await self._append(p, [self._record(p, name, None) for name in there])
 
-    async def left(self, member_id: str, said: Said) -> None:
+    async def left(self, member_id: str, said: SidecarInfo) -> None:
         await self.tell(member_id, replace(said, left_ms=wall_ms()), "left")
 
-    async def tell(self, member_id: str, said: Said, why: str) -> None:
+    async def tell(self, member_id: str, said: SidecarInfo, why: str) -> None:
         name = _name(said.node_id, member_id)
         for p, part in enumerate(self._state.partitions):
             if name in part.configs.get("", {}):
@@ -154,7 +154,7 @@ class Roster:
         said = records.get(member_id)
         return (said is not None and said.gave_up >= generation) or any(member_id in s.former for s in records.values())
 
-    def _record(self, partition: int, name: str, said: Said | None, why: str = "joined") -> Encoded:
+    def _record(self, partition: int, name: str, said: SidecarInfo | None, why: str = "joined") -> Encoded:
         """The next record of this name; None removes it."""
         codec, there = self._state.codec, self._state.partitions[partition].configs.get("", {}).get(name)
         value = None if said is None else json.dumps(said.told(), separators=(",", ":"))
@@ -170,7 +170,7 @@ class Roster:
         elif self.due("leader"):
             self._log.error("a stranger led the owners' group; it is removed", leader=member_id, remedy=REMEDY)
 
-    async def sidecars(self, members: Mapping[str, bytes]) -> dict[str, Said]:
+    async def sidecars(self, members: Mapping[str, bytes]) -> dict[str, SidecarInfo]:
         self._strangers &= members.keys()
         found = self._counted(members)
         if members.keys() - found.keys() - self._strangers:
@@ -205,7 +205,7 @@ class Roster:
             return False
         return not self._counted(members)
 
-    async def _waited_for(self, members: Mapping[str, bytes]) -> dict[str, Said]:
+    async def _waited_for(self, members: Mapping[str, bytes]) -> dict[str, SidecarInfo]:
         try:
             async with asyncio.timeout(READ_S):
                 while members.keys() - (found := self._counted(members)).keys() - self._strangers:
@@ -215,21 +215,21 @@ class Roster:
         except TimeoutError:
             return self._counted(members)
 
-    def _counted(self, members: Mapping[str, bytes]) -> dict[str, Said]:
+    def _counted(self, members: Mapping[str, bytes]) -> dict[str, SidecarInfo]:
         """Those that count by what has been read so far."""
         records = self._records()
         found = {m: said for m in members if (said := records.get(m)) is not None and not said.left_ms}
         older = self._nodes_of_older_versions(records.values()) if members.keys() - found.keys() else set()
         for member_id in members.keys() - found.keys() if older else ():
             try:
-                said = Said.decode(members[member_id])
+                said = SidecarInfo.decode(members[member_id])
             except ValueError:
                 continue
             if said.node_id in older:
                 found[member_id] = said
         return found
 
-    def _nodes_of_older_versions(self, records: Collection[Said]) -> set[int]:
+    def _nodes_of_older_versions(self, records: Collection[SidecarInfo]) -> set[int]:
         """Nodes whose sidecars count by their word."""
         left: dict[int, int] = {}
         for said in records:
@@ -250,14 +250,14 @@ class Roster:
                     break
                 yield node, when_ms
 
-    def _records(self) -> dict[str, Said]:
+    def _records(self) -> dict[str, SidecarInfo]:
         """Member id -> what is written of it."""
-        found: dict[str, Said] = {}
+        found: dict[str, SidecarInfo] = {}
         for part in self._state.partitions:
             for name, raw in part.configs.get("", {}).items():
                 if name.endswith(ROSTER):
                     try:
-                        said = Said.decode(self._state.codec.config_value(raw)[0].encode())
+                        said = SidecarInfo.decode(self._state.codec.config_value(raw)[0].encode())
                         found[member_id := name.removeprefix(f"{said.node_id}/").removesuffix(ROSTER)] = said
                         self._seen[member_id] = True
                     except (StateError, ValueError) as exc:
@@ -269,7 +269,9 @@ def _name(node_id: int, member_id: str) -> str:
     return f"{node_id}/{member_id}{ROSTER}"
 
 
-def assignment_of(sidecars: Mapping[str, Said], owners: Callable[[set[int]], Sequence[int]], log: Logger) -> bytes:
+def assignment_of(
+    sidecars: Mapping[str, SidecarInfo], owners: Callable[[set[int]], Sequence[int]], log: Logger
+) -> bytes:
     """The map for these sidecars. `owners(nodes)`: which of these nodes owns each partition."""
     alive: dict[int, tuple[str, str, int]] = {}
     started: dict[int, int] = {}

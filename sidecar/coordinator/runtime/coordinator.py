@@ -121,7 +121,7 @@ class Coordinator:
         }
         show(figures, self.service, lambda: len(self.moves.parked))
         tasks.spawn(self._tick(), "tick")
-        tasks.spawn(Proofs(self.service, self.takeovers.tenures, settings.lease_ms).rounds(), "proofs")
+        tasks.spawn(Proofs(self.service, self.takeovers.terms, settings.lease_ms).rounds(), "proofs")
 
     def _placeholder_ports(self) -> PlaceholderPorts:
         return PlaceholderPorts(
@@ -143,7 +143,7 @@ class Coordinator:
             serves=serves,
             leader_of=self.leader_of,
             partition_of=self.service.partition_of,
-            owner_epoch=lambda partition: self.takeovers.tenures[partition].writer.owner_epoch,
+            owner_epoch=lambda partition: self.takeovers.terms[partition].writer.owner_epoch,
             done=self._done,
             answer=lambda token, answer: self._reply(Reply(token, answer)),
             wait_ms=self.settings.placeholders.wait_ms,
@@ -301,7 +301,7 @@ class Coordinator:
         self._drain()
 
     def _run_assignor(self, c: Work, ask: RunAssignor) -> None:
-        encoder = self.takeovers.tenures[c.partition].encoder
+        encoder = self.takeovers.terms[c.partition].encoder
         assignor = self.assignors[ask.input.kind].get(ask.input.assignor)
         told = partial(self._done, c.partition, c.attempt)
         work, done = assigning(REGISTRY.runner(ask.input.kind), ask.input, assignor, encoder, told)

@@ -70,12 +70,12 @@ class MetadataRefresh:
             self._leaders.lacking()
             or c.service.loading() > 0
             or c.placeholders.commits.waited_for(LATE_MS)
-            or c.takeovers.tenures.late(LATE_MS / 1000)
+            or c.takeovers.terms.late(LATE_MS / 1000)
         )
 
     def _take(self, view: ClusterView) -> None:
         if self._leaders.take(view):
-            self._coordinator.takeovers.tenures.led_by(self._leaders.of_state)
+            self._coordinator.takeovers.terms.led_by(self._leaders.of_state)
         self.placed()
 
     async def _refresh(self) -> None:

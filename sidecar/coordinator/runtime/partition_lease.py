@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Mapping
 
 from sidecar.coordinator.clock import lease_end, now
-from sidecar.coordinator.statelog.term import Tenure
+from sidecar.coordinator.statelog.term import Term
 from sidecar.core.runtime.service import Service
 from sidecar.core.runtime.turn import Now
 
@@ -23,12 +23,12 @@ ROUNDS = 30
 
 
 class Proofs:
-    def __init__(self, service: Service, tenures: Mapping[int, Tenure], lease_ms: int) -> None:
+    def __init__(self, service: Service, terms: Mapping[int, Term], lease_ms: int) -> None:
         self._service = service
-        self._tenures = tenures
+        self._terms = terms
         self._lease_ms = lease_ms
         self._under_way: set[int] = set()
-        """Tenures of which a proof is being written, by identity: a partition's next tenure writes its own."""
+        """Terms of which a proof is being written, by identity: a partition's next term writes its own."""
 
     async def rounds(self) -> None:
         while True:
@@ -42,17 +42,17 @@ class Proofs:
         if self._service.lease_until_ms > low_ms:
             return
         for p in self._service.serving():
-            tenure = self._tenures.get(p)
-            if tenure is None or id(tenure) in self._under_way:
+            term = self._terms.get(p)
+            if term is None or id(term) in self._under_way:
                 continue
             if self._service.owners[p].proved_until.mono_ms <= low_ms:
-                self._write(p, tenure, lease_end(at, self._lease_ms))
-        self._under_way &= {id(tenure) for tenure in self._tenures.values()}
+                self._write(p, term, lease_end(at, self._lease_ms))
+        self._under_way &= {id(term) for term in self._terms.values()}
 
-    def _write(self, p: int, tenure: Tenure, until: Now) -> None:
+    def _write(self, p: int, term: Term, until: Now) -> None:
         def committed() -> None:
-            self._under_way.discard(id(tenure))
-            self._service.owners[p].proved(tenure.attempt, until)
+            self._under_way.discard(id(term))
+            self._service.owners[p].proved(term.attempt, until)
 
-        self._under_way.add(id(tenure))
-        tenure.prove(committed)
+        self._under_way.add(id(term))
+        term.prove(committed)

@@ -1,5 +1,5 @@
 """Takes partitions over, and appends to those that are owned: fence, claim, wait for the tail, and a new fence now and
-then (core/runtime/owner.py says when). Each attempt at owning a partition is a tenure."""
+then (core/runtime/owner.py says when). Each attempt at owning a partition is a term."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sidecar.coordinator.statelog.encoder import Encoder
 from sidecar.coordinator.statelog.fence_renewal import RenewalPorts, renew
 from sidecar.coordinator.statelog.fenced_writer import FencedWriter, WriterPorts
 from sidecar.coordinator.statelog.tail import StateLog
-from sidecar.coordinator.statelog.term import PROOF_SERIAL, RENEWAL_SERIAL, Tenure, Tenures, claim_read_back
+from sidecar.coordinator.statelog.term import PROOF_SERIAL, RENEWAL_SERIAL, Term, Terms, claim_read_back
 from sidecar.coordinator.statelog.write_errors import Fenced, WriteLost
 from sidecar.core.runtime.commands import Append, Claim, Fence, Follow, Renew, Stop
 from sidecar.core.runtime.owner import RENEWED, Owner
@@ -61,7 +61,7 @@ class Takeovers:
         self._owners = owners
         self._ports = ports
         self._tasks = tasks
-        self.tenures = Tenures()
+        self.terms = Terms()
         self._turns = Turns(lambda p: bool(state.groups(p)))
 
     def commands(self) -> dict[type, Callable[[Any], None]]:
@@ -80,8 +80,8 @@ class Takeovers:
 
     def prove(self, partition: int, then: Callable[[], None]) -> None:
         """`then` is called when it is proved that this sidecar still owns the partition; never, if it does not."""
-        if (tenure := self.tenures.get(partition)) is not None and tenure.encoder is not None:
-            tenure.prove(then)
+        if (term := self.terms.get(partition)) is not None and term.encoder is not None:
+            term.prove(then)
 
     def claim_read(self, partition: int) -> None:
         """By another sidecar, although the fence of this one may still hold: the brokers forget fences."""
@@ -91,14 +91,14 @@ class Takeovers:
     async def finish(self, within_s: float) -> None:
         """Let the writers finish what they have."""
         until = time.monotonic() + within_s
-        while any(t.writer.busy for t in self.tenures.values()) and time.monotonic() < until:
+        while any(t.writer.busy for t in self.terms.values()) and time.monotonic() < until:
             await asyncio.sleep(0.01)
 
     # ---- fence and claim ------------------------------------------------------------------------------------
     def _fence(self, c: Fence) -> None:
-        tenure = self.tenures[c.partition] = Tenure(c.attempt, self._writer(c.partition, c.attempt))
+        term = self.terms[c.partition] = Term(c.attempt, self._writer(c.partition, c.attempt))
         self._turns.begins(c.partition)
-        self._tasks.spawn(self._init(c.partition, tenure), f"fence-{c.partition}")
+        self._tasks.spawn(self._init(c.partition, term), f"fence-{c.partition}")
 
     def _writer(self, p: int, attempt: int) -> FencedWriter:
         s = self._settings
@@ -107,10 +107,10 @@ class Takeovers:
             if serial == CLAIM_SERIAL:
                 self._claimed(p, attempt, offset)
             elif serial == PROOF_SERIAL:
-                self.tenures[p].proved()
+                self.terms[p].proved()
                 self._ports.drain()
             elif serial == RENEWAL_SERIAL:
-                self.tenures[p].claims(offset)
+                self.terms[p].claims(offset)
             else:
                 self._owners[p].committed(attempt, serial, now())
                 self._ports.drain()
@@ -126,24 +126,24 @@ class Takeovers:
             s.batch_bytes,
         )
 
-    async def _init(self, p: int, tenure: Tenure) -> None:
+    async def _init(self, p: int, term: Term) -> None:
         await self._turns.comes(p)
         try:
-            await tenure.writer.init()
+            await term.writer.init()
         except WriteLost as exc:
-            self._failed(p, tenure.attempt, exc)
+            self._failed(p, term.attempt, exc)
             return
-        if self.tenures.get(p) is not tenure:
+        if self.terms.get(p) is not term:
             return  # the attempt is over; a later one may count its revisions already
         self._state.revisions[p] = {}
-        tenure.encoder = Encoder(self._codec, tenure.writer.owner_epoch, self._state.revisions[p])
-        self._owners[p].fenced(tenure.attempt, tenure.writer.owner_epoch, now())
+        term.encoder = Encoder(self._codec, term.writer.owner_epoch, self._state.revisions[p])
+        self._owners[p].fenced(term.attempt, term.writer.owner_epoch, now())
         self._ports.drain()
 
     def _claim(self, c: Claim) -> None:
-        tenure = self.tenures[c.partition]
-        tenure.claim = self._claim_of(c.partition, tenure.writer, c.why)
-        tenure.writer.append(tenure.claim, CLAIM_SERIAL)
+        term = self.terms[c.partition]
+        term.claim = self._claim_of(c.partition, term.writer, c.why)
+        term.writer.append(term.claim, CLAIM_SERIAL)
 
     def _claim_of(self, p: int, writer: FencedWriter, why: str) -> list[Encoded]:
         there, assignment = self._state.partitions[p], self._ports.assignment()
@@ -153,7 +153,7 @@ class Takeovers:
         if offset < 0:
             self._failed(p, attempt, WriteLost("the broker does not say where the claim is"))
         else:
-            self._state.wrote(p, self.tenures[p].writer.claim_at, self.tenures[p].claim)
+            self._state.wrote(p, self.terms[p].writer.claim_at, self.terms[p].claim)
             self._owners[p].claimed(attempt, offset, now())
             self._ports.drain()
 
@@ -172,10 +172,10 @@ class Takeovers:
 
     def _still_mine(self, p: int) -> bool:
         """Once the own claim has been read: whether it is the last one."""
-        tenure, last = self.tenures.get(p), self._state.partitions[p].owners.claimed
-        if tenure is None or last in tenure.epochs:
+        term, last = self.terms.get(p), self._state.partitions[p].owners.claimed
+        if term is None or last in term.epochs:
             return True
-        self._failed(p, tenure.attempt, Fenced(f"{self._settings.topic}-{p}: claimed by owner epoch {last}"))
+        self._failed(p, term.attempt, Fenced(f"{self._settings.topic}-{p}: claimed by owner epoch {last}"))
         return False
 
     def _failed(self, p: int, attempt: int, why: WriteLost) -> None:
@@ -184,15 +184,15 @@ class Takeovers:
 
     # ---- while it lasts -------------------------------------------------------------------------------------
     def _append(self, c: Append) -> None:
-        tenure = self.tenures.get(c.partition)
-        if tenure is not None and tenure.attempt == c.attempt and tenure.encoder is not None:
-            if tenure.renewing:
-                tenure.later.append(c)
+        term = self.terms.get(c.partition)
+        if term is not None and term.attempt == c.attempt and term.encoder is not None:
+            if term.renewing:
+                term.later.append(c)
             else:
-                tenure.writer.append(tenure.encoder.encode(c.records, wall_ms()), c.serial)
+                term.writer.append(term.encoder.encode(c.records, wall_ms()), c.serial)
 
     def _renew(self, c: Renew) -> None:
-        p, tenure = c.partition, self.tenures[c.partition]
+        p, term = c.partition, self.terms[c.partition]
 
         def go_on(appends: list[Append]) -> None:
             for append in appends:
@@ -200,18 +200,18 @@ class Takeovers:
             self._ports.drain()
 
         ports = RenewalPorts(
-            current=lambda: self.tenures.get(p) is tenure,
+            current=lambda: self.terms.get(p) is term,
             writer=lambda: self._writer(p, c.attempt),
             claim=lambda writer: self._claim_of(p, writer, RENEWED),
             go_on=go_on,
             failed=lambda why: self._failed(p, c.attempt, why),
         )
-        self._tasks.spawn(renew(c, tenure, self._owners[p], self._codec, self._state, ports), f"renew-{p}")
+        self._tasks.spawn(renew(c, term, self._owners[p], self._codec, self._state, ports), f"renew-{p}")
 
     def _stop(self, c: Stop) -> None:
-        tenure = self.tenures.get(c.partition)
-        if tenure is not None and tenure.attempt == c.attempt:
-            del self.tenures[c.partition]
-            tenure.stop()
+        term = self.terms.get(c.partition)
+        if term is not None and term.attempt == c.attempt:
+            del self.terms[c.partition]
+            term.stop()
             self._turns.ends(c.partition)
         self._ports.stopped(c.partition)

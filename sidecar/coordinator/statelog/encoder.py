@@ -1,4 +1,4 @@
-"""The records of one tenure as bytes: with its owner epoch, and a revision for each key.
+"""The records of one term as bytes: with its owner epoch, and a revision for each key.
 
 The members' records of a new target are many, so the background thread that ran the assignor makes their bytes as
 well, and `prepared` keeps them until the record of that run is written.

@@ -14,7 +14,7 @@ from sidecar.coordinator.clock import now
 from sidecar.coordinator.statelog.encoder import Encoder
 from sidecar.coordinator.statelog.fenced_writer import FencedWriter
 from sidecar.coordinator.statelog.tail import StateLog
-from sidecar.coordinator.statelog.term import RENEWAL_SERIAL, Tenure, claim_read_back
+from sidecar.coordinator.statelog.term import RENEWAL_SERIAL, Term, claim_read_back
 from sidecar.coordinator.statelog.write_errors import Fenced, WriteLost
 from sidecar.core.runtime.commands import Append, Renew
 from sidecar.core.runtime.owner import Owner
@@ -25,8 +25,8 @@ IDLE_S = 0.005
 
 @dataclass(frozen=True, slots=True)
 class RenewalPorts:
-    """`current()`: the tenure still lasts; `writer()`: another one for the partition; `claim(writer)`: what it appends
-    first; `go_on(appends)`: these have waited; `failed(why)`: the tenure is over."""
+    """`current()`: the term still lasts; `writer()`: another one for the partition; `claim(writer)`: what it appends
+    first; `go_on(appends)`: these have waited; `failed(why)`: the term is over."""
 
     current: Callable[[], bool]
     writer: Callable[[], FencedWriter]
@@ -35,47 +35,45 @@ class RenewalPorts:
     failed: Callable[[WriteLost], None]
 
 
-async def renew(
-    c: Renew, tenure: Tenure, owner: Owner, codec: StateCodec, state: StateLog, ports: RenewalPorts
-) -> None:
+async def renew(c: Renew, term: Term, owner: Owner, codec: StateCodec, state: StateLog, ports: RenewalPorts) -> None:
     partition = c.partition
-    tenure.renewing = True
-    while tenure.writer.busy:
+    term.renewing = True
+    while term.writer.busy:
         await asyncio.sleep(IDLE_S)
     if not ports.current():
         return
-    fresh = tenure.fresh = ports.writer()
+    fresh = term.fresh = ports.writer()
     try:
         await fresh.init()
     except WriteLost as exc:
         if ports.current():
-            tenure.fresh = None
+            term.fresh = None
             owner.not_renewed(c.attempt, str(exc), now())
-            ports.go_on(tenure.resume())
+            ports.go_on(term.resume())
         return
     if not ports.current():
         return
-    tenure.claimed_again = asyncio.get_running_loop().create_future()
+    term.claimed_again = asyncio.get_running_loop().create_future()
     fresh.append(ports.claim(fresh), RENEWAL_SERIAL)
-    offset = await tenure.claimed_again
+    offset = await term.claimed_again
     if not ports.current():
         return
     try:
         if offset < 0:
             raise WriteLost("the broker does not say where the claim is")
         await claim_read_back(state, partition, offset)
-        _check(partition, tenure, fresh, state)
+        _check(partition, term, fresh, state)
     except WriteLost as exc:
         ports.failed(exc)
     else:
         if ports.current():
-            tenure.writer, tenure.fresh = fresh, None
-            tenure.encoder = Encoder(codec, fresh.owner_epoch, state.revisions[partition])
+            term.writer, term.fresh = fresh, None
+            term.encoder = Encoder(codec, fresh.owner_epoch, state.revisions[partition])
             owner.renewed(c.attempt, fresh.owner_epoch, now())
-            ports.go_on(tenure.resume())
+            ports.go_on(term.resume())
 
 
-def _check(partition: int, tenure: Tenure, fresh: FencedWriter, state: StateLog) -> None:
+def _check(partition: int, term: Term, fresh: FencedWriter, state: StateLog) -> None:
     owners = state.partitions[partition].owners
-    if (owners.before, owners.claimed) != (tenure.writer.owner_epoch, fresh.owner_epoch):
+    if (owners.before, owners.claimed) != (term.writer.owner_epoch, fresh.owner_epoch):
         raise Fenced(f"{fresh.place}: claimed by owner epochs {owners.before} and {owners.claimed} meanwhile")

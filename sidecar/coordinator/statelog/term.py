@@ -22,7 +22,9 @@ NO_CLAIM = Encoded(encode_key(OWNER_CLAIM, "", "-1"), None)
 
 
 @dataclass(slots=True)
-class Tenure:
+class Term:
+    """One attempt at owning a partition, from its fence on: what it writes with, and what waits to be written."""
+
     attempt: int
     writer: FencedWriter
     encoder: Encoder | None = None
@@ -68,7 +70,7 @@ class Tenure:
 
     def prove(self, then: Callable[[], None]) -> None:
         """`then` is called when a write that begins now is committed, so that nobody has taken over before it. Never,
-        if it fails: then the tenure is over. One proof serves all who asked before it began."""
+        if it fails: then the term is over. One proof serves all who asked before it began."""
         self._next.append(then)
         if not self._proving and not self.renewing:
             self._prove_next()
@@ -95,7 +97,7 @@ async def claim_read_back(state: StateLog, partition: int, offset: int) -> None:
         raise WriteLost(f"the own claim has not been read back for {READ_BACK_S:g} s") from None
 
 
-class Tenures(dict[int, Tenure]):
+class Terms(dict[int, Term]):
     """By partition."""
 
     def late(self, s: float) -> bool:
@@ -105,7 +107,7 @@ class Tenures(dict[int, Tenure]):
     def led_by(self, leaders: Sequence[int]) -> None:
         """These brokers lead the state's partitions now."""
         for p, node_id in enumerate(leaders):
-            if (tenure := self.get(p)) is not None:
-                for writer in (tenure.writer, tenure.fresh):
+            if (term := self.get(p)) is not None:
+                for writer in (term.writer, term.fresh):
                     if writer is not None:
                         writer.led_by(node_id)

@@ -17,7 +17,7 @@ from sidecar.core.runtime.events import Event
 
 
 class Unsent:
-    """Of one tenure of a partition; the next one begins with another."""
+    """Of one term of a partition; the next one begins with another."""
 
     def __init__(self) -> None:
         self.open: dict[int, Event] = {}

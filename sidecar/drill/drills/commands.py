@@ -85,7 +85,7 @@ def set_patterns(ground: Ground, patterns: str) -> None:
 
 def groups_of(ground: Ground) -> list[str]:
     """All groups under test, those of the members that measure included."""
-    return [name for c in ground.companies for name in (c.group, *(m.group for m in c.members))]
+    return [name for c in ground.under_test for name in (c.group, *(m.group for m in c.members))]
 
 
 def whereabouts(ground: Ground, groups: Sequence[str] = ()) -> dict[str, str]:

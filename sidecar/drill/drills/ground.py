@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from sidecar.core.streams.config import STREAMS
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.drill.clients import Client, ProducerProcess
-from sidecar.drill.drills.company import KINDS, PARTITIONS, Company, company_of, sink_of
+from sidecar.drill.drills.group_under_test import KINDS, PARTITIONS, GroupUnderTest, group_under_test, sink_of
 from sidecar.drill.local import OFFSETS_TOPIC, Broker, LocalKafka
 from sidecar.drill.members import Member, Members, first_after
 from sidecar.drill.probe import sibling_group
@@ -45,7 +45,7 @@ class Ground:
         self.kafka = kafka
         self.say = say
         self.topic = ""
-        self.companies: list[Company] = []
+        self.under_test: list[GroupUnderTest] = []
         self.producer: ProducerProcess | None = None
         self.bystanders: dict[str, list[Member]] = {}
         """Of the sidecars, and of Kafka."""
@@ -73,7 +73,7 @@ class Ground:
         return AdminClient({**where, **self.kafka.security.librdkafka()})
 
     def owner(self) -> Broker:
-        return self.kafka.owner_of(self.companies[0].group)
+        return self.kafka.owner_of(self.under_test[0].group)
 
     def wait_in_sync(self, timeout_s: float = 120) -> None:
         """Wait until all brokers are there and every replica is in sync, then give each partition to its preferred
@@ -115,15 +115,15 @@ class Ground:
         native = KINDS if k.has_consumer_groups else KINDS[1:]
         cast = [("sidecar", kind, k.bootstrap) for kind in self.kinds]
         cast += [("kafka", kind, k.internal) for kind in native if beside_kafka]
-        self.companies, self.clients_may_end = [], False
+        self.under_test, self.clients_may_end = [], False
         for side, kind, bootstrap in cast:
             prefix = f"{'drill' if side == 'sidecar' else 'native'}-{tag}-{kind}"
             group = first if (side, kind) == cast[0][:2] else sibling_group(first, prefix, STATE_PARTITIONS)
             assert partition_for(group, STATE_PARTITIONS) == partition_for(first, STATE_PARTITIONS)
-            self.companies.append(self._company(tag, company_of(side, kind, group, bootstrap)))
+            self.under_test.append(self._group_under_test(tag, group_under_test(side, kind, group, bootstrap)))
         self.bystanders = self._bystanders(tag, elsewhere) if beside_kafka and elsewhere else {}
         besides = [m for members in self.bystanders.values() for m in members]
-        self.crew = Members([*(m for c in self.companies for m in c.members), *besides]).start()
+        self.crew = Members([*(m for c in self.under_test for m in c.members), *besides]).start()
 
     def _places(self, prefix: str) -> tuple[str, str]:
         """Return the id of the first group, and that of one which is led at another broker, or "". Both brokers lead
@@ -166,7 +166,7 @@ class Ground:
     def addresses(bootstrap: str) -> list[tuple[str, int]]:
         return [(h, int(p)) for h, p in (a.rsplit(":", 1) for a in bootstrap.split(","))]
 
-    def _company(self, tag: str, c: Company) -> Company:
+    def _group_under_test(self, tag: str, c: GroupUnderTest) -> GroupUnderTest:
         c.open(self.kafka, self.topic, f"{tag}-{c.side}-{c.kind}")
         for i in range(MEMBERS):
             name = sibling_group(c.group, f"{c.group}-m{i}", STATE_PARTITIONS)
@@ -176,7 +176,7 @@ class Ground:
 
     @property
     def clients(self) -> list[Client]:
-        return [c for company in self.companies for c in company.clients]
+        return [c for under_test in self.under_test for c in under_test.clients]
 
     # ---- waiting ------------------------------------------------------------------------------------------
     def processes(self) -> list[Process]:
@@ -206,7 +206,7 @@ class Ground:
         return time.monotonic() - start
 
     def replace_ended(self) -> None:
-        for c in self.companies:
+        for c in self.under_test:
             for client in [client for client in c.clients if not client.process.alive]:
                 self.say(f"{client.name} has ended ({client.journal.errors[-1:]}) and is started again")
                 c.replace(client)
@@ -216,11 +216,11 @@ class Ground:
         seen: dict[str, object] = {
             "clients hold": {c.name: sorted(c.journal.current()) for c in self.clients},
             "clients' errors": {c.name: c.journal.errors[-5:] for c in self.clients},
-            "members were refused": {m.group: dict(m.refused) for c in self.companies for m in c.members},
+            "members were refused": {m.group: dict(m.refused) for c in self.under_test for m in c.members},
         }
         for n in self.kafka.nodes:
             seen[f"sidecar {n.node_id} is not ready"] = self.kafka.problems(n)
-            for c in self.companies:
+            for c in self.under_test:
                 seen[f"sidecar {n.node_id}, {c.group}"] = self.kafka.get(n, f"/group?id={c.group}")
         path = self.kafka.folder / f"stuck-{time.strftime('%H%M%S')}.json"
         path.write_text(json.dumps(seen, indent=1))
@@ -236,15 +236,15 @@ class Ground:
         return self.wait(
             "all groups balanced and served",
             lambda: (
-                all(c.balanced() and c.served_since(at_s, at_ms) for c in self.companies)
-                and all(c.all_committed_since(at_ms) for c in self.companies)
+                all(c.balanced() and c.served_since(at_s, at_ms) for c in self.under_test)
+                and all(c.all_committed_since(at_ms) for c in self.under_test)
                 and self.bystanders_served_since(at_s)
             ),
             timeout_s,
         )
 
     # ---- looking ------------------------------------------------------------------------------------------
-    def committed(self, c: Company) -> dict[int, int]:
+    def committed(self, c: GroupUnderTest) -> dict[int, int]:
         """Return what the cluster says is committed, asked the way any tool asks."""
         asked = ConsumerGroupTopicPartitions(c.group)
         admin = self.admin(c.bootstrap)
@@ -265,8 +265,8 @@ class Ground:
         now_ms = int(time.time() * 1000)
         for c in self.clients:
             c.journal.end(now_ms)
-        for company in self.companies:
-            company.close()
+        for under_test in self.under_test:
+            under_test.close()
         if self.crew is not None:
             self.crew.stop()
 
@@ -276,7 +276,7 @@ class Ground:
             self.crew.stop()
         for c in self.clients:
             c.process.kill()
-        for company in self.companies:
-            company.close()
+        for under_test in self.under_test:
+            under_test.close()
         if self.producer is not None:
             self.producer.process.kill()

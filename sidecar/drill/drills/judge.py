@@ -11,8 +11,8 @@ from typing import Any
 
 from sidecar.audit.errors import AuditError
 from sidecar.drill.clients import double_owned
-from sidecar.drill.drills.company import Company
 from sidecar.drill.drills.ground import Ground
+from sidecar.drill.drills.group_under_test import GroupUnderTest
 from sidecar.drill.lake import audited, rows
 from sidecar.drill.local import LocalKafka
 
@@ -58,11 +58,11 @@ def lost_commits(best: dict[int, int], found: dict[int, int]) -> list[str]:
 
 def commits_now(ground: Ground) -> dict[str, list[str]]:
     """Return, by the title of the group, what `lost_commits` says at this moment."""
-    best = {c.title: c.best() for c in ground.companies}
-    return {c.title: lost_commits(best[c.title], ground.committed(c)) for c in ground.companies if best[c.title]}
+    best = {c.title: c.best() for c in ground.under_test}
+    return {c.title: lost_commits(best[c.title], ground.committed(c)) for c in ground.under_test if best[c.title]}
 
 
-def judge_company(c: Company, produced: dict[int, int], verdict: Verdict) -> None:
+def judge_group(c: GroupUnderTest, produced: dict[int, int], verdict: Verdict) -> None:
     """Add what the clients' journals say of one group. `produced`: by partition, the end that the producer knows."""
     lost = c.lost(produced)
     verdict.lost_records += lost
@@ -71,7 +71,7 @@ def judge_company(c: Company, produced: dict[int, int], verdict: Verdict) -> Non
     judge_journals(c, verdict)
 
 
-def judge_journals(c: Company, verdict: Verdict) -> None:
+def judge_journals(c: GroupUnderTest, verdict: Verdict) -> None:
     """Add what can be said before everything is consumed."""
     verdict.add("double_owned", double_owned(c.journals), c.title)
     verdict.add("backward_commits", c.went_back(), c.title)

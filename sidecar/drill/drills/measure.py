@@ -20,7 +20,7 @@ import itertools
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
-from sidecar.drill.drills.company import Company
+from sidecar.drill.drills.group_under_test import GroupUnderTest
 from sidecar.drill.drills.spec import Mark
 from sidecar.drill.members import Accepted, Member
 
@@ -51,7 +51,7 @@ def answered(accepted: Sequence[Accepted], since_s: float) -> list[float]:
     return [done for member in accepted for sent, done in list(member) if sent > since_s]
 
 
-def after(c: Company, mark: Mark, end: Mark) -> Times:
+def after(c: GroupUnderTest, mark: Mark, end: Mark) -> Times:
     """Return the figures of one group for one fault, in the time from `mark` to `end`."""
     by_client = c.commit_times()
     commits = answered([m.commits for m in c.members], mark.at_s)
@@ -64,7 +64,7 @@ def after(c: Company, mark: Mark, end: Mark) -> Times:
     }
 
 
-def everybody(c: Company, mark: Mark, until: Mark) -> Times:
+def everybody(c: GroupUnderTest, mark: Mark, until: Mark) -> Times:
     """Return what concerns all of one group, in the time from `mark` to `until`: the next fault, or when all is well. A
     member may be lost long after the first one is served."""
     wire = [longest_pause(answered([m.heartbeats, m.commits], mark.at_s), mark.at_s, until.at_s) for m in c.members]
@@ -98,7 +98,7 @@ def _common(spans: Sequence[Span], start: float, end: float) -> float:
     return sum(max(0.0, min(to, end) - max(since, start)) for since, to in spans)
 
 
-def times_of(c: Company, marks: Sequence[Mark], healed: Mark, end: Mark, back_before_heal: bool) -> Times:
+def times_of(c: GroupUnderTest, marks: Sequence[Mark], healed: Mark, end: Mark, back_before_heal: bool) -> Times:
     """Return the figures of one round for one group: of several faults the worst counts. Where the groups are not
     expected to be served before the fault is healed, its time lasts until the end of the round."""
     ends = [*marks[1:], healed if back_before_heal else end]

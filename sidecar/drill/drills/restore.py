@@ -30,7 +30,7 @@ class Restore(Drill):
         k, older = ground.kafka, bool(i % 2) or bool(self.options.get(OLDER))
         file = k.folder / f"state-{time.strftime('%H%M%S')}-{i}.jsonl.gz"
         where = ("--bootstrap", k.internal, *k.command_config)
-        moved = ground.companies[0].members[0].group
+        moved = ground.under_test[0].members[0].group
         if older:
             ground.say(must("state", "dump", str(file), *where))
             self._time_passes(ground, moved)
@@ -56,7 +56,7 @@ class Restore(Drill):
         k.wait_ready(90)
         ground.say(f"the sidecars are ready {time.monotonic() - started:.1f} s after their start")
         if older:
-            for c in ground.companies:
+            for c in ground.under_test:
                 for client in list(c.clients):
                     c.replace(client)
         ground.settled(self.patience_s)
@@ -73,7 +73,7 @@ class Restore(Drill):
         """What the dump does not have: an epoch of this group, and in each other one who left and who joined."""
         where = ("--bootstrap", ground.kafka.bootstrap, *ground.kafka.command_config)
         must("groups", "rebalance", group, *where, "--reason", "after the dump")
-        for c in ground.companies:
+        for c in ground.under_test:
             client = c.clients[-1]
             client.stop()
             c.replace(client)
@@ -84,5 +84,5 @@ class Restore(Drill):
 
     @staticmethod
     def _epochs(ground: Ground) -> dict[str, int]:
-        members: list[Member] = [m for c in ground.companies for m in c.members]
+        members: list[Member] = [m for c in ground.under_test for m in c.members]
         return {m.group: m.epoch for m in members}

@@ -125,7 +125,7 @@ class Rollback(Drill):
     name = "rollback"
 
     def prepare(self, ground: Ground, i: int) -> None:
-        first = ground.companies[0]
+        first = ground.under_test[0]
         self.new = [first.members[0].group] if ground.kafka.has_consumer_groups else []
         """Kafka has to take it while the sidecars cannot."""
         self.tree, self.prints = tomorrow(ground.kafka.folder, self.new)
@@ -140,7 +140,7 @@ class Rollback(Drill):
             replace_one(self, ground, node)
             seen.append(of_tomorrow(ground))
         ground.settled(self.patience_s)
-        for c in ground.companies:  # somebody joins: its group's records are tomorrow's
+        for c in ground.under_test:  # somebody joins: its group's records are tomorrow's
             client = c.clients[-1]
             client.stop()
             c.replace(client)

@@ -13,8 +13,8 @@ from confluent_kafka import KafkaException
 
 from sidecar.drill.drills.brokers import broker_of
 from sidecar.drill.drills.commands import find_well, groups_of, must, set_patterns, wait_where, whereabouts
-from sidecar.drill.drills.company import KINDS
 from sidecar.drill.drills.ground import OWNERS_GROUP, PROPERTIES, STATE_TOPIC, Ground
+from sidecar.drill.drills.group_under_test import KINDS
 from sidecar.drill.drills.judge import Verdict, audit, judge_audit
 from sidecar.drill.drills.sidecars import STOPS_WITHIN_S, sidecar_of
 from sidecar.drill.drills.spec import Drill, Mark
@@ -65,7 +65,7 @@ class _Deployment(Drill):
         self.find("groups before they are taken in are with", sorted(where), where == {"broker"})
         ground.wait_as_before()
         find_well(self, ground, "before a group is taken in")
-        first = ground.companies[0].group
+        first = ground.under_test[0].group
         marks.append(Mark.now("the groups are taken in"))
         must("groups", "adopt", first, "--bootstrap", ground.kafka.bootstrap)
         set_patterns(ground, PATTERN)
@@ -78,7 +78,7 @@ class _Deployment(Drill):
         """The groups go back, then the sidecars go, then the state topic."""
         since_ms = int(time.time() * 1000)
         marks = [Mark.now("the groups are given back")]
-        must("groups", "release", ground.companies[0].group, "--bootstrap", ground.kafka.bootstrap)
+        must("groups", "release", ground.under_test[0].group, "--bootstrap", ground.kafka.bootstrap)
         set_patterns(ground, "")
         wait_where(ground, "broker", MOVED_S)
         ground.settled(self.patience_s)
@@ -153,7 +153,7 @@ class TakeOut(_Deployment):
         if ground.kafka.bare:
             self.roll_out(ground)
         else:  # the pattern is there already
-            must("groups", "adopt", ground.companies[0].group, "--bootstrap", ground.kafka.bootstrap)
+            must("groups", "adopt", ground.under_test[0].group, "--bootstrap", ground.kafka.bootstrap)
             wait_where(ground, "sidecar", MOVED_S)
         ground.settled(self.patience_s)
 

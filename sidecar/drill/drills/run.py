@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 
 from sidecar.audit.errors import AuditError
 from sidecar.drill.drills.ground import Ground
-from sidecar.drill.drills.judge import Verdict, audit, commits_now, judge_audit, judge_company, judge_journals
+from sidecar.drill.drills.judge import Verdict, audit, commits_now, judge_audit, judge_group, judge_journals
 from sidecar.drill.drills.measure import Times, beside, line_of, summary, times_of
 from sidecar.drill.drills.spec import Drill, Finding, Mark
 from sidecar.drill.processes import DrillError
@@ -81,7 +81,7 @@ def play(drill: Drill, ground: Ground, n: int, tag: str, say: Callable[[str], No
     except STOPS as exc:
         result.problem = str(exc) or repr(exc)
         ground.abandon()
-        for c in ground.companies:
+        for c in ground.under_test:
             judge_journals(c, result.verdict)
     else:
         try:
@@ -102,7 +102,7 @@ def play_round(drill: Drill, ground: Ground, i: int, verdict: Verdict, say: Call
     if drill.back_before_heal:
         ground.wait(
             "all groups to be served again",
-            lambda: all(c.served_since(last.at_s, last.at_ms) for c in ground.companies),
+            lambda: all(c.served_since(last.at_s, last.at_ms) for c in ground.under_test),
             drill.patience_s,
         )
     time.sleep(max(0.0, drill.holds_s - (time.monotonic() - last.at_s)))
@@ -112,7 +112,7 @@ def play_round(drill: Drill, ground: Ground, i: int, verdict: Verdict, say: Call
     end = Mark.now("all is well")
     for title, lines in commits_now(ground).items():
         verdict.add("lost_commits", lines, f"round {i + 1}, {title}")
-    figures = {c.title: times_of(c, marks, healed, end, drill.back_before_heal) for c in ground.companies}
+    figures = {c.title: times_of(c, marks, healed, end, drill.back_before_heal) for c in ground.under_test}
     for side, members in ground.bystanders.items():
         figures[f"{side} elsewhere"] = beside(members, marks[0], end, ground.crew.stood_still if ground.crew else ())
     if "sidecar" in ground.bystanders and not drill.everything_stops:
@@ -131,14 +131,14 @@ def finish(ground: Ground, verdict: Verdict, since_ms: int) -> None:
             raise DrillError(f"the producer sent {sum(producer.counts.values())} records, {producer.failed} failed")
         ground.wait(
             "everything consumed and committed",
-            lambda: all(c.drained(producer.ends) for c in ground.companies),
+            lambda: all(c.drained(producer.ends) for c in ground.under_test),
             AFTER_S,
         )
     finally:
         for title, lines in commits_now(ground).items():
             verdict.add("lost_commits", lines, f"at the end, {title}")
         ground.strike()
-        for c in ground.companies:
-            judge_company(c, producer.ends, verdict)
+        for c in ground.under_test:
+            judge_group(c, producer.ends, verdict)
         if any(n.sidecar is not None for n in ground.kafka.nodes):  # else the drill has audited before the topic went
             judge_audit(audit(ground.kafka, ground.unknown_kinds), verdict, since_ms)

@@ -62,7 +62,7 @@ def older() -> StateCodec:
 
 
 def in_turns() -> list[Encoded]:
-    """A log of five tenures: newer, older, newer, older, newer. Who takes over writes the schemas that are not there
+    """A log of five terms: newer, older, newer, older, newer. Who takes over writes the schemas that are not there
     yet, as a sidecar does."""
     records = played(5, 240)[0].world.log
     out: list[Encoded] = []

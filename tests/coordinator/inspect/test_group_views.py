@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sidecar.coordinator.inspect.group_views import Views
-from sidecar.coordinator.inspect.rebalance_history import Past
+from sidecar.coordinator.inspect.rebalance_history import RebalanceHistory
 from sidecar.coordinator.membership.owner_map import Assignment
 from sidecar.coordinator.migration.managed_groups import OwnRules, Rules
 from sidecar.coordinator.statelog.tail import StateLog
@@ -42,7 +42,7 @@ class Seen:
         self.codec = StateCodec() if registry is None else StateCodec(registry, files)
         lines = Lines()
         self.state = StateLog(1, self.codec, lines, Counted())
-        self.past = self.state.watcher = Past(20, self.codec)
+        self.past = self.state.watcher = RebalanceHistory(20, self.codec)
         rules = Rules(OwnRules(lambda name: name != "theirs"), self.codec, self.state, lines)
         owned = Assignment(1, (1,), {1: ("m", "broker-1", 9092)})
         self.views = Views(1, self.state, self.codec, rules, self.past, lambda: owned)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sidecar.coordinator.membership.former_owners import FormerOwners
-from sidecar.coordinator.membership.owner_map import EVERY_GENERATION, Assignment, Said
+from sidecar.coordinator.membership.owner_map import EVERY_GENERATION, Assignment, SidecarInfo
 from sidecar.core.runtime.turn import Now
 from sidecar.state.codec import Stamp
 from sidecar.state.keys import decode_key
@@ -36,7 +36,7 @@ class Heir:
         self.log.apply(P, self.epoch, decode_key(claim.key), b"nonsense" if damaged else claim.value)
         self.former.claim_read(P, at_ms)
 
-    def says(self, member_id: str, said: Said) -> None:
+    def says(self, member_id: str, said: SidecarInfo) -> None:
         async def tell() -> None:
             async def present() -> set[str]:
                 return set()
@@ -72,7 +72,7 @@ def test_one_that_gave_the_partition_up_has_none(generation: int, expected_ms: i
     heir.claims(2, "two", 6, at_ms=1_000)
     heir.claims(3, "mine", 7, at_ms=60_000)
     assert heir.open_ms(60_000) == LEASE_MS
-    heir.says("two", Said(2, "h", 1, gave_up=generation))
+    heir.says("two", SidecarInfo(2, "h", 1, gave_up=generation))
     assert heir.open_ms(60_100) == max(0, expected_ms - 100)
 
 
@@ -81,7 +81,7 @@ def test_generations_of_a_group_that_is_gone_say_nothing(generation: int, expect
     heir = Heir()
     heir.claims(2, "two of old", 55, at_ms=1_000)
     heir.claims(3, "mine", 7, at_ms=60_000)
-    heir.says("two of old", Said(2, "h", 1, gave_up=generation))
+    heir.says("two of old", SidecarInfo(2, "h", 1, gave_up=generation))
     assert heir.open_ms(60_000) == expected_ms
 
 
@@ -89,9 +89,9 @@ def test_one_that_came_back_under_another_member_id_has_none_under_the_former() 
     heir = Heir()
     heir.claims(2, "two of old", 6, at_ms=1_000)
     heir.claims(3, "mine", 7, at_ms=60_000)
-    heir.says("two", Said(2, "h", 1))
+    heir.says("two", SidecarInfo(2, "h", 1))
     assert heir.open_ms(60_000) == LEASE_MS, "it may be another process"
-    heir.says("two", Said(2, "h", 1, former=("two of old",)))
+    heir.says("two", SidecarInfo(2, "h", 1, former=("two of old",)))
     assert heir.open_ms(60_000) == 0
 
 
@@ -101,7 +101,7 @@ def test_the_time_does_not_begin_anew_when_the_partition_moves_on() -> None:
     heir.claims(2, "two", 6, at_ms=50_000)
     heir.claims(3, "mine", 7, at_ms=60_000)
     assert heir.open_ms(60_000) == LEASE_MS, "that of 2 may be open"
-    heir.says("two", Said(2, "h", 1, gave_up=7))
+    heir.says("two", SidecarInfo(2, "h", 1, gave_up=7))
     assert heir.open_ms(60_000) == LEASE_MS - 10_000, "that of 1 may be, which went before"
     assert heir.open_ms(65_000) == 0
 
@@ -119,13 +119,13 @@ def test_a_claim_of_the_same_owner_is_no_change_of_owners() -> None:
 def test_where_a_claim_cannot_be_read_the_time_is_the_longest() -> None:
     heir = Heir()
     heir.claims(2, "two", 6, at_ms=1_000, damaged=True)
-    heir.says("two", Said(2, "h", 1, gave_up=EVERY_GENERATION))
+    heir.says("two", SidecarInfo(2, "h", 1, gave_up=EVERY_GENERATION))
     heir.claims(3, "mine", 7, at_ms=60_000)
     assert heir.open_ms(60_000) == LEASE_MS
 
 
 def test_what_is_told_is_read_and_strangers_are_bounded() -> None:
-    said = Said(2, "h", 1, gave_up=7, former=("a", "b"))
-    assert Said.decode(said.encode()) == said
+    said = SidecarInfo(2, "h", 1, gave_up=7, former=("a", "b"))
+    assert SidecarInfo.decode(said.encode()) == said
     many = replace(said, former=tuple(map(str, range(1_000))))
-    assert len(Said.decode(many.encode()).former) == 8
+    assert len(SidecarInfo.decode(many.encode()).former) == 8

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from sidecar.coordinator.membership.owner_map import Assignment, Said
+from sidecar.coordinator.membership.owner_map import Assignment, SidecarInfo
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.core.consumer.records import GroupRecord
 from sidecar.core.vocabulary.errors import InvariantError
@@ -19,15 +19,15 @@ NEWER = {"of_tomorrow": {"a": [1, 2]}}
 
 
 def test_what_a_newer_sidecar_says_of_itself_is_understood() -> None:
-    said = Said(1, "h", 9092, 5, 7001, {"include": ["a.*"], "exclude": []})
+    said = SidecarInfo(1, "h", 9092, 5, 7001, {"include": ["a.*"], "exclude": []})
     told = json.loads(said.encode())
     patterns = told["patterns"] | NEWER
-    assert Said.decode(json.dumps(told | NEWER | {"patterns": patterns}).encode()) == said
+    assert SidecarInfo.decode(json.dumps(told | NEWER | {"patterns": patterns}).encode()) == said
 
 
 def test_what_an_older_sidecar_says_of_itself_is_understood() -> None:
     told = {"node_id": 1, "host": "h", "port": 9092}
-    assert Said.decode(json.dumps(told).encode()) == Said(1, "h", 9092)
+    assert SidecarInfo.decode(json.dumps(told).encode()) == SidecarInfo(1, "h", 9092)
 
 
 def test_an_assignment_of_a_newer_leader_is_understood() -> None:

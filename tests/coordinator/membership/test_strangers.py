@@ -11,7 +11,7 @@ import pytest
 
 from sidecar.coordinator.clock import wall_ms
 from sidecar.coordinator.membership import roster
-from sidecar.coordinator.membership.owner_map import SAID_BYTES, Assignment, Said
+from sidecar.coordinator.membership.owner_map import SAID_BYTES, Assignment, SidecarInfo
 from sidecar.coordinator.membership.owners_group import PROTOCOL
 from sidecar.coordinator.membership.roster import CLAIMED_LATELY_MS, ENROL_TRIES, LEFT_LATELY_MS
 from sidecar.core.vocabulary.errors import Code
@@ -109,7 +109,7 @@ def group_of(brokers: FakeBrokers) -> ClassicGroup:
 # ---- what they say
 @pytest.mark.parametrize("raw", MAPS, ids=short)
 def test_whatever_is_written_is_read_or_refused_by_a_value_error(raw: bytes) -> None:
-    for decode in (Said.decode, lambda raw: Assignment.decode(1, raw)):
+    for decode in (SidecarInfo.decode, lambda raw: Assignment.decode(1, raw)):
         try:
             decode(raw)
         except ValueError:
@@ -160,7 +160,7 @@ def test_a_former_member_that_leads_again_is_removed_and_is_no_stranger() -> Non
         await until(lambda: two.assigned and len(one.assigned) == 2)
         former = one.ownership.member_id
         assert two.roster.enrolled(former)
-        await one.roster.enrol("again", Said(1, "127.0.0.1", 9092), present=present)
+        await one.roster.enrol("again", SidecarInfo(1, "127.0.0.1", 9092), present=present)
         assert not two.roster.enrolled(former)
         two.roster.report_leader(former)
         assert two.lines.events("error") == []
@@ -236,7 +236,7 @@ def test_a_sidecar_counts_as_soon_as_its_record_is_read() -> None:
         async def present() -> set[str]:
             return set(one.group.members)
 
-        await one.roster.enrol(late.member_id, Said(2, "here", 7), present)
+        await one.roster.enrol(late.member_id, SidecarInfo(2, "here", 7), present)
         await until(lambda: one.owners == BOTH)
         assert one.assigned[-1].members[2] == (late.member_id, "here", 7), "what counts is the record"
 

@@ -14,7 +14,7 @@ from sidecar.coordinator.statelog import fence_renewal as renewal
 from sidecar.coordinator.statelog import fenced_writer as writer_module
 from sidecar.coordinator.statelog.fenced_writer import FencedWriter
 from sidecar.coordinator.statelog.tail import StateLog
-from sidecar.coordinator.statelog.term import Tenure
+from sidecar.coordinator.statelog.term import Term
 from sidecar.coordinator.statelog.write_errors import Fenced
 from sidecar.core.runtime import owner as owner_module
 from sidecar.core.runtime.phases import Phase
@@ -84,7 +84,7 @@ def test_a_renewed_fence_counts_only_directly_behind_our_own_claim(said: tuple[i
     writers = [cast(FencedWriter, SimpleNamespace(owner_epoch=e, place="state-0")) for e in (7, 8)]
     state = cast(StateLog, SimpleNamespace(partitions=[SimpleNamespace(owners=Claims(said[1], said[0]))]))
     if ours:
-        renewal._check(0, Tenure(1, writers[0]), writers[1], state)
+        renewal._check(0, Term(1, writers[0]), writers[1], state)
     else:
         with pytest.raises(Fenced):
-            renewal._check(0, Tenure(1, writers[0]), writers[1], state)
+            renewal._check(0, Term(1, writers[0]), writers[1], state)

@@ -40,7 +40,7 @@ def run(test: Callable[[House, Proofs], Coroutine[Any, Any, None]], **given: Any
     async def whole() -> None:
         async with House(**{"partitions": 2, "service": {"hold_ms": 0}, **given}) as house:
             await house.topics(orders=2)
-            await test(house, Proofs(house.service, house.coordinator.takeovers.tenures, LEASE_MS))
+            await test(house, Proofs(house.service, house.coordinator.takeovers.terms, LEASE_MS))
 
     clock.run(whole())
 
@@ -84,7 +84,7 @@ def test_members_are_answered_while_nobody_can_prove_the_lease() -> None:
 def test_a_partition_that_cannot_be_written_proves_nothing_and_the_others_go_on() -> None:
     async def test(house: House, proofs: Proofs) -> None:
         client, group_id, epoch = await member(house)
-        writer = house.coordinator.takeovers.tenures[0].writer
+        writer = house.coordinator.takeovers.terms[0].writer
         writer.append = lambda records, serial: None  # type: ignore[method-assign]
         lapse(house)
         proofs.look()

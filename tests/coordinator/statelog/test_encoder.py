@@ -1,4 +1,4 @@
-"""The records of one tenure as bytes: revisions, and the targets that another thread has encoded."""
+"""The records of one term as bytes: revisions, and the targets that another thread has encoded."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_what_was_written_meanwhile_is_in_the_log_whatever_becomes_of_the_fence(
         await until(lambda: hung.met)
         joining = await house.client()
         joining.post(join("g", "n"), 1)
-        await until(lambda: house.coordinator.takeovers.tenures[0].later)
+        await until(lambda: house.coordinator.takeovers.terms[0].later)
         if not renewed:
             house.brokers.faults.fail(Api.INIT_PRODUCER_ID, Code.INVALID_PRODUCER_EPOCH, times=10_000)
             hung.end()

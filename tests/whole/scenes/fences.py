@@ -150,11 +150,11 @@ def write_of_the_former_owner_arrives_late(world: World) -> None:
     former = world.sidecars[part.owner]
     assert former.app is not None and isinstance(former.app.half, Coordination) and former.tail is not None
     half = former.app.half
-    tenure = half.coordinator.takeovers.tenures[p]
+    term = half.coordinator.takeovers.terms[p]
     writes = [end_of(c) for c in half.coordinator.appender._leaders[leader or 0].idle]
     world.net.loses = lambda end: end in writes
     world.add_client(GROUPS[group_id], Habits(group_id, ("t1", "t2")))
-    if not watch(world, 10_000, lambda: tenure.writer.busy):
+    if not watch(world, 10_000, lambda: term.writer.busy):
         raise Violation(f"nothing was written for a member that came to {group_id}")
     world.say(FAULT, f"sidecar {former.node_id} stands still, with a write to {p} on its way")
     former.tail.lag_ms = LAG_MS

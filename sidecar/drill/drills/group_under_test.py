@@ -19,7 +19,7 @@ PROTOCOLS = {"consumer": "consumer", "classic": "range"}
 
 
 @dataclass
-class Company:
+class GroupUnderTest:
     """The clients of one group under test, and the members that measure its coordinator beside it."""
 
     side: str
@@ -127,7 +127,7 @@ class Company:
         return backward_commits(self.journals)
 
 
-class _ByRecords(Company):
+class _ByRecords(GroupUnderTest):
     """Clients without partitions and offsets of their own: only what becomes of the records counts."""
 
     measured_as = "consumer"
@@ -143,7 +143,7 @@ class _ByRecords(Company):
         return self.lost(produced) == 0
 
 
-class ShareCompany(_ByRecords):
+class ShareGroupUnderTest(_ByRecords):
     """Members of a share group acknowledge records, and own nothing. A record is lost if nobody acknowledged it."""
 
     def open(self, kafka: LocalKafka, topic: str, name: str) -> None:
@@ -156,7 +156,7 @@ class ShareCompany(_ByRecords):
         return acknowledged_twice(self.journals)
 
 
-class StreamsCompany(_ByRecords):
+class StreamsGroupUnderTest(_ByRecords):
     """Instances of an application that counts, exactly once. A record is lost if it is not counted, or is twice."""
 
     reader: SinkReader | None = None
@@ -186,11 +186,13 @@ class StreamsCompany(_ByRecords):
         return self.reader.back
 
 
-OF_KINDS = {SHARE: ShareCompany, STREAMS: StreamsCompany}
+OF_KINDS = {SHARE: ShareGroupUnderTest, STREAMS: StreamsGroupUnderTest}
 
 
-def company_of(side: str, kind: str, group: str, bootstrap: str, places: tuple[str, ...] = ("a", "b")) -> Company:
-    return OF_KINDS.get(kind, Company)(side, kind, group, bootstrap, places=places)
+def group_under_test(
+    side: str, kind: str, group: str, bootstrap: str, places: tuple[str, ...] = ("a", "b")
+) -> GroupUnderTest:
+    return OF_KINDS.get(kind, GroupUnderTest)(side, kind, group, bootstrap, places=places)
 
 
 def sink_of(topic: str) -> str:

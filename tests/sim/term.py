@@ -19,7 +19,7 @@ class Outcome(Enum):
 
 
 @dataclass(slots=True)
-class Tenure:
+class Term:
     """One attempt at owning a partition: what it has written and what it still has to write."""
 
     attempt: int = 0
