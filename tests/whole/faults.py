@@ -123,6 +123,9 @@ class Faults:
         if "share" in world.kinds:
             self.kinds.append((4, self.share_coordinator_is_away))
 
+        self.back: set[str] = set()
+        """Clients that have come back."""
+
     def begin(self) -> None:
         self.on = True
         if self.rng.random() < 0.25:
@@ -543,8 +546,10 @@ class Faults:
                 self._after(100, 4_000, lambda: self._comes_back(c))
 
     def _comes_back(self, c: Client) -> None:
-        """Its process has another life. An application keeps the id of its process beside its state."""
-        if not c.proc.alive:
+        """Its process has another life, once, though it was killed while it left. An application keeps the id of its
+        process beside its state."""
+        if not c.proc.alive and c.name not in self.back:
+            self.back.add(c.name)
             same = replace(c.habits, process_id=c.process) if isinstance(c, StreamsMember) else c.habits
             self.world.add_client(type(c), same)
 
