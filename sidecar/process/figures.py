@@ -144,7 +144,8 @@ FRONT: dict[str, Metric] = {
     "members_refused": Metric(
         Counter,
         "sidecar_members_refused",
-        "Joins refused for memory: `bytes` of the members of a group or of all, or the oldest `pending` member id.",
+        "Joins refused by a limit: `bytes` of the members of a group or of all, their number (`size`), `protocols` of one, "
+        "regular `expressions` of a group, or the oldest `pending` member id.",
         ("limit",),
     ),
     "held_bytes": Metric(
@@ -172,7 +173,7 @@ FRONT: dict[str, Metric] = {
     "unread": Metric(
         Gauge,
         "sidecar_unread_bytes",
-        "Answers that clients have not read, beyond the part of each connection: limits.all_unread_bytes.",
+        "What was sent to clients and to the broker, and is not read there: limits.all_unread_bytes.",
     ),
     "cut": Metric(
         Counter,

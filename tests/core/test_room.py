@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from dataclasses import replace as replaced
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from sidecar.core.classic.events import JoinGroup, JoinReply, LeaveGroup, Leavin
 from sidecar.core.classic.soft_state import ClassicSoft
 from sidecar.core.consumer import group as consumer
 from sidecar.core.consumer.events import ConsumerHeartbeat
+from sidecar.core.runtime.effects import Count
 from sidecar.core.runtime.events import DeleteGroup
 from sidecar.core.runtime.member_limits import GROUP_BYTES, MemberLimits, bytes_of_assignment
 from sidecar.core.vocabulary.errors import Code
@@ -55,8 +58,8 @@ class Small(World):
         reply = self.replies.pop(self.request(event), None)
         return None if reply is None else reply.answer
 
-    def beats(self, member: str, names: tuple[str, ...], group: str = "g") -> Code:
-        event = ConsumerHeartbeat(group, member, 0, None, None, 60_000, names, None, None, {}, "c", "/h", 1)
+    def beats(self, member: str, names: tuple[str, ...], group: str = "g", regex: str | None = None) -> Code:
+        event = ConsumerHeartbeat(group, member, 0, None, None, 60_000, names, regex, None, {}, "c", "/h", 1)
         return self.ask(event).code
 
 
@@ -135,6 +138,44 @@ def test_a_group_has_so_many_bytes_and_who_is_in_it_stays() -> None:
     larger = s.join(member=held.static["i0"], instance="i0", version=5, protocols=(("range", b"n" * 600_000),))
     assert larger.code == Code.GROUP_MAX_SIZE_REACHED
     assert s.join(group="h", instance="i", version=5, protocols=large) is None, "another group has its own"
+
+
+LARGE = (("range", b"m" * 300_000),)
+NAMES = tuple("t" * 100 + str(n) for n in range(2_000))
+MIB = 1 << 20
+
+
+def consumers_of_many(s: Small) -> None:
+    s.beats("m0", NAMES)
+    s.beats("m1", NAMES[1:])
+
+
+REFUSED: dict[str, tuple[str, dict[str, int], Callable[[Small], object]]] = {
+    "bytes of a classic member": (
+        "bytes",
+        {"group_bytes": 2 * MIB},
+        lambda s: [s.join(instance=f"i{n}", version=5, protocols=LARGE) for n in range(4)],
+    ),
+    "bytes of a consumer": ("bytes", {"group_bytes": MIB}, consumers_of_many),
+    "bytes of all": ("bytes", {"all_bytes": MIB}, consumers_of_many),
+    "protocols": ("protocols", {}, lambda s: s.join(version=3, protocols=tuple((f"p{n}", b"") for n in range(101)))),
+    "classic members": ("size", {}, lambda s: [s.join(version=3) for _ in range(3)]),
+    "consumers": ("size", {}, lambda s: [s.beats(f"m{n}", ("t",)) for n in range(3)]),
+    "expressions": ("expressions", {}, lambda s: [s.beats(f"m{n}", (), regex=f"t{n}") for n in range(2)]),
+    "a member id": ("pending", {"pending": 1}, lambda s: [s.join() for _ in range(2)]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_each_refusal_is_counted_by_its_limit(name: str) -> None:
+    """Symptom: members of the consumer protocol that were refused for their bytes were counted nowhere."""
+    limit, limits, asks = REFUSED[name]
+    s = Small(**limits)
+    most = 2 if limit == "size" else 1_000
+    s.config, s.classic = replaced(s.config, max_size=most, regexes_max=1), replaced(s.classic, max_size=most)
+    asks(s)
+    found = [note.labels for note in s.notes if isinstance(note, Count) and note.metric == "members_refused"]
+    assert found == [(limit,)]
 
 
 def leads(s: Small, group: str, instance: str) -> JoinReply:

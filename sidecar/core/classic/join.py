@@ -98,7 +98,7 @@ def _full(turn: Turn, group: ClassicGroup, e: JoinGroup) -> Code | None:
     try:
         check_room(turn.ports.limits, group.held_bytes, more)
     except CoordinatorError as full:
-        turn.fx.count("members_refused", "bytes")
+        turn.fx.count("members_refused", full.limit)
         return full.code
     return None
 
@@ -106,6 +106,7 @@ def _full(turn: Turn, group: ClassicGroup, e: JoinGroup) -> Code | None:
 def _turn_away(turn: Turn, group: ClassicGroup, e: JoinGroup, token: int) -> None:
     if e.member_id:
         forget(turn, group, e.member_id, "the group is full")
+    turn.fx.count("members_refused", "size")
     turn.reply(token, JoinReply(Code.GROUP_MAX_SIZE_REACHED))
 
 

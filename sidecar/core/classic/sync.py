@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from sidecar.core.classic.embedded import LAST_GENERATION
 from sidecar.core.classic.events import ClassicHeartbeat, SyncGroup, SyncReply
 from sidecar.core.classic.group import ClassicGroup, classic_group
@@ -32,7 +30,7 @@ def sync(turn: Turn, e: SyncGroup, token: int) -> None:
         raise CoordinatorError(Code.REBALANCE_IN_PROGRESS, "Members are joining.")
     assigns = group.state is State.COMPLETING and group.leader == e.member_id
     given = {m: a for m, a in e.assignments if m in group.members} if assigns else {}
-    _check_room(turn, group, given)
+    check_assignments(turn.ports.limits, group.held_bytes, group.assignments, given)
     has_synced(turn, group, e.member_id)
     if group.state is State.STABLE:
         # The answer to its JoinGroup may have waited long for its records, and the session began when that was asked.
@@ -46,14 +44,6 @@ def sync(turn: Turn, e: SyncGroup, token: int) -> None:
     soft.syncs[e.member_id] = token
     if assigns:
         stabilize(turn, group, given)
-
-
-def _check_room(turn: Turn, group: ClassicGroup, given: Mapping[str, bytes]) -> None:
-    try:
-        check_assignments(turn.ports.limits, group.held_bytes, group.assignments, given)
-    except CoordinatorError:
-        turn.fx.count("members_refused", "bytes")
-        raise
 
 
 def _other(said: str | None, known: str | None) -> bool:

@@ -53,6 +53,7 @@ def check_regex(group: ConsumerGroup, member: Member, regex: str | None, config:
         raise CoordinatorError(
             Code.GROUP_MAX_SIZE_REACHED,
             f"The consumer group has reached its maximum of {config.regexes_max} different regular expressions.",
+            "expressions",
         )
     validate(regex)
 

@@ -25,6 +25,7 @@ def check_size(group: ModernGroup[Any], member_id: str, instance_id: str | None,
         raise CoordinatorError(
             Code.GROUP_MAX_SIZE_REACHED,
             f"The {group.kind} group has reached its maximum capacity of {max_size} members.",
+            "size",
         )
 
 

@@ -71,10 +71,10 @@ def check_room(limits: MemberLimits, has: int, more: int) -> None:
         return
     if has + more > limits.group_bytes:
         raise CoordinatorError(
-            Code.GROUP_MAX_SIZE_REACHED, f"The group has reached its maximum of {limits.group_bytes} bytes."
+            Code.GROUP_MAX_SIZE_REACHED, f"The group has reached its maximum of {limits.group_bytes} bytes.", "bytes"
         )
     if limits.held() + more > limits.all_bytes:
-        raise CoordinatorError(Code.COORDINATOR_LOAD_IN_PROGRESS, TEXT[Code.COORDINATOR_LOAD_IN_PROGRESS])
+        raise CoordinatorError(Code.COORDINATOR_LOAD_IN_PROGRESS, TEXT[Code.COORDINATOR_LOAD_IN_PROGRESS], "bytes")
 
 
 def bytes_of_assignment(assignment: bytes) -> int:
@@ -90,13 +90,13 @@ def check_assignments(limits: MemberLimits, has: int, now: Mapping[str, bytes], 
         check_room(limits, has, more)
     except CoordinatorError as full:
         code = Code.UNKNOWN_SERVER_ERROR if full.code == Code.GROUP_MAX_SIZE_REACHED else full.code
-        raise CoordinatorError(code, full.message) from None
+        raise CoordinatorError(code, full.message, full.limit) from None
 
 
 def check_protocols(limits: MemberLimits, protocols: Protocols) -> None:
     if len(protocols) > limits.protocols:
         raise CoordinatorError(
-            Code.INCONSISTENT_GROUP_PROTOCOL, f"A member names at most {limits.protocols} protocols."
+            Code.INCONSISTENT_GROUP_PROTOCOL, f"A member names at most {limits.protocols} protocols.", "protocols"
         )
 
 

@@ -91,6 +91,8 @@ class Shard:
         except CoordinatorError as exc:
             if fx.records:
                 raise InvariantError(f"{type(event).__name__} was refused after it wrote: {exc.message}") from exc
+            if exc.limit:
+                fx.count("members_refused", exc.limit)
             turn.reply(token, event.refused(exc.code, exc.message))
         return fx
 

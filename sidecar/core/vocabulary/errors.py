@@ -82,11 +82,13 @@ def fitting(message: str) -> str:
 
 
 class CoordinatorError(Exception):
-    """An answer to a peer, not a fault of ours: the handler stops and the reply carries `code` and `message`."""
+    """An answer to a peer, not a fault of ours: the handler stops and the reply carries `code` and `message`. `limit`:
+    which of `sidecar_members_refused` is reached, if that is why."""
 
-    def __init__(self, code: Code, message: str) -> None:
+    def __init__(self, code: Code, message: str, limit: str = "") -> None:
         super().__init__(message)
         self.code = code
+        self.limit = limit
         self.message = fitting(message)
 
 
