@@ -103,8 +103,8 @@ class Front:
         self.upstream_tls, self.upstream_host = settings.upstream_tls, settings.upstream_host
         self.limits, self.header_timeout_s = settings.limits, settings.header_timeout_s
         self.internal = Internal(settings.internal_topic, self._topics_passed)
-        self.held_bytes, self.unread_bytes = settings.held_bytes, settings.unread_bytes
-        unread = Unread(settings.all_unread_bytes, settings.unread_bytes)
+        self.held_bytes = settings.held_bytes
+        unread = Unread(settings.all_unread_bytes)
         self.memory = shared(settings.memory_bytes, settings.door.connections_max, settings.held_bytes, unread)
         self.door = Door(settings.door, figures, log)
         self.sessions, self.pauses = self.door.sessions, self.door.pauses
@@ -163,7 +163,7 @@ class Front:
     def _tell(self, figures: Figures) -> None:
         """What is counted here anyway, when somebody looks."""
         figures("reserved").set_function(lambda: self.memory.reserved_bytes)
-        figures("unread").set_function(lambda: self.memory.answers.total_bytes)
+        figures("unread").set_function(lambda: self.memory.unread.total_bytes)
         figures("steady").set_function(lambda: self._steady_replies)
         figures("probes").set_function(lambda: self._probes)
         for what, shared_ in (("rights", self._rights), ("steady", self._steady)):

@@ -5,7 +5,8 @@ away, so that who sends small requests is always read. The other half is common.
 announces that is still coming in, or what waits behind a request that is being answered, if that is more than its own
 part. When nothing is left it is read no further until another session gives something back. As in Kafka's pool, the
 last one that gets something may go over the limit, so that no request is too large for ever. Nothing is allocated
-here: what is kept grows with the bytes that come, and what one read brings is there before it is counted.
+here: what is kept grows with the bytes that come, and what one read brings is there before it is counted. So reads are
+short (reads.py) when half of what is common is taken.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
+from sidecar.front.reads import Reads
 from sidecar.front.unread import Unread
 
 
@@ -27,13 +29,16 @@ class Holder(Protocol):
 
 class Memory:
     """`limit_bytes`: of what is common, 0: there is no limit; `own_bytes`: what each session has without asking;
-    `answers`: the same of answers that are not read."""
+    `unread`: the same of what was sent and is not taken."""
 
-    def __init__(self, limit_bytes: int, own_bytes: int, answers: Unread | None = None) -> None:
+    def __init__(self, limit_bytes: int, own_bytes: int, unread: Unread | None = None) -> None:
         self.limit_bytes = limit_bytes
         self.own_bytes = own_bytes
         self.reserved_bytes = 0
-        self.answers = answers or Unread(0, 0)
+        self.tight = False
+        """Half of what is common is taken."""
+        self.unread = unread or Unread(0)
+        self.reads = Reads(self, self.unread)
         self._waiting: deque[Holder] = deque()
 
     def take(self, holder: Holder, size: int, keep: bool) -> bool:
@@ -64,13 +69,14 @@ class Memory:
     def _has(self, holder: Holder, size: int) -> None:
         self.reserved_bytes += size - holder.reserved_bytes
         holder.reserved_bytes = size
+        self.tight = 0 < self.limit_bytes <= 2 * self.reserved_bytes
         while self._waiting and self.reserved_bytes < self.limit_bytes:
             first = self._waiting.popleft()
             first.waits_for_memory = False
             first.flow()
 
 
-def shared(total_bytes: int, connections: int, held_bytes: int, answers: Unread | None = None) -> Memory:
+def shared(total_bytes: int, connections: int, held_bytes: int, unread: Unread | None = None) -> Memory:
     """`total_bytes` for at most so many connections that may hold so much each; 0: there is no limit."""
     own = min(held_bytes, total_bytes // 2 // connections) if total_bytes else held_bytes
-    return Memory(max(1, total_bytes - own * connections) if total_bytes else 0, own, answers)
+    return Memory(max(1, total_bytes - own * connections) if total_bytes else 0, own, unread)

@@ -25,6 +25,8 @@ from sidecar.core.vocabulary.cache import BoundedCache
 from sidecar.front.broker_watch import BrokerWatch
 from sidecar.front.large import LARGE_BYTES, LargeRequests
 from sidecar.front.memory import Memory
+from sidecar.front.outbox import Outbox
+from sidecar.front.reads import Reader
 from sidecar.front.steady import Steady, steady_cache
 from sidecar.link.ports import Logger
 from sidecar.proxy.actions import Action, Answered, Close, Got, ToClient, ToUpstream
@@ -58,8 +60,6 @@ class SessionFront(Protocol):
     @property
     def held_bytes(self) -> int: ...
     @property
-    def unread_bytes(self) -> int: ...
-    @property
     def memory(self) -> Memory: ...
     @property
     def large(self) -> LargeRequests: ...
@@ -82,7 +82,7 @@ class SessionFront(Protocol):
     def dispatch(self, session: Session, got: Got) -> None: ...
 
 
-async def connect(front: SessionFront, factory: Callable[[], asyncio.Protocol]) -> None:
+async def connect(front: SessionFront, factory: Callable[[], asyncio.BaseProtocol]) -> None:
     """To the broker, as every client's connection does. Raises OSError."""
     host, port = front.broker
     tls = front.upstream_tls()
@@ -90,8 +90,9 @@ async def connect(front: SessionFront, factory: Callable[[], asyncio.Protocol]) 
     await asyncio.get_running_loop().create_connection(factory, host, port, ssl=tls, server_hostname=name)
 
 
-class _Upstream(asyncio.Protocol):
+class _Upstream(Reader):
     def __init__(self, session: Session) -> None:
+        super().__init__(session.front.memory.reads)
         self.session = session
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -112,16 +113,17 @@ class _Upstream(asyncio.Protocol):
         self.session.upstream_lost(exc)
 
     def pause_writing(self) -> None:
-        self.session.upstream_full = True
+        self.session.to_broker.paused()
         self.session.flow()
 
     def resume_writing(self) -> None:
-        self.session.upstream_full = False
+        self.session.to_broker.resumed()
         self.session.flow()
 
 
-class Session(asyncio.Protocol):
+class Session(Reader):
     def __init__(self, front: SessionFront) -> None:
+        super().__init__(front.memory.reads)
         self.front = front
         self.conn = ClientConnection(front.limits, front.internal)
         self.number = 0
@@ -132,8 +134,9 @@ class Session(asyncio.Protocol):
         self.facts = Client()
         self.steady: BoundedCache[bytes, Steady] = steady_cache()
         """By the bytes of the request behind its correlation id."""
-        self.client_full = False
-        self.upstream_full = False
+        self.to_client, self.to_broker = Outbox(), Outbox()
+        self._kept_bytes = 0
+        """Of both, and of replies that wait for their turn, as it was counted last."""
         self.quiet = 0
         """How often the front has looked and nothing had moved since."""
         self.waits_for_memory = False
@@ -151,7 +154,6 @@ class Session(asyncio.Protocol):
         self.link_looks = self.link_requests = 0
         """How often links.py has looked since the link to the broker was used; what the client had asked by then."""
         self._connecting: asyncio.Task[None] | None = None
-        self._backlog: list[bytes] = []
         self._asks: dict[int, Then] = {}
         self._paused = ""
         """Why the client is not read."""
@@ -170,7 +172,7 @@ class Session(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop has its own classes
         self.client = transport
-        transport.set_write_buffer_limits(high=self.front.unread_bytes)
+        self.to_client.open(transport)
         peer = transport.get_extra_info("peername")
         self.host = self.facts.host = str(peer[0]) if peer else ""
         cause = self.front.opened(self)
@@ -211,7 +213,7 @@ class Session(asyncio.Protocol):
         self.front.gone(self, self._cause)
         self.conn.closed = True
         self.front.large.ended(self)
-        self.front.memory.answers.forget(self)
+        self.front.memory.unread.forget(self)
         if self._partial is not None:
             self._partial.cancel()
         self.front.memory.give_back(self)
@@ -220,22 +222,24 @@ class Session(asyncio.Protocol):
         if self._connecting is not None:
             self._connecting.cancel()
         if self.upstream is not None:
-            self.upstream.abort() if self.cut_off else self.upstream.close()
+            self.upstream.abort() if self.cut_off else self.to_broker.end()
         self._end_asks()
 
     def pause_writing(self) -> None:
-        self.client_full = self.conn.stopped = True
+        self.to_client.paused()
+        self.conn.stopped = True
         self.flow()
 
     def resume_writing(self) -> None:
-        self.client_full = self.conn.stopped = False
-        self._soon()
+        if self.to_client.resumed():
+            self.conn.stopped = self.to_client.reply = False
+            self._soon()
         self.flow()
 
     def look(self) -> str:
         """Called by the front now and then. Returns why the connection would have to be closed if it is `quiet` for
         too long; "": it may be."""
-        left = self.client.get_write_buffer_size() if self.client is not None else 0
+        left = self.to_client.left_bytes
         self.quiet = 0 if left < self._left_unread else self.quiet + 1
         self._left_unread = left
         return "not_read" if left else "idle" if self.conn.idle else ""
@@ -245,7 +249,7 @@ class Session(asyncio.Protocol):
     def owed(self) -> bool:
         """The broker owes an answer, or takes no more."""
         connects = self.upstream is None and self._connecting is not None
-        return not self.conn.closed and (self.conn.owed or self.upstream_full or connects)
+        return not self.conn.closed and (self.conn.owed or self.to_broker.full or connects)
 
     @property
     def anonymous(self) -> bool:
@@ -260,7 +264,7 @@ class Session(asyncio.Protocol):
     def fall_silent(self) -> None:
         """What the sidecar has asked will have no answer in time: its handlers go on without. What was passed on cannot
         be answered by anybody else."""
-        if self.upstream_full or not self.conn.abandon():
+        if self.to_broker.full or not self.conn.abandon():
             self.close(SILENT)
             return
         self._end_asks()
@@ -279,10 +283,7 @@ class Session(asyncio.Protocol):
             self.close(SILENT)
             return
         self.link_looks, self.link_requests = 0, self.conn.requests
-        if self.upstream is not None:
-            self.upstream.write(data)
-            return
-        self._backlog.append(data)
+        self.to_broker.write(data)
         if self._connecting is None:
             self._connecting = asyncio.get_running_loop().create_task(self._connect())
             watch.connects(self)
@@ -298,14 +299,11 @@ class Session(asyncio.Protocol):
             self.close("broker_unreachable", str(exc) or "timed out")
 
     def upstream_ready(self, transport: asyncio.Transport) -> None:
-        transport.set_write_buffer_limits(high=self.front.unread_bytes)
         if self.client is None or self.client.is_closing():
             transport.close()
             return
         self.upstream = transport
-        for data in self._backlog:
-            transport.write(data)
-        self._backlog.clear()
+        self.to_broker.open(transport)
         self.flow()
 
     def upstream_lost(self, exc: Exception | None) -> None:
@@ -313,7 +311,7 @@ class Session(asyncio.Protocol):
 
     def _pass_eof(self) -> None:
         if self.upstream is not None:
-            if self.conn.local_pending or self.conn.waiting:
+            if self.conn.local_pending or self.conn.waiting or self.to_broker.waiting:
                 return  # a reply under way may still need the broker; flow() comes back here
             if self.upstream.can_write_eof():
                 self.upstream.write_eof()
@@ -350,10 +348,9 @@ class Session(asyncio.Protocol):
         out = self._out
         if out and self.client is not None:
             self._out = []
-            if len(out) == 1:
-                self.client.write(out[0])
-            else:
-                self.client.writelines(out)
+            self.to_client.write(out[0] if len(out) == 1 else b"".join(out))
+            self.to_client.reply = self.to_client.full and (self.to_client.reply or self.conn.order.replied)
+            self.conn.order.replied = False
 
     def _do(self, a: Action) -> None:
         if isinstance(a, ToUpstream):
@@ -400,8 +397,7 @@ class Session(asyncio.Protocol):
         self.conn.closed = True
         self.front.large.ended(self)
         self._flush()
-        if self.client is not None and not self.client.is_closing():
-            self.client.close()
+        self.to_client.end()
 
     def abort(self, cause: str) -> None:
         """Close without waiting for what is still to be written: the client does not read it."""
@@ -416,14 +412,16 @@ class Session(asyncio.Protocol):
             self._pass_eof()
         if self.client is None:
             return
-        conn, answers = self.conn, self.front.memory.answers
-        if self.client_full or answers.total_bytes or conn.order.reply_bytes:
-            answers.count(self, self.client.get_write_buffer_size() + conn.order.reply_bytes)
+        conn, full = self.conn, self.to_client.full
+        kept = self.to_client.kept_bytes + self.to_broker.kept_bytes + conn.order.reply_bytes
+        if kept != self._kept_bytes and not conn.closed:
+            self._kept_bytes = kept
+            self.front.memory.unread.count(self, kept, self.to_client.reply or conn.order.reply_bytes > 0)
         if (
             conn.held_bytes
             or conn.in_flight >= self._in_flight_max
-            or self.client_full
-            or self.upstream_full
+            or full
+            or self.to_broker.full
             or self._paused
             or self.waits_for_place
             or self._partial is not None
@@ -431,7 +429,7 @@ class Session(asyncio.Protocol):
             or (self._connecting is not None and self.upstream is None)
         ):  # nearly always nothing of this is so
             self._steer(self.client)
-        pause_upstream = self.client_full and not conn.asks
+        pause_upstream = full and not conn.asks
         if pause_upstream == self._upstream_paused or self.client.is_closing():
             return
         if self.upstream is not None and not self.upstream.is_closing():
@@ -456,9 +454,9 @@ class Session(asyncio.Protocol):
     def _why_pause(self) -> str:
         """Why the client is read no further; "": it is."""
         conn = self.conn
-        if self.upstream_full or (self.upstream is None and self._connecting is not None):
+        if self.to_broker.full or (self.upstream is None and self._connecting is not None):
             return "upstream"
-        if self.client_full:
+        if self.to_client.full:
             return "unread"
         if conn.in_flight >= self._in_flight_max:
             return "in_flight"

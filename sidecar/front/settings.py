@@ -19,8 +19,8 @@ a time, and a commit waits for all in-sync replicas."""
 
 @dataclass(frozen=True)
 class FrontSettings:
-    """`hold_ms`: how long a request waits for a coordinator that is still starting. `held_bytes`, `unread_bytes`: of
-    one session; `all_unread_bytes`: of answers that are not read, of all sessions together, 0: no limit;
+    """`hold_ms`: how long a request waits for a coordinator that is still starting. `held_bytes`: of one session;
+    `all_unread_bytes`: of what was sent and is not read, of all sessions together, 0: no limit;
     `unproven_bytes`: of a request that is looked into before the broker has let its client in; `remembered_bytes`: of
     rights and of steady heartbeats of all sessions; `memory_bytes`: of requests of all sessions that are not handled
     yet, 0: no limit; `large_requests`: that are worked on at a time. `upstream_tls()`: for a client's connection to
@@ -36,7 +36,6 @@ class FrontSettings:
     new_id: Callable[[], str] = lambda: str(uuid4())
     header_timeout_s: float = 30.0
     held_bytes: int = 65_536
-    unread_bytes: int = 65_536
     all_unread_bytes: int = 0
     memory_bytes: int = 0
     large_requests: int = 3

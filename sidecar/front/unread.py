@@ -1,17 +1,16 @@
-"""How much all clients together may leave unread of what they were answered, beyond what each may.
+"""How much all sessions together may keep of what was sent, and what clients, or the broker, have not taken.
 
-A broker makes no second answer for a client that has not taken the first. So does the sidecar, about: a connection
-holds `unread_bytes`, one read from the broker and one answer. Thousands of connections may ask for a large answer each,
-so what they hold beyond their own part has a limit. Beyond it the client gives way that has held some for longest: it
-reads slowest, or not at all, and no other client waits for it.
+A broker makes no second answer for a client that has not taken the first. So does the sidecar: a session keeps one read
+from the broker, one from the client, and one answer. Thousands of sessions may do so at a time, which has a limit.
+
+What passes comes in small pieces from half of it on (reads.py), and stops where it is not taken, so that slow clients
+are slow and nothing else. An answer that the sidecar has made is there as a whole. So beyond the limit a client gives
+way that has not taken such an answer: the one that has been at it for longest, which reads slowest, or not at all.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
-
-READ_BYTES = 1 << 18
-"""One read from the broker may bring so much after the client has taken no more."""
 
 
 class Holder(Protocol):
@@ -21,29 +20,38 @@ class Holder(Protocol):
 
 
 class Unread:
-    """`limit_bytes`: of what is beyond the parts of their own, 0: there is no limit; `unread_bytes`: of each session,
-    before it is full."""
+    """`limit_bytes` 0: there is no limit."""
 
-    def __init__(self, limit_bytes: int, unread_bytes: int) -> None:
+    def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
-        self.own_bytes = unread_bytes + READ_BYTES
         self.total_bytes = 0
-        self._beyond: dict[Holder, int] = {}
-        """The one first that has come to its limit first."""
+        self.tight = False
+        """Half of the limit is reached."""
+        self._kept: dict[Holder, int] = {}
+        self._answers: dict[Holder, None] = {}
+        """Those that keep an answer; the one first that has done so for longest."""
 
-    def count(self, holder: Holder, size: int) -> None:
-        """The holder's client has so much to read."""
-        beyond = size - self.own_bytes
-        if beyond <= 0:
+    def count(self, holder: Holder, size: int, answer: bool) -> None:
+        """So much of what the holder has sent is not taken. `answer`: a part of that is the sidecar's own answer."""
+        if not size:
             self.forget(holder)
             return
-        self.total_bytes += beyond - self._beyond.get(holder, 0)
-        self._beyond[holder] = beyond
-        while self.limit_bytes and self.total_bytes > self.limit_bytes and len(self._beyond) > 1:
-            first = next(iter(self._beyond))
+        if answer:
+            self._answers[holder] = None
+        else:
+            self._answers.pop(holder, None)
+        self._counts(size - self._kept.get(holder, 0))
+        self._kept[holder] = size
+        while self.limit_bytes and self.total_bytes > self.limit_bytes and len(self._answers) > 1:
+            first = next(iter(self._answers))
             self.forget(first)
             first.abort("not_read")
 
     def forget(self, holder: Holder) -> None:
-        """Call this when its client has read all but its own part, or is gone."""
-        self.total_bytes -= self._beyond.pop(holder, 0)
+        """All is taken, or it is gone."""
+        self._answers.pop(holder, None)
+        self._counts(-self._kept.pop(holder, 0))
+
+    def _counts(self, more: int) -> None:
+        self.total_bytes += more
+        self.tight = 0 < self.limit_bytes <= 2 * self.total_bytes

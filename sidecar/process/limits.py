@@ -81,20 +81,14 @@ class LimitsSection(Section):
         ge=1_024,
         description="Of a connection: what has come behind a request that is being answered, before it is read no further.",
     )
-    unread_bytes: int = Field(
-        65_536,
-        ge=1_024,
-        description="What one side of a connection does not read before the other side is not read, and no further request of it is "
-        "handled.",
-    )
     all_unread_bytes: int = Field(
-        268_435_456,
+        33_554_432,
         ge=0,
-        description="Of all connections together: answers that clients have not read, beyond `unread_bytes` and 256 KiB of each. Then "
-        "the connection is closed that has held some for longest. 0: no limit.",
+        description="Of all connections together: what was sent to clients and to the broker, and is not read there. From half of it "
+        "on reads are short; beyond it a client is closed that does not read an answer of the sidecar's own. 0: no limit.",
     )
     queued_bytes: int = Field(
-        268_435_456,
+        134_217_728,
         ge=0,
         description="Of all connections together: what incoming group requests announce, and what waits behind "
         "requests; more is not read yet. Half of it is shared out among `connections`. 0: no limit. "

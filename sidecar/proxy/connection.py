@@ -16,7 +16,7 @@ that the answer still has to send there, and a response never waits for one behi
 
 A broker begins with a request when the answer before it has left. Here that is so for what may take much memory: a
 large request, and one that may have a large answer (`ALONE`). Others begin while answers of the broker are still owed,
-as long as their own replies, which wait for these, come to less than `unread_bytes`.
+but not behind a reply of the sidecar's own that waits for these: one is kept, whatever a client sends.
 
 A SaslHandshake holds back what is behind it, too: the broker's answer says whether its mechanism counts, and with
 version 0 tokens follow then that are no requests (raw_sasl.py).
@@ -63,17 +63,16 @@ class _Token(_Slot):
 class Order(deque[_Slot]):
     """Requests as the client has sent them; the head is the one to be answered next."""
 
-    def __init__(self, unread_bytes: int) -> None:
-        super().__init__()
-        self._unread_bytes = unread_bytes
-        self.reply_bytes = 0
-        """Of replies that wait for the broker's answers to requests before theirs."""
-        self.waits = False
-        """The next request waits for these answers, too."""
+    reply_bytes = 0
+    """Of replies that wait for the broker's answers to requests before theirs."""
+    waits = False
+    """The next request waits for these answers, too."""
+    replied = False
+    """A reply of the sidecar's own is among what is to be sent. Whoever sends it takes that back."""
 
     def holds_back(self, api_key: int, size: int) -> bool:
         """Whether the next request, which the sidecar handles, waits for what is before it."""
-        much = api_key in ALONE or size > SMALL_BYTES - 4 or self.reply_bytes >= self._unread_bytes
+        much = api_key in ALONE or size > SMALL_BYTES - 4 or self.reply_bytes > 0
         self.waits = much
         return much
 
@@ -86,6 +85,7 @@ class Order(deque[_Slot]):
             if reply:
                 self.reply_bytes -= len(reply)
                 conn.left -= len(reply) >> TURN_SHIFT
+                self.replied = True
                 out.append(ToClient(reply))
         return out
 
@@ -101,7 +101,7 @@ class ClientConnection:
         self._in_flight_max = limits.in_flight
         self._frame_max = limits.frame_bytes
         self._whole_max = min(limits.frame_bytes, limits.group_frame_bytes, limits.list_frame_bytes)
-        self.order = Order(limits.unread_bytes)
+        self.order = Order()
         self._local: dict[int, _Slot] = {}
         self._upstream: deque[_Slot | int] = deque()
         self._held: bytes | bytearray = b""  # bytes of the client not handled yet, from `_at` on
@@ -440,6 +440,7 @@ class ClientConnection:
             return []
         if len(self.order) == 1:  # the usual case: nothing is before it
             self.order.clear()
+            self.order.replied = True
             out: list[Action] = [ToClient(frame)] if frame else []
             if len(self._held) == self._at:
                 self.in_flight, self.local_pending = 0, False

@@ -33,8 +33,6 @@ class Limits:
     """Requests without a response yet; those behind them wait."""
     turn_requests: int = 32
     """Requests that are looked at before the loop turns, so that other connections have their turn."""
-    unread_bytes: int = 65_536
-    """Replies that wait for the broker's answers before theirs; further requests wait."""
 
 
 def header_end(frame: bytes, pos: int, flexible: bool) -> tuple[str | None, int]:

@@ -138,7 +138,7 @@ def test_the_admin_endpoint_is_for_this_host(environment: Path) -> None:
 
 def test_the_broker_comes_first_where_memory_runs_out(root: Path) -> None:
     service = Unit(root / f"{UNIT}.service")["Service"]
-    assert service["MemoryHigh"] == "768M" and service["MemoryMax"] == "1G" and service["Restart"] == "always"
+    assert service["MemoryHigh"] == "896M" and service["MemoryMax"] == "1G" and service["Restart"] == "always"
     assert int(service["OOMScoreAdjust"]) > 0
     values = yaml.safe_load((root / "deploy/helm/kafka-group-sidecar/values.yaml").read_text())
     sidecar, broker = (values[name]["resources"] for name in ("sidecar", "brokers"))

@@ -44,7 +44,7 @@ class Reception:
         self.limits = Limits(10_000_000, 1_000_000, in_flight=4, turn_requests=8)
         self.internal = NOT_SHOWN
         self.header_timeout_s = 0.02
-        self.held_bytes, self.unread_bytes = 65_536, 1 << 20
+        self.held_bytes = 65_536
         self.memory = Memory(0, 65_536)
         self.pauses = dict.fromkeys(PAUSES, 0)
         self.large = LargeRequests(4, self.pauses)

@@ -13,8 +13,10 @@ import pytest
 
 from sidecar.front.door import DoorSettings
 from sidecar.front.memory import Memory, shared
-from sidecar.front.session import Session
-from sidecar.front.unread import READ_BYTES, Unread
+from sidecar.front.outbox import PIECE_BYTES
+from sidecar.front.reads import LITTLE_BYTES, READ_BYTES, Reader
+from sidecar.front.session import Session, _Upstream
+from sidecar.front.unread import Unread
 from sidecar.link.messages import Request
 from sidecar.process.limits import LimitsSection
 from sidecar.process.parts import per_address
@@ -166,19 +168,30 @@ def test_what_was_held_waits_too_while_answers_are_not_read() -> None:
 
 
 ANSWER = b"a" * (1 << 20)
+KEPT = len(ANSWER) + PIECE_BYTES
+"""It is there as a whole while its first piece is with the transport."""
 
 
 class NotRead(MemoryTransport):
-    """Its client takes nothing. It pauses as the transports of asyncio and uvloop do."""
+    """The other end takes nothing. It reads and pauses as the transports of asyncio and uvloop do."""
+
+    def feed(self, data: bytes) -> None:
+        assert isinstance(self.protocol, Reader)
+        while data and self.reading:
+            n = len(self.protocol.get_buffer(-1))
+            super().feed(data[:n])
+            data = data[n:]
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         before, self.unread = self.unread, self.unread + len(data)
-        if before <= 65_536 < self.unread:
+        if before == 0:
             self.protocol.pause_writing()
 
     def read(self) -> None:
-        self.unread = 0
-        self.protocol.resume_writing()
+        """All that there is."""
+        while self.unread:
+            self.unread = 0
+            self.protocol.resume_writing()
 
 
 def in_a_later_turn(session: Session, got: Got) -> None:
@@ -206,15 +219,15 @@ def test_a_client_that_reads_nothing_makes_the_front_hold_one_answer(
             broker = session.reach()
         client.feed(b"".join(request_frame(api, 1, n, "c", True, b"") for n in range(2, 600)))
         await turns(1_000)
-        held = client.unread + session.conn.order.reply_bytes
+        held = session.to_client.left_bytes + session.conn.order.reply_bytes
         assert held == (0 if behind and api == DESCRIBE_GROUPS else len(ANSWER))
         if behind:
             broker.feed(response(1))
             await turns(1_000)
-            assert len(ANSWER) <= client.unread <= len(ANSWER) + 100
+            assert len(ANSWER) <= session.to_client.left_bytes <= len(ANSWER) + 100
         client.read()
         await turns(1_000)
-        assert client.unread == len(ANSWER), (
+        assert session.to_client.left_bytes == len(ANSWER), (
             "as a broker makes the next answer when the client has taken the one before"
         )
         client.lose()
@@ -228,7 +241,7 @@ def test_what_all_clients_do_not_read_has_a_limit() -> None:
     async def whole() -> None:
         front = Reception()
         front.at_once = in_a_later_turn
-        front.memory.answers = answers = Unread(3 * len(ANSWER), 0)
+        front.memory.unread = unread = Unread(4 * KEPT)
         clients: list[NotRead] = []
         for n in range(6):
             session = ManualSession(front)
@@ -241,11 +254,132 @@ def test_what_all_clients_do_not_read_has_a_limit() -> None:
                 await turns(5)
         assert [c.closing for c in clients] == [True, False, True, False, False, False]
         assert front.closed == ["not_read"] * 2
-        assert answers.total_bytes == 4 * (len(ANSWER) - READ_BYTES) <= answers.limit_bytes
+        assert unread.total_bytes == 4 * KEPT
         for client in clients:
             client.lose()
         await turns(2)
-        assert answers.total_bytes == 0
+        assert unread.total_bytes == 0
+
+    clock.run(whole())
+
+
+class Pile:
+    """Sessions with one client and one broker each, neither of which takes anything."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.front = Reception()
+        self.front.limits = Limits(100_000_000, 1_000_000)
+        self.front.room = 1_000
+        self.front.at_once = lambda session, got: session.reply(got.token, MIDDLING)
+        self.front.memory = Memory(limit_bytes, 1_000, Unread(limit_bytes))
+        self.sessions: list[ManualSession] = []
+        self.clients: list[NotRead] = []
+
+    def session(self) -> tuple[ManualSession, NotRead]:
+        session = ManualSession(self.front)
+        client = NotRead(session)
+        session.connection_made(client)
+        self.sessions.append(session)
+        self.clients.append(client)
+        return session, client
+
+    async def reached(self, session: ManualSession) -> NotRead:
+        """Its broker has taken the first request, and nothing after it."""
+        await turns(2)
+        upstream = _Upstream(session)
+        broker = NotRead(upstream, ("broker", 9092))
+        upstream.connection_made(broker)
+        broker.read()
+        return broker
+
+    @property
+    def held_bytes(self) -> int:
+        """Of those that are still there, by what lies where."""
+        return sum(
+            s.to_client.left_bytes + s.to_broker.left_bytes + s.conn.order.reply_bytes + s.conn.held_bytes
+            for s, client in zip(self.sessions, self.clients, strict=True)
+            if not client.closing
+        )
+
+
+async def responses_that_pass(pile: Pile) -> None:
+    """Of 1 MB, to clients that do not read."""
+    session, client = pile.session()
+    client.feed(passed(1))
+    broker = await pile.reached(session)
+    broker.feed(response(1, bytes(1_000_000)))
+
+
+async def requests_that_pass(pile: Pile) -> None:
+    """Of 1 MB, to a broker that does not read."""
+    session, client = pile.session()
+    client.feed(passed(1))
+    await pile.reached(session)
+    client.feed(passed(2, 1_000_000))
+
+
+async def requests_without_a_broker(pile: Pile) -> None:
+    """The same, while the broker takes no connection."""
+    _, client = pile.session()
+    client.feed(passed(1, 1_000_000))
+
+
+async def answers(pile: Pile) -> None:
+    """To a client that asks again and again."""
+    _, client = pile.session()
+    client.feed(MANY)
+    await turns(50)
+
+
+async def answers_behind_a_fetch(pile: Pile) -> None:
+    """To a client whose first request the broker does not answer."""
+    session, client = pile.session()
+    client.feed(passed(1))
+    await pile.reached(session)
+    client.feed(MANY)
+    await turns(50)
+
+
+async def requests_behind_another(pile: Pile) -> None:
+    """Of a client whose first request is not answered."""
+    _, client = pile.session()
+    pile.front.at_once = None
+    client.feed(MANY)
+
+
+MIDDLING = b"a" * 50_000
+MANY = b"".join(group(n) for n in range(10_000))
+PILES = [
+    responses_that_pass,
+    requests_that_pass,
+    requests_without_a_broker,
+    answers,
+    answers_behind_a_fetch,
+    requests_behind_another,
+]
+
+
+@pytest.mark.parametrize("grows", PILES, ids=lambda g: g.__name__)
+def test_what_all_sessions_keep_is_no_more_than_the_limit_and_some_kb_of_each(
+    grows: Callable[[Pile], Coroutine[Any, Any, None]],
+) -> None:
+    """Symptom: what each had without being counted was 3.3 GiB with 10,000 connections, where the unit allows 1 GiB:
+    64 KiB and a read of 256 KiB of answers, the same of what the broker did not take, and a read behind a request."""
+    limit, count = 2_000_000, 300
+
+    async def whole() -> None:
+        pile = Pile(limit)
+        for _ in range(count):
+            await grows(pile)
+        of_each = 2 * (LITTLE_BYTES + 1_000)
+        assert limit // 2 <= pile.held_bytes <= limit + READ_BYTES + count * of_each, f"{pile.held_bytes:,}"
+        assert len(pile.clients) == count
+        left = sum(client.closing for client in pile.clients)
+        assert bool(left) == grows.__name__.startswith("answers"), "who has only slow links stays"
+        for client in pile.clients:
+            client.lose()
+        await turns(5)
+        assert pile.front.memory.unread.total_bytes == pile.front.memory.reserved_bytes == 0
 
     clock.run(whole())
 

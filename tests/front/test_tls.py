@@ -88,7 +88,7 @@ def test_a_client_that_does_not_read_is_not_read(loops: Loops, papers: Papers) -
             assert int.from_bytes(frame[4:8], "big") == n
         writer.close()
 
-    play(loops, TlsSettings(papers.certificate, papers.key), test, unread_bytes=200_000, limits=Limits(in_flight=400))
+    play(loops, TlsSettings(papers.certificate, papers.key), test, limits=Limits(in_flight=400))
 
 
 def test_a_session_that_is_closed_says_so_and_one_that_is_aborted_goes(loops: Loops, papers: Papers) -> None:

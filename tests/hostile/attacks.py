@@ -29,27 +29,19 @@ from sidecar.wire.generated import offset_fetch as of
 from sidecar.wire.generated import produce as pr
 from tests.hostile.inside import ALICE, BOB
 from tests.hostile.outside import MALLORY, NOBODY
-from tests.hostile.target import HOST, Attack, Done, Target, read_responses
+from tests.hostile.target import DATA, HOST, Attack, Done, Target, fetch, read_responses
+from tests.hostile.unread import UNREAD
 
 HALF_OPEN = 2_000
 HOARD_BYTES = 60_000
 """Less than `limits.held_bytes`, which each connection may hold."""
 DEPTH = 1_000
 NO_READERS = 20
-DATA = "hostile-data"
-"""A topic with some MB in its partition 0; run.py fills it."""
 ABORT = struct.pack("ii", 1, 0)
 
 
 def metadata(correlation: int) -> bytes:
     return request_frame(3, 9, correlation, "hostile", True, md.MetadataRequest(topics=[]).encode(9))
-
-
-def fetch(correlation: int, size: int) -> bytes:
-    """Fetch version 4 of so many bytes, from the beginning of `DATA`."""
-    name = DATA.encode()
-    body = struct.pack(">iiiib", -1, 0, 1, size, 0) + struct.pack(">ih", 1, len(name)) + name
-    return request_frame(1, 4, correlation, "hostile", False, body + struct.pack(">iiqi", 1, 0, 0, size))
 
 
 async def pipelined(t: Target, done: Done, request: Callable[[int], bytes]) -> None:
@@ -81,7 +73,7 @@ async def deep_metadata(t: Target, done: Done) -> None:
 
 
 async def deep_fetch(t: Target, done: Done) -> None:
-    await pipelined(t, done, lambda i: fetch(i, 10_000))
+    await pipelined(t, done, lambda i: fetch(DATA, 10_000, correlation=i))
 
 
 async def deep_produce(t: Target, done: Done) -> None:
@@ -190,7 +182,7 @@ async def no_reader(t: Target, done: Done) -> None:
         loop = asyncio.get_running_loop()
         await loop.sock_connect(sock, (HOST, t.port))
         done.opened += 1
-        block = (fetch(1, 1 << 20) + t.frame) * 100
+        block = (fetch(DATA, 1 << 20) + t.frame) * 100
         try:
             async with asyncio.timeout(max(0.0, t.until - time.monotonic())):
                 while t.goes_on:
@@ -275,7 +267,7 @@ FLOODS: dict[str, Attack] = {
     "array_claims": array_claims,
     "array_full": array_full,
 }
-CALLERS: dict[str, dict[str, Attack]] = {"": NOBODY, "mallory": MALLORY, "alice": ALICE, "bob": BOB}
+CALLERS: dict[str, dict[str, Attack]] = {"": NOBODY, "mallory": MALLORY, "alice": ALICE | UNREAD, "bob": BOB}
 """User -> the attacks that need no more than its rights; "" does not authenticate."""
 ATTACKS = FLOODS | {name: attack for attacks in CALLERS.values() for name, attack in attacks.items()}
 

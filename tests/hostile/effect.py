@@ -50,8 +50,8 @@ from sidecar.kafka.security import OPEN
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from tests.clients.ground import ENV
 from tests.hostile.attacks import CALLERS
-from tests.hostile.side import MIB, Repeated, Side, Waits, ended, login
-from tests.hostile.target import HOST
+from tests.hostile.side import MIB, Repeated, Side, Waits, ended, fill, login
+from tests.hostile.target import DATA, HOST
 from tests.hostile.waits import SILENCE_S
 from tests.security.ground import ADMIN, Secured
 from tools.alerts import ALERTS
@@ -67,6 +67,7 @@ BACK_S, PATIENCE_S = 13.0, 120.0
 CONNECTIONS = 2_000
 """`limits.connections`: an attack that takes all of them is over sooner."""
 CAROL, GROUP = "carol", "managed-bystander"
+ORDERS = "orders"
 LONG_TOPICS = [f"t{'a' * 235}{i:04}" for i in range(100)]
 PAGING = {name for a in ALERTS if a.severity == "critical" for name in re.findall(r"\bsidecar_\w+", a.expr)}
 LOUD = re.compile(r"level='?(error|critical)|Traceback|handler broke|ended by a bug|ownership lost")
@@ -159,6 +160,13 @@ class Place:
         pages = {name: value for name, value in figures.items() if name.partition("{")[0] in PAGING}
         held = {float(le) * 1000: float(n) for le, n in BUCKET.findall(text)}
         return Told(json.loads(self.get("/owners")), pages, held, _members_mib(text), self.log.stat().st_size)
+
+    def closed(self, cause: str) -> float:
+        """Connections that the sidecar has closed for this."""
+        line = re.search(
+            rf'^sidecar_connections_closed_total{{cause="{cause}"}} (\S+)', self.get("/metrics"), re.MULTILINE
+        )
+        return float(line[1]) if line else 0.0
 
     @property
     def log(self) -> Path:
@@ -314,8 +322,11 @@ def _secured(folder: Path) -> tuple[LocalKafka, Secured]:
     }
     kafka = ground.start(brokers=1, sidecar_env=_env(**files))
     read, prefixed = AclOperation.READ, ResourcePatternType.PREFIXED
-    for user, topic, groups in (("alice", "orders", "managed-alice"), (CAROL, TOPIC, GROUP)):
+    for topic in (ORDERS, DATA, TOPIC):
         ground.create(kafka, topic, 6)
+    fill(kafka, **ground.client(ADMIN, ground.internal))
+    ground.allow(kafka, "alice", [(ResourceType.TOPIC, DATA, read)])
+    for user, topic, groups in (("alice", ORDERS, "managed-alice"), (CAROL, TOPIC, GROUP)):
         ground.allow(kafka, user, [(ResourceType.TOPIC, topic, read)])
         ground.allow(kafka, user, [(ResourceType.GROUP, groups, read)], prefixed)
     ground.allow(kafka, "bob", [(ResourceType.GROUP, "*", read)])
@@ -329,9 +340,13 @@ def _open(folder: Path) -> LocalKafka:
     kafka = LocalKafka(folder, brokers=1, sidecar_env=_env())
     kafka.start_brokers()
     admin = AdminClient({"bootstrap.servers": kafka.internal, "log_level": 3})  # must outlive its answers
-    topics = [NewTopic("orders", 6, 1), NewTopic(TOPIC, 6, 1), *(NewTopic(name, 1, 1) for name in LONG_TOPICS)]
+    topics = [
+        *(NewTopic(name, 6, 1) for name in (ORDERS, DATA, TOPIC)),
+        *(NewTopic(name, 1, 1) for name in LONG_TOPICS),
+    ]
     for future in admin.create_topics(topics).values():
         future.result(60)
+    fill(kafka)
     return kafka
 
 

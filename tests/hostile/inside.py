@@ -143,7 +143,7 @@ async def assigned_often(t: Target, done: Done) -> None:
             done.answered += 1
 
 
-async def _large_member(me: Caller, group: str) -> str:
+async def large_member(me: Caller, group: str) -> str:
     """A stable classic group whose only member has told 1.9 MB of itself. Returns the member's id."""
     joined = await me.join(joining(group, [("range", b"\0" * LARGE)], session_ms=2 * SHORT_MS))
     if joined.error_code:
@@ -158,7 +158,7 @@ async def described_often(t: Target, done: Done) -> None:
     """A request of 5 KB that names a large group 300 times; its answer is not read."""
     group = f"{OWN}large"
     async with caller(t, done) as me:
-        await _large_member(me, group)
+        await large_member(me, group)
     frame = request(15, 5, dg.DescribeGroupsRequest([group] * 300))
     await asks(t, done, lambda: [frame], read=False)
 
@@ -294,7 +294,7 @@ async def described_by_many(t: Target, done: Done) -> None:
     """A hundred connections that have a large group described and do not read the answer."""
     group = f"{OWN}many"
     async with caller(t, done) as me:
-        await _large_member(me, group)
+        await large_member(me, group)
     frame = request(15, 5, dg.DescribeGroupsRequest([group]))
     await asks(t, done, lambda: [frame], connections=100, read=False)
 

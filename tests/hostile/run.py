@@ -30,25 +30,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from confluent_kafka import Producer
-
 from benchmarks.common import cpu_s, create_topic, one_broker
 from benchmarks.heartbeat import PARTITIONS, TOPIC, join
-from sidecar.drill.local import LocalKafka
-from tests.hostile.attacks import CALLERS, DATA, FLOODS
+from tests.hostile.attacks import CALLERS, FLOODS
 from tests.hostile.effect import HEAD, place
-from tests.hostile.side import Side, Waits, calm, ended
-from tests.hostile.target import HOST
-
-
-def fill(kafka: LocalKafka) -> None:
-    """Two MB for those who fetch."""
-    create_topic(kafka, DATA, 1)
-    producer = Producer({"bootstrap.servers": kafka.internal})
-    for _ in range(200):
-        producer.produce(DATA, b"x" * 10_000)
-    if producer.flush(30):
-        raise RuntimeError("the topic could not be filled")
+from tests.hostile.side import Side, Waits, calm, ended, fill
+from tests.hostile.target import DATA, HOST
 
 
 def under(side: Side, name: str, seconds: float) -> dict[str, Any]:
@@ -118,6 +105,7 @@ def floods(only: list[str], seconds: float, base: str) -> None:
     with one_broker("bench-h.*", {"PYTHONPATH": base} if base else {}) as kafka:
         os.environ["PYTHONPATH"] = os.getcwd()
         create_topic(kafka, TOPIC, PARTITIONS)
+        create_topic(kafka, DATA, 1)
         fill(kafka)
         node = kafka.nodes[0]
         assert node.sidecar is not None and node.process is not None

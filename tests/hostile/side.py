@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from math import inf
 
 import psutil
+from confluent_kafka import Producer
 
 from benchmarks.common import percentile
 from benchmarks.heartbeat import TOPIC
+from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import Process
 from sidecar.wire.frames import request_frame
 from sidecar.wire.generated import metadata as md
 from tests.hostile import waits
+from tests.hostile.target import DATA
 from tests.hostile.waits import PACE_S, Meter, Wait
 from tests.security.raw import RawClient, plain
 
@@ -35,6 +38,15 @@ def login(port: int, user: str) -> RawClient:
         if error := client.authenticate(plain(user)).error_message:
             raise PermissionError(f"{user}: {error}")
     return client
+
+
+def fill(kafka: LocalKafka, **how: str) -> None:
+    """`DATA`, for those who fetch. `how`: what librdkafka needs to log in."""
+    producer = Producer({"bootstrap.servers": kafka.internal, **how})
+    for _ in range(200):
+        producer.produce(DATA, b"x" * 10_000)
+    if producer.flush(30):
+        raise RuntimeError("the topic could not be filled")
 
 
 def felt(times_ms: Iterable[float]) -> list[float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ HOST = "127.0.0.1"
 STRANGER = "127.0.0.2"
 """The address from which attacks come: a share for each address is not the bystanders'."""
 CHUNK = 1 << 16
+DATA = "hostile-data"
+"""A topic with 2 MB in its partition 0 (side.py)."""
 
 
 @dataclass
@@ -89,6 +92,13 @@ def token(data: bytes) -> bytes:
 
 def request(api_key: int, version: int, req: Any, flexible: bool = True, client_id: str = "hostile") -> bytes:
     return request_frame(api_key, version, 1, client_id, flexible, req.encode(version))
+
+
+def fetch(topic: str, size: int, wait_ms: int = 0, least: int = 1, correlation: int = 1) -> bytes:
+    """Fetch version 4 of so many bytes, from the beginning of partition 0."""
+    name = topic.encode()
+    body = struct.pack(">iiiib", -1, wait_ms, least, size, 0) + struct.pack(">ih", 1, len(name)) + name
+    return request_frame(1, 4, correlation, "hostile", False, body + struct.pack(">iiqi", 1, 0, 0, size))
 
 
 def with_long(frame: bytes, mark: str, text: bytes) -> bytes:

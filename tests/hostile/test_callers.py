@@ -14,7 +14,7 @@ import pytest
 from tests.hostile.attacks import CALLERS
 from tests.hostile.effect import Place, place
 
-SECONDS = 2.0
+SECONDS, LONGER = 2.0, 6.0
 OPEN = ("", "bob")
 """Whose attacks need no right: where the broker is open, they are anybody's. Those are played each night."""
 EACH = [
@@ -41,3 +41,12 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str
 def test_others_notice_little(attacked: Callable[[str], Place], world: str, user: str, name: str) -> None:
     effect = attacked(world).attacked(name, user, SECONDS)
     assert not effect.faults(), effect
+
+
+def test_whoever_leaves_large_answers_unread_gives_way(attacked: Callable[[str], Place]) -> None:
+    """Their limit counts at a real broker, beside which nothing else is as large."""
+    at = attacked("secured")
+    before = at.closed("not_read")
+    effect = at.attacked("large_answers", "alice", LONGER)
+    assert not effect.faults(), effect
+    assert at.closed("not_read") > before

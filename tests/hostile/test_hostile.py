@@ -20,9 +20,9 @@ from benchmarks.common import cpu_s, create_topic
 from benchmarks.heartbeat import TOPIC, join
 from sidecar.drill.local import LocalKafka
 from tests.hostile.attacks import HALF_OPEN
-from tests.hostile.run import fill, under
-from tests.hostile.side import MIB, Side
-from tests.hostile.target import HOST
+from tests.hostile.run import under
+from tests.hostile.side import MIB, Side, fill
+from tests.hostile.target import DATA, HOST
 
 pytestmark = pytest.mark.tier("all")
 GROUP = "bench-h"
@@ -48,6 +48,7 @@ def attackable(folder: Path, **limits: int) -> Iterator[tuple[Side, LocalKafka]]
     with kafka:
         kafka.wait_ready()
         create_topic(kafka, TOPIC, 4)
+        create_topic(kafka, DATA, 1)
         fill(kafka)
         node = kafka.nodes[0]
         assert node.sidecar is not None

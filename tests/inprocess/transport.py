@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from sidecar.wire.frames import PREFIX, SIZE, header_end
 from tests.inprocess.broker import FakeBrokers, flexible
 from tests.inprocess.cluster import Line, unseen
 
 
+class Connection(Protocol):
+    """A protocol of asyncio that gets its bytes as they come, whatever its base is."""
+
+    def connection_made(self, transport: asyncio.BaseTransport, /) -> None: ...
+
+    def data_received(self, data: bytes, /) -> None: ...
+
+    def eof_received(self) -> bool | None: ...
+
+    def connection_lost(self, exc: Exception | None, /) -> None: ...
+
+    def pause_writing(self) -> None: ...
+
+    def resume_writing(self) -> None: ...
+
+
 class MemoryTransport(asyncio.Transport):
     """One end of a connection. `feed` is what the other end sends; while reading is paused it waits."""
 
-    def __init__(self, protocol: asyncio.Protocol, peer: tuple[str, int] = ("10.0.0.9", 50_000)) -> None:
+    def __init__(self, protocol: Connection, peer: tuple[str, int] = ("10.0.0.9", 50_000)) -> None:
         super().__init__({"peername": peer})
         self.protocol = protocol
         self.written = bytearray()
@@ -101,7 +118,7 @@ class MemoryTransport(asyncio.Transport):
 class Upstream:
     """A client's own connection to the broker behind the sidecar: the broker reads what the session writes."""
 
-    def __init__(self, brokers: FakeBrokers, node_id: int, protocol: asyncio.Protocol) -> None:
+    def __init__(self, brokers: FakeBrokers, node_id: int, protocol: Connection) -> None:
         self.transport = MemoryTransport(protocol, brokers.address(node_id))
         self.transport.heard = self._heard
         self._line = Line(brokers, node_id, self.transport.feed, self.transport.lose)

@@ -28,7 +28,7 @@ from sidecar.wire.generated import metadata as md
 from tests.inprocess import clock
 from tests.inprocess.broker import flexible, module, refusal
 from tests.inprocess.house import House, turns, until
-from tests.inprocess.transport import MemoryTransport
+from tests.inprocess.transport import MemoryTransport, frames
 from tests.wire.messages import Spec, specs
 from tools.wire_model import INTS, Field
 
@@ -73,11 +73,18 @@ class Broker:
 
     def __init__(self, caller: Caller, session: Session) -> None:
         self._caller = caller
+        self._bytes = bytearray()
         self._transport = MemoryTransport(_Upstream(session), ("broker", 9092))
         self._transport.heard = self._heard
         self._transport.protocol.connection_made(self._transport)
 
-    def _heard(self, frame: bytes) -> None:
+    def _heard(self, data: bytes) -> None:
+        self._bytes += data
+        for frame in frames(bytes(self._bytes)):
+            del self._bytes[: len(frame)]
+            self._asked(frame)
+
+    def _asked(self, frame: bytes) -> None:
         _, api, version, correlation = PREFIX.unpack_from(frame)
         _, pos = header_end(frame, PREFIX.size, flexible(api, version))
         request = getattr(module(api), f"{message_name(api)}Request").decode(version, frame, pos)

@@ -1,0 +1,97 @@
+"""What a session has to send to its client, or to its broker, and how much memory that takes.
+
+A transport keeps an object whole until its last byte has left, and tells only how many bytes are left; that of TLS
+tells nothing of what it has encrypted. So it gets pieces, and the next one when the kernel has taken the one before.
+What nobody takes stays here, and is counted whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+PIECE_BYTES = 1 << 16
+TLS_BYTES = 1 << 14
+"""What TLS may keep before it is full: its handshake may not have left yet when it says that it is there. Others keep
+nothing."""
+
+
+class Outbox:
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        """None: it is not there yet. What is sent waits."""
+        self.full = False
+        """The other side does not take what it was sent."""
+        self.kept_bytes = 0
+        self.reply = False
+        """A reply of the sidecar's own is part of that, as whoever writes says."""
+        self._waiting: deque[bytes] = deque()
+        self._at = 0
+        """So many bytes of the first one are sent."""
+
+    @property
+    def waiting(self) -> bool:
+        """Not all has been given to the transport."""
+        return bool(self._waiting)
+
+    @property
+    def left_bytes(self) -> int:
+        """How many bytes have not left yet."""
+        at_transport = self.transport.get_write_buffer_size() if self.transport is not None else 0
+        return sum(map(len, self._waiting)) - self._at + at_transport
+
+    def open(self, transport: asyncio.Transport) -> None:
+        tls = transport.get_extra_info("ssl_object") is not None
+        transport.set_write_buffer_limits(high=TLS_BYTES if tls else 0, low=0)
+        self.transport = transport
+        self._go_on()
+
+    def write(self, data: bytes) -> None:
+        if self.transport is None or self.full or len(data) > PIECE_BYTES:
+            self.kept_bytes += len(data)
+            self._waiting.append(data)
+            self._go_on()
+            return
+        self.transport.write(data)
+        if self.full:  # `paused` was called meanwhile
+            self.kept_bytes = len(data)
+
+    def paused(self) -> None:
+        """The transport has as much as it takes."""
+        self.full = True
+
+    def resumed(self) -> bool:
+        """The transport has sent all that it had. Returns whether it takes more than what has waited."""
+        self.full = False
+        self._go_on()
+        return not self.full
+
+    def end(self) -> None:
+        """No more comes: whatever is left is sent before the transport closes."""
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            return
+        if self._waiting:
+            first = self._waiting.popleft()[self._at :]
+            transport.writelines([first, *self._waiting])
+            self._waiting.clear()
+            self._at = 0
+        transport.close()
+
+    def _go_on(self) -> None:
+        transport, waiting, last = self.transport, self._waiting, 0
+        if transport is None:
+            return
+        while waiting and not self.full:
+            first = waiting[0]
+            piece = first[self._at : self._at + PIECE_BYTES]
+            self._at += len(piece)
+            if self._at >= len(first):
+                waiting.popleft()
+                self._at = 0
+            last = len(piece)
+            transport.write(piece)
+        if not self.full:
+            self.kept_bytes = 0
+        elif last:
+            self.kept_bytes = sum(map(len, waiting)) + last
