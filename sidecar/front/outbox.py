@@ -72,11 +72,15 @@ class Outbox:
         if transport is None or transport.is_closing():
             return
         if self._waiting:
-            first = self._waiting.popleft()[self._at :]
+            first = memoryview(self._waiting.popleft())[self._at :]
             transport.writelines([first, *self._waiting])
-            self._waiting.clear()
-            self._at = 0
+            self.drop()
         transport.close()
+
+    def drop(self) -> None:
+        """What waits is not sent."""
+        self._waiting.clear()
+        self._at = 0
 
     def _go_on(self) -> None:
         transport, waiting, last = self.transport, self._waiting, 0

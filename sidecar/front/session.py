@@ -401,6 +401,7 @@ class Session(Reader):
 
     def abort(self, cause: str) -> None:
         """Close without waiting for what is still to be written: the client does not read it."""
+        self.to_client.drop()
         self.close(cause)
         if self.client is not None:
             self.client.abort()

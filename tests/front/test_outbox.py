@@ -122,6 +122,16 @@ def test_what_waits_is_sent_before_the_end(room: int) -> None:
     box.end()  # it may be told again
 
 
+def test_what_is_dropped_is_never_given_to_the_transport() -> None:
+    """Symptom: an answer that was in the way, and its client with it, was handed over as a whole before the end."""
+    box = Outbox()
+    box.open(kernel := Kernel(box, 0))
+    box.write(WHOLE)
+    box.drop()
+    box.end()
+    assert kernel.closed and kernel.most_kept <= PIECE_BYTES
+
+
 @given(st.lists(st.tuples(st.integers(1, 3 * PIECE_BYTES), st.integers(0, 3 * PIECE_BYTES)), max_size=12))
 @settings(deadline=None)
 def test_however_it_is_taken_all_leaves_in_its_order(steps: list[tuple[int, int]]) -> None:
