@@ -160,6 +160,13 @@ def test_each_limit_has_a_row_that_says_what_a_client_sees() -> None:
     assert told == set(LimitsSection.model_fields)
 
 
+def test_each_limit_says_where_it_is_counted() -> None:
+    """But for a turn: whoever comes to its end refuses nothing, and closes nothing."""
+    table = page("operations").partition("\n## Limits\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`[^|]+) \|[^|]*\| ([^|]*) \|$", table, re.M)
+    assert [name for name, counted in rows if counted == "-"] == ["`turn_requests`"]
+
+
 # ---- metrics, drills, make ------------------------------------------------------------------------------------
 def wrong_metrics(text: str) -> list[str]:
     told = re.findall(r"\b((?:sidecar|group_state_audit|process|kafka_consumergroup)_[a-z_]*[a-z])\b(?!\*|\.)", text)
