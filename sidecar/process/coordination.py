@@ -27,6 +27,8 @@ from sidecar.coordinator.membership.peer_links import PeerListener
 from sidecar.coordinator.migration.empty_groups import Abandoned, AbandonedPorts
 from sidecar.coordinator.migration.group_configs import Configs, OwnKind, OwnSettings
 from sidecar.coordinator.migration.managed_groups import OwnRules, Rules
+from sidecar.coordinator.migration.settings_requests import SettingsRequests
+from sidecar.coordinator.migration.stored_settings import StoredSettings
 from sidecar.coordinator.runtime.background import Background, BackgroundCollector
 from sidecar.coordinator.runtime.cluster_watch import Follower, NewTail
 from sidecar.coordinator.runtime.coordinator import Coordinator
@@ -157,17 +159,17 @@ class Coordination:
         state.watcher = past
         own = _own_settings(s)
         named = managed_by(s)
-        rules = Rules(OwnRules(named, named.include, named.exclude, named.never), codec, state, app.log)
+        stored = StoredSettings(codec, state, app.log)
+        rules = Rules(OwnRules(named, named.include, named.exclude, named.never), stored, app.log)
         written = Written(cluster, s.state.topic, state, max(s.takeover_hold_ms, 1_000) / 1000, tasks)
-        configs = Configs(own, codec, state, written, rules, app.log)
+        configs = Configs(own, stored, rules.managed, app.log)
         settings = coordinator_settings(s, control.address, anew, control.view.cluster_id)
         self.coordinator = Coordinator(
             settings,
             cluster,
             codec,
             state,
-            configs,
-            rules,
+            SettingsRequests(configs, rules, written),
             means.assignors,
             means.background,
             app.metrics,
@@ -180,7 +182,7 @@ class Coordination:
         if secured := app.reach.librdkafka():
             denied = partial(app.reach.tail_denied, s.state.topic)
             new_tail = partial(new_tail, security=secured, group=s.ownership.group, denied=denied)
-        self.follower = Follower(follow, leaders, control, configs, state, made, app.log, tasks, new_tail, peers)
+        self.follower = Follower(follow, leaders, control, state, made, app.log, tasks, new_tail, peers)
 
         if secured:
             app.reach.changed = lambda: self.follower.tail.secure(app.reach.librdkafka())
@@ -199,7 +201,7 @@ class Coordination:
     def _abandoned(self, s: Settings, configs: Configs, cluster: Cluster, app: Shared) -> Abandoned:
         made, own_ms = self.coordinator, s.offsets.empty_group_check_ms
         ports = AbandonedPorts(
-            check_s=lambda: (configs.retention_check_ms if own_ms is None else own_ms) / 1000,
+            check_s=lambda: (configs.broker.retention_check_ms if own_ms is None else own_ms) / 1000,
             leader_of=made.leader_of,
             placeholder_gone=made.no_placeholder,
             ask=made.moves.core.ask,

@@ -14,7 +14,6 @@ from sidecar.coordinator.membership.owners_group import Ownership
 from sidecar.coordinator.membership.peer_links import PeerListener
 from sidecar.coordinator.membership.ports import OwnershipSettings
 from sidecar.coordinator.membership.roster import ENROL_S, Roster
-from sidecar.coordinator.migration.group_configs import Configs
 from sidecar.coordinator.runtime.broker_absence import BrokerAbsence
 from sidecar.coordinator.runtime.coordinator import Coordinator
 from sidecar.coordinator.runtime.leader_watch import LeaderWatch
@@ -58,7 +57,6 @@ class Follower:
         settings: FollowerSettings,
         leaders: tuple[int, ...],
         control: Control,
-        configs: Configs,
         state: StateLog,
         coordinator: Coordinator,
         log: Logger,
@@ -69,7 +67,7 @@ class Follower:
         """`leaders`: of `__consumer_offsets`, as found at the start; `peers`: where this sidecar answers pings."""
         self._settings = settings
         self._control = control
-        self._configs = configs
+        self._configs = coordinator.requests.configs
         self._state = state
         self._coordinator = coordinator
         self._log = log
@@ -88,7 +86,7 @@ class Follower:
         async def append(partition: int, records: list[Encoded]) -> None:
             await append_unfenced(cluster, coordinator.appender, state, s.topic, partition, records, ENROL_S)
 
-        roster = Roster(state, append, configs.all_read, log)
+        roster = Roster(state, append, coordinator.requests.written.all_read, log)
         former = FormerOwners(state, roster, lambda: coordinator.assignment, s.lease_ms)
         former.tells(coordinator.service.owners)
         self.from_tail = TailListener(coordinator, state, self.state_topic, roster, former, control, log, tasks)
@@ -127,9 +125,9 @@ class Follower:
             owners=self._owners(),
             leaders=self._leaders.of_offsets,
             brokers=dict(self._control.view.brokers),
-            authorizer=self._configs.authorizer,
+            authorizer=self._configs.broker.authorizer,
             suspects=tuple(sorted(self._suspects)),
-            idle_ms=self._configs.idle_ms,
+            idle_ms=self._configs.broker.idle_ms,
             lacking=tuple(self._lacking),
         )
 

@@ -95,7 +95,6 @@ def run(
             FollowerSettings(**{**follow, **given}),
             control.view.leaders[OFFSETS],
             control,
-            house.configs,
             house.state,
             house.coordinator,
             house.lines,
