@@ -65,7 +65,7 @@ class OneSidecar:
         self.replies: dict[int, Answer] = {}
         self.work: list[Work] = []
         self.lines: list[Line] = []
-        self.service.lease(10**9)
+        self.service.lease.extended(10**9)
         self.service.topics(topics, self.now)
         self.service.assigned([1], 1, {1}, self.now)
         self.drive()

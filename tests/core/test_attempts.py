@@ -33,8 +33,8 @@ STEPS = {
 
 
 def told(owner: Owner) -> list[object]:
-    names = ("phase", "attempt", "shard", "proved_until", "fenced_ms", "renew_again_ms", "renewing", "_owner_epoch")
-    return [getattr(owner, name) for name in names]
+    names = ("phase", "attempt", "shard", "fenced_ms", "renew_again_ms", "renewing", "_owner_epoch")
+    return [*(getattr(owner, name) for name in names), owner.lease.proved_until]
 
 
 def second_attempt(phase: Phase) -> Heir:

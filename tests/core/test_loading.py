@@ -14,7 +14,8 @@ from sidecar.core.runtime.events import Answer, Event, ListGroups, ListReply
 from sidecar.core.runtime.group_loader import load
 from sidecar.core.runtime.owner import Owner
 from sidecar.core.runtime.records import Record
-from sidecar.core.runtime.service import Service, ServiceSettings
+from sidecar.core.runtime.service import Service
+from sidecar.core.runtime.settings import ServiceSettings
 from sidecar.core.runtime.shard import Shard
 from sidecar.core.runtime.timers import DUE, MOVES, Timers
 from sidecar.core.runtime.turn import Computed, Now, Ports
@@ -60,7 +61,7 @@ class Heir:
         self.service = Service(1, 1, REGISTRY, ports, log, ServiceSettings(hold_ms=hold_ms, load_at_once=8))
         self.replies: dict[int, Answer] = {}
         self.early: list[tuple[int, Event]] = []
-        self.service.lease(10**9)
+        self.service.lease.extended(10**9)
         self.service.topics((topic(1, "t", 12),), self.now)
 
     @property

@@ -39,7 +39,8 @@ from sidecar.core.consumer.config import CONSUMER
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.events import Event
 from sidecar.core.runtime.owner import Owner
-from sidecar.core.runtime.service import Service, ServiceSettings
+from sidecar.core.runtime.service import Service
+from sidecar.core.runtime.settings import ServiceSettings
 from sidecar.core.runtime.shard import Shard
 from sidecar.core.share.config import SHARE
 from sidecar.core.streams.config import STREAMS

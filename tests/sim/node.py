@@ -163,7 +163,7 @@ class Node:
         service, now = self.service, self.clock()
         service.wake(now)
         self.drain()
-        if service.lease_valid(now):
+        if service.lease.valid(now):
             self.lived_ms += TICK_MS
             self._nobody_waits_too_long()
         for owner in service.owners:
@@ -182,7 +182,7 @@ class Node:
         until_ms = lease_end(self.proved)
         if 0 <= self._generation < world.generation - 1:
             service.lost("a generation passed without this sidecar")
-        service.lease(until_ms if world.leases else FOR_EVER_MS)
+        service.lease.extended(until_ms if world.leases else FOR_EVER_MS)
         if self._generation != world.generation:
             self._generation = world.generation
             service.assigned(world.owners, world.generation, set(world.owners), now)
@@ -251,7 +251,7 @@ class Node:
                 self.checks.same(owner)
 
     def _fence(self, c: Fence) -> None:
-        if not self.service.lease_valid(self.clock()):
+        if not self.service.lease.valid(self.clock()):
             raise Violation(f"sidecar {self.name} shuts out the owner of {c.partition} without a lease of its own")
         rng, faults = self.world.rng, self.world.faults
         term = self.terms[c.partition] = Term(c.attempt)

@@ -195,11 +195,11 @@ def looks_at_no_lease(patch: Patch, world: World) -> None:
     real = Service.request
 
     def planted(self: Any, token: int, event: Any, now: Any) -> None:
-        before, self._lease.until_ms = self._lease.until_ms, 10**15
+        before, self.lease.until_ms = self.lease.until_ms, 10**15
         try:
             real(self, token, event, now)
         finally:
-            self._lease.until_ms = before
+            self.lease.until_ms = before
 
     patch.setattr(Service, "request", planted)
     patch.setattr(Ownership, "_lost", lambda self, why: setattr(self, "member_id", ""))

@@ -134,7 +134,7 @@ class Follower:
     def _owners(self) -> tuple[int, ...]:
         """As the owners' group says. A sidecar that has just started, was lost or has withdrawn is no member and hears
         nothing of it; the claims tell it who has taken over, and before that nobody has."""
-        if self._coordinator.service.map:
+        if self._coordinator.service.owner_map.owners:
             return self._coordinator.assignment.owners
         own = self._coordinator.settings.node_id
         return tuple(-1 if n == own else n for n in map(self._claimant, range(len(self._state.partitions))))
@@ -191,7 +191,7 @@ class Follower:
 
     # ---- what the others find -------------------------------------------------------------------------------
     def _claimed(self) -> None:
-        if not self._coordinator.service.map:
+        if not self._coordinator.service.owner_map.owners:
             self._show()
 
     async def _check_state_topic(self) -> None:
@@ -223,7 +223,7 @@ class Follower:
             found.append(f"another sidecar, beside the broker at {double}, has the same node id")
         if not self.ownership.takes_part:
             return [*found, f"{len(self.from_tail.unread)} partitions of the state topic are being read"]
-        if not service.map:
+        if not service.owner_map.owners:
             found.append("no owner is known yet")
         elif not self._coordinator.leased():
             found.append("the lease on the owned partitions is not proved")

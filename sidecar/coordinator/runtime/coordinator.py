@@ -124,7 +124,7 @@ class Coordinator:
 
     def _placeholder_ports(self) -> PlaceholderPorts:
         return PlaceholderPorts(
-            leased=lambda partition: self.service.leased(partition, now()),
+            leased=lambda partition: self.service.owners[partition].lease.valid(now()),
             leader_of=self.leader_of,
             partition_of=self.service.partition_of,
             managed=self.requests.rules.managed,
@@ -136,7 +136,8 @@ class Coordinator:
 
     def _share_ports(self) -> SharePlaceholderPorts:
         def serves(partition: int) -> bool:
-            return self.service.owners[partition].shard is not None and self.service.leased(partition, now())
+            owner = self.service.owners[partition]
+            return owner.shard is not None and owner.lease.valid(now())
 
         return SharePlaceholderPorts(
             serves=serves,
@@ -189,7 +190,7 @@ class Coordinator:
     # ---- fronts -------------------------------------------------------------------------------------------
     def connect(self, front: FrontEnd) -> None:
         self.fronts.add(front)
-        front.from_coordinator(Lease(*self.service.lease_until))
+        front.from_coordinator(Lease(*self.service.lease.until))
         if self.moves.rules.ready:
             front.from_coordinator(self.moves.rules.message())
         front.from_coordinator(self.view)
@@ -328,8 +329,8 @@ class Coordinator:
         return self.service.all_leased(now())
 
     def lease_proved(self, until: Now) -> None:
-        self.service.lease(until.mono_ms, until.wall_ms)
-        self.fronts.broadcast(Lease(*self.service.lease_until))
+        self.service.lease.extended(until.mono_ms, until.wall_ms)
+        self.fronts.broadcast(Lease(*self.service.lease.until))
 
     # ---- time, topics, settings -----------------------------------------------------------------------------
     async def _tick(self) -> None:

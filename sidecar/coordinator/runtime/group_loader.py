@@ -42,7 +42,7 @@ class Loader:
         """False: none of them may be loaded now."""
         until = time.monotonic() + self._slice_s
         at = now()
-        leased = dict.fromkeys(p for p in self._left if self._service.leased(p, at))
+        leased = dict.fromkeys(p for p in self._left if self._service.owners[p].lease.valid(at))
         may = bool(leased)
         while leased and time.monotonic() < until:
             p = self._next(leased)

@@ -20,8 +20,8 @@ from sidecar.coordinator.statelog.fenced_writer import FencedWriter, WriterPorts
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.term import PROOF_SERIAL, RENEWAL_SERIAL, Term, Terms, claim_read_back
 from sidecar.coordinator.statelog.write_errors import Fenced, WriteLost
-from sidecar.core.runtime.commands import Append, Claim, Fence, Follow, Renew, Stop
-from sidecar.core.runtime.owner import RENEWED, Owner
+from sidecar.core.runtime.commands import RENEWED, Append, Claim, Fence, Follow, Renew, Stop
+from sidecar.core.runtime.owner import Owner
 from sidecar.core.runtime.phases import Phase
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.produce import Appender

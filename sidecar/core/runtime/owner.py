@@ -24,7 +24,7 @@ Whoever drives an owner has these duties:
  8. It sends a `Reply` to whoever holds the token, and a `Void` before any reply that follows it.
  9. It calls `wake` at least every 100 ms or so, and `load_next` while there is time, until it returns False. A call
     is a small step, so that it can look at the clock.
-10. It asks nothing of an owner while its lease is not proved (service.py).
+10. It asks nothing of an owner while its lease is not proved (lease.py).
 11. `Occupied`: while a group has members, it holds a member of its own in the broker's group of that name, and sends
     on no commit but in that member's name (coordinator/placeholder/placeholders.py).
 12. `Renew`: as 2 and 3, but it goes on serving; appends wait. It reports `renewed` when its copy of the log holds the
@@ -58,10 +58,12 @@ from sidecar.core.runtime.deferred_replies import Unsent
 from sidecar.core.runtime.effects import Count, Effects, Log, Reply
 from sidecar.core.runtime.events import NO_TOKEN, Event
 from sidecar.core.runtime.group_loader import Build
+from sidecar.core.runtime.lease import PartitionLease
 from sidecar.core.runtime.load_queue import Loading
 from sidecar.core.runtime.pending_requests import Held, LogView, Tally, Waiting, refuse
 from sidecar.core.runtime.phases import TRANSITIONS, Phase
 from sidecar.core.runtime.registry import Registry
+from sidecar.core.runtime.settings import ServiceSettings
 from sidecar.core.runtime.shard import Shard
 from sidecar.core.runtime.turn import Now, Ports
 from sidecar.core.vocabulary.errors import TEXT, Code, InvariantError
@@ -75,11 +77,6 @@ STEP, REQUESTS = 16, 4
 FENCED_MS = 1_000
 """After another sidecar has shut this one out: the brokers' group will say soon who owns the partition."""
 
-LONG_AGO = Now(0, 0)
-ASSIGNED, MOVED, RENEWED = "assigned", "moved from sidecar", "fence renewed"
-"""Why a claim was made: a partition was taken over, and its new owner did not know who had it before; from one that is
-alive; it has its owner as before."""
-
 
 class Owner:
     def __init__(
@@ -88,12 +85,11 @@ class Owner:
         registry: Registry,
         ports: Ports,
         log: LogView,
-        hold_ms: int,
+        lease: PartitionLease,
+        settings: ServiceSettings,
         tally: Tally,
         out: list[Command],
-        load_at_once: int = 32,
     ) -> None:
-        """`load_at_once`: a group of at most so many records is loaded with the request that asks for it."""
         self.partition = partition
         self.phase = Phase.ELSEWHERE
         self.attempt = 0
@@ -107,26 +103,23 @@ class Owner:
         self.image = TopicImage()
         self.problem = ""
         """Why the last attempt to take over failed; empty once one has succeeded."""
+        self.lease = lease
         self._registry, self._ports, self._log = registry, ports, log
-        self._hold_ms, self._load_at_once = hold_ms, load_at_once
+        self._hold_ms, self._load_at_once = settings.hold_ms, settings.load_at_once
         self._tally, self._out = tally, out
-        self.leased: Callable[[Now], bool] = lambda now: True
-        """Whether this sidecar may answer for the partition; `Service` knows."""
         self.leases_end_ms: Callable[[Now], int] = lambda now: now.mono_ms + ports.lease_ms
         self._occupied: set[str] = set()
         """Groups with members, as the driver was told."""
         self._unsent = Unsent()
         self._held = Waiting(tally, out)
         self._owner_epoch = -1
-        self.proved_until = LONG_AGO
-        """Until when a committed write proves that nobody has taken the partition over, whatever the lease says."""
         self._rest_until_ms = 0
         self._pause_ms, self._why = RETRY_MS, ""
         self.fenced_ms, self.renew_again_ms, self.renewing = 0, 0, False
         self._since_ms = self._claimed_ms = self._served_ms = 0
 
     # ---- ownership ----------------------------------------------------------------------------------------
-    def assigned(self, now: Now, why: str = ASSIGNED) -> None:
+    def assigned(self, now: Now, why: str) -> None:
         self._pause_ms, self._since_ms = RETRY_MS, now.mono_ms
         self._begin("assigned", why)
 
@@ -191,7 +184,7 @@ class Owner:
     def proved(self, attempt: int, until: Now) -> None:
         """A fenced write is committed that began a lease before `until`."""
         if attempt == self.attempt and self.phase is Phase.SERVING:
-            self.proved_until = until
+            self.lease.proved(until)
 
     def failed(self, attempt: int, why: str, shut_out: bool, now: Now) -> None:
         """A fence, a claim or an append failed. `shut_out`: because another sidecar owns the partition now."""
@@ -345,7 +338,7 @@ class Owner:
         if event is None:
             return
         self._tally.open -= 1
-        if not self.leased(now):  # it waited while the lease ended: another owner may have decided otherwise since
+        if not self.lease.valid(now):  # it waited while the lease ended: another owner may have decided otherwise since
             refuse(self._out, reply.token, event, Code.NOT_COORDINATOR)
             return
         grant = reply.grant
@@ -477,7 +470,8 @@ class Owner:
         """Forget the state; everybody who still waits for an answer is sent to the coordinator that will be."""
         self._go(signal)
         shard, self.shard = self.shard, None
-        self.proved_until, self.renewing = LONG_AGO, False
+        self.lease.unproved()
+        self.renewing = False
         self._held.again(self.loading.everybody())
         self.loading, self.unreadable = Loading(), {}
         self._occupied.clear()

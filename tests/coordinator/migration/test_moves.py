@@ -48,7 +48,7 @@ def test_a_request_that_waits_for_the_lease_does_not_get_past_the_broker(monkeyp
 
     async def test(house: House) -> None:
         client, other = await house.client(), await house.client()
-        house.coordinator.service._lease.until_ms = 0
+        house.coordinator.service.lease.lost()
         other.post(jg.JoinGroupRequest("g", 10_000, 60_000, "", None, "consumer", NEWCOMER), 3)
         client.post(beats("n1", 7), 4)
         await until(lambda: house.metrics.value("parked") == 2)

@@ -422,7 +422,7 @@ def test_whoever_is_out_of_the_owners_group_serves_nothing() -> None:
 def test_without_a_lease_requests_are_refused_though_the_partition_is_served() -> None:
     async def test(house: House) -> None:
         client = await house.client()
-        house.coordinator.service._lease.until_ms = 0
+        house.coordinator.service.lease.lost()
         assert (await client.ask(join("g", "m1"), 1)).error_code == Code.NOT_COORDINATOR
         house.prove()
         assert (await client.ask(join("g", "m1"), 1)).error_code == Code.NONE
@@ -436,7 +436,7 @@ def test_a_request_waits_for_a_proof_that_is_late() -> None:
 
     async def test(house: House) -> None:
         client = await house.client()
-        house.coordinator.service._lease.until_ms = 0
+        house.coordinator.service.lease.lost()
         client.post(join("g", "m1"), 1)
         await until(lambda: house.metrics.value("parked") == 1)
         await turns()
@@ -452,7 +452,7 @@ def test_a_request_waits_for_a_proof_that_is_late() -> None:
 def test_a_request_does_not_wait_for_a_proof_for_ever(end: str) -> None:
     async def test(house: House) -> None:
         client = await house.client()
-        house.coordinator.service._lease.until_ms = 0
+        house.coordinator.service.lease.lost()
         client.post(join("g", "m1"), 1)
         await until(lambda: house.metrics.value("parked") == 1)
         if end == "loss":

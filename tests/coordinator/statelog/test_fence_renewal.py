@@ -16,7 +16,8 @@ from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime import owner as owner_module
 from sidecar.core.runtime.commands import Renew
 from sidecar.core.runtime.registry import Registry
-from sidecar.core.runtime.service import Service, ServiceSettings
+from sidecar.core.runtime.service import Service
+from sidecar.core.runtime.settings import ServiceSettings
 from sidecar.core.runtime.turn import Computed, Now, Ports
 from sidecar.core.vocabulary.errors import Code
 from sidecar.state.batch import encode_batch
@@ -190,7 +191,7 @@ def renewals(until_s: int, fences_kept_ms: int | None = None, silent: range = ra
             return iter(())
 
     service = Service(1, 50, registry, Ports({}, Computed(lambda kind, group_id: None)), Nothing(), settings)
-    service.lease(LEASE_MS)
+    service.lease.extended(LEASE_MS)
     service.assigned([1] * 50, 1, {1}, Now(0, 0))
     for owner in service.owners:
         owner.fenced(owner.attempt, 7, Now(0, 0))
@@ -202,7 +203,7 @@ def renewals(until_s: int, fences_kept_ms: int | None = None, silent: range = ra
     for second in range(1, until_s):
         now = Now(1_000 * second, 1_000 * second)
         last_answer = now.mono_ms if second not in silent else last_answer
-        service.lease(last_answer + LEASE_MS)  # the same answer is told again and again
+        service.lease.extended(last_answer + LEASE_MS)  # the same answer is told again and again
         service.wake(now)
         for c in [c for c in service.out if isinstance(c, Renew)]:
             found.append((second, c.partition))
