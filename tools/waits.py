@@ -74,7 +74,7 @@ WAITS: Mapping[str, tuple[int, str]] = {
     "coordinator/statelog/read_index.py Written._of_replicas": (2, EACH),
     "coordinator/statelog/tail.py StateLog.wait_past": (1, CALLER),
     "front/accepting.py Acceptor._bind": (1, "names of this machine, before the start"),
-    "front/session.py connect": (1, CALLER),
+    "front/upstream.py Broker.connect": (1, CALLER),
     "kafka/cluster.py Cluster._controller": (1, EACH),
     "kafka/cluster.py Cluster._shared": (1, EACH),
     "kafka/cluster.py MetadataReader.read": (1, THREAD),

@@ -47,7 +47,7 @@ class AccessSteps:
             if isinstance(want, Pause):
                 self._slices.wait(lambda: self._step(run, token, steps, None))
                 return
-            run.session.ask(run.got.token, want.frame, lambda frame: self._stepped(run, token, steps, frame))
+            run.session.upstream.ask(run.got.token, want.frame, lambda frame: self._stepped(run, token, steps, frame))
 
     def _stepped(self, run: Run, token: int, steps: Steps, frame: bytes | None) -> None:
         if frame is None:

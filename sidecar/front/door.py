@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from sidecar.front.session import PAUSES, Session
+from sidecar.front.flow_control import PAUSES
+from sidecar.front.session import Session
 from sidecar.link.ports import Figures, Logger
 from sidecar.proxy.actions import Close
 
@@ -63,10 +64,10 @@ class Door:
 
     def opened(self, session: Session) -> str:
         """Returns why this connection is one too many; "": it is not."""
-        s, host = self.settings, session.host
+        s, host = self.settings, session.facts.host
         self.sessions[session] = None
         self._so_far += 1
-        session.number = session.facts.number = self._so_far
+        session.facts.number = self._so_far
         self._opened.inc()
         self._active.inc()
         self._from[host] += 1
@@ -82,8 +83,7 @@ class Door:
             return "connection_rate"
         self._is_silent(session, wait_s)
         if wait_s > 0:  # a session that comes too early waits for its turn
-            session.waits_for_turn = True
-            asyncio.get_running_loop().call_later(wait_s, session.let_in)
+            session.flow.wait_for_turn(wait_s)
         return ""
 
     def arriving(self, host: str) -> tuple[str, float]:
@@ -125,7 +125,7 @@ class Door:
     def _make_room(self) -> bool:
         """Whether another connection has given its place up."""
         oldest = self._oldest_silent()
-        if oldest is None or oldest.waits_for_turn:  # then all the others wait, too
+        if oldest is None or oldest.flow.waits_for_turn:  # then all the others wait, too
             return False
         del self._silent[oldest]
         oldest.abort("crowded_out")
@@ -159,7 +159,7 @@ class Door:
             self._silent.pop(session, None)
             self._active.inc(-1)
             self._figures("closed", cause).inc()
-            self._one_less(session.host)
+            self._one_less(session.facts.host)
 
     def _one_less(self, host: str) -> None:
         self._from[host] -= 1
@@ -169,11 +169,11 @@ class Door:
     def refused(self, session: Session, close: Close) -> None:
         """Bytes that close their connection: counted each time, logged now and then."""
         self._figures("refused", close.cause).inc()
-        self.say("frame refused", session.host, close.cause, close.detail, client_id=close.client_id)
+        self.say("frame refused", session.facts.host, close.cause, close.detail, client_id=close.client_id)
 
-    def broker_refused(self, session: Session, detail: str) -> None:
+    def broker_refused(self, host: str, detail: str) -> None:
         """There is a broker, but TLS with it does not come about: no client has any use of this sidecar."""
-        self.say("no TLS with the broker", session.host, "broker_tls", detail)
+        self.say("no TLS with the broker", host, "broker_tls", detail)
 
     def say(self, event: str, host: str, cause: str, detail: str, **more: object) -> None:
         """Log it, but of the same cause only now and then."""

@@ -36,19 +36,20 @@ from sidecar.core.vocabulary.errors import TEXT, Code, name_of
 from sidecar.front import other_brokers
 from sidecar.front.access_steps import AccessSteps
 from sidecar.front.api_sets import BEFORE_ALL, MEMBERS_ASK, WAIT_FOR_OTHERS
-from sidecar.front.broker_watch import BrokerWatch
+from sidecar.front.broker_watch import SILENT, BrokerWatch
 from sidecar.front.door import Door
 from sidecar.front.large import LargeRequests
 from sidecar.front.links import Links
 from sidecar.front.managed import Managed
 from sidecar.front.memory import shared
 from sidecar.front.run import Run
-from sidecar.front.session import SILENT, Session, connect
+from sidecar.front.session import Session
 from sidecar.front.settings import FrontSettings
 from sidecar.front.settling import WaitingRoom, in_doubt
 from sidecar.front.slices import Slices
 from sidecar.front.steady import Grants, touch_due
 from sidecar.front.unread import Unread
+from sidecar.front.upstream import Broker
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.clock import CLOCK
@@ -99,8 +100,7 @@ class Front:
         """`attach` connects to the coordinator and returns how to send to it. `cluster`: for requests that belong to
         another broker."""
         self.settings = settings
-        self.broker = settings.broker
-        self.upstream_tls, self.upstream_host = settings.upstream_tls, settings.upstream_host
+        self.broker = Broker(settings.broker, settings.upstream_tls, settings.upstream_host)
         self.limits, self.header_timeout_s = settings.limits, settings.header_timeout_s
         self.internal = Internal(settings.internal_topic, self._topics_passed)
         self.held_bytes, self.unread_bytes = settings.held_bytes, settings.unread_bytes
@@ -112,8 +112,8 @@ class Front:
         self.gone, self.refused, self.broker_refused = self.door.gone, self.door.refused, self.door.broker_refused
         self.large = LargeRequests(settings.large_requests, self.pauses)
         self.log, self.links = log, Links(self.sessions, figures)
-        reach = partial(connect, self)
-        self.watch = BrokerWatch(settings.silence_ms, reach, self.sessions, self._silence, figures, log)
+        connect = self.broker.connect
+        self.watch = BrokerWatch(settings.silence_ms, connect, self.sessions, self._silence, figures, log)
         self._cluster, self._figures, self._tasks = cluster, figures, tasks
         self._faults = figures("handler_faults")
         self._seen, self._steady_replies, self._probes = dict.fromkeys(SERVED, 0), 0, 0
@@ -206,7 +206,7 @@ class Front:
             return
         if len(got.frame) > self.settings.unproven_bytes and not session.facts.let_in and got.api_key not in BEFORE_ALL:
             self._probes += 1
-            session.ask(got.token, lets_in(got.correlation_id), lambda answer: self._proved(session, got, answer))
+            session.upstream.ask(got.token, lets_in(got.correlation_id), partial(self._proved, session, got))
         else:
             self._handle(session, got, at_ms)
 
@@ -283,14 +283,14 @@ class Front:
             if type(want) is Coordinate:
                 self._coordinate(run, want.event)
             elif isinstance(want, Ask):
-                run.session.ask(run.got.token, want.frame, lambda frame: self._answered(run, frame))
+                run.session.upstream.ask(run.got.token, want.frame, lambda frame: self._answered(run, frame))
             elif isinstance(want, Store):
                 self._tasks.spawn(self._store(run, want), "store")
             elif isinstance(want, Settle):
                 self._settle(run, want.groups)
             else:
                 go_on = partial(self._slices.wait, partial(self._go_on, run))
-                if run.api_key not in ALONE or self.large.begins(run.session, 0, go_on):
+                if run.api_key not in ALONE or run.session.flow.begin_large(0, go_on):
                     go_on()
 
     def _at_once(self, run: Run, want: Want) -> Answer | None:
@@ -301,7 +301,7 @@ class Front:
             run.owed = None
             self._send(want.message)
         elif isinstance(want, Start):
-            run.session.ask(run.got.token, want.frame, partial(self._started, run, want))
+            run.session.upstream.ask(run.got.token, want.frame, partial(self._started, run, want))
         elif isinstance(want, Coordinate):
             code = Code.COORDINATOR_NOT_AVAILABLE
             return want.event.refused(code, TEXT[code])
@@ -368,7 +368,7 @@ class Front:
 
     async def _store(self, run: Run, want: Store) -> None:
         try:
-            frame = await other_brokers.ask(self._cluster, want, run.session.number % self.settings.commit_lanes)
+            frame = await other_brokers.ask(self._cluster, want, run.client.number % self.settings.commit_lanes)
         except NO_ANSWER as exc:
             # Nobody can say whether the broker did it: the client must see a broken connection, as from a broker.
             self._give_up(run)
@@ -389,7 +389,7 @@ class Front:
             self._came_too_late(run)
             return
         if run.api_key in WAIT_FOR_OTHERS:
-            self.large.ended(run.session)
+            run.session.flow.end_large()
         self._last_token = token = self._last_token + 1
         run.event = event
         self._waiting[token] = run

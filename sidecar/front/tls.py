@@ -63,13 +63,14 @@ class _Arrival:
 
 
 class _Arrived(Session):
+    had_turn = True
+
     def __init__(self, front: Front, let_go: Callable[[], None]) -> None:
         super().__init__(front)
         self._let_go = let_go
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._let_go()
-        self.had_turn = True
         super().connection_made(transport)
 
 

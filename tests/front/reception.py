@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any
 
 from sidecar.front.broker_watch import BrokerWatch
+from sidecar.front.flow_control import PAUSES
 from sidecar.front.large import LargeRequests
 from sidecar.front.memory import Memory
-from sidecar.front.session import PAUSES, Session, _Upstream, connect
+from sidecar.front.session import Session
+from sidecar.front.upstream import Broker
 from sidecar.proxy.actions import Close, Got
 from sidecar.proxy.internal import NOT_SHOWN
 from sidecar.wire.frames import Limits, request_frame
@@ -38,9 +38,7 @@ class Reception:
     """The front as a session sees it: it keeps what is dispatched, and answers when a test says so."""
 
     def __init__(self) -> None:
-        self.broker = ("127.0.0.1", 1)
-        self.upstream_tls: Callable[[], ssl.SSLContext | None] = lambda: None
-        self.upstream_host = ""
+        self.broker = Broker(("127.0.0.1", 1), lambda: None)
         self.limits = Limits(10_000_000, 1_000_000, in_flight=4, turn_requests=8)
         self.internal = NOT_SHOWN
         self.header_timeout_s = 0.02
@@ -49,7 +47,7 @@ class Reception:
         self.pauses = dict.fromkeys(PAUSES, 0)
         self.large = LargeRequests(4, self.pauses)
         self.log = Lines()
-        self.watch = BrokerWatch(0, partial(connect, self), (), lambda quiet_ms, to_all: None, Counted(), self.log)
+        self.watch = BrokerWatch(0, self.broker.connect, (), lambda quiet_ms, to_all: None, Counted(), self.log)
         self.got: list[Got] = []
         self.closed: list[str] = []
         self.refusals: list[Close] = []
@@ -67,7 +65,7 @@ class Reception:
     def refused(self, session: Session, close: Close) -> None:
         self.refusals.append(close)
 
-    def broker_refused(self, session: Session, detail: str) -> None:
+    def broker_refused(self, host: str, detail: str) -> None:
         raise AssertionError(detail)
 
     def dispatch(self, session: Session, got: Got) -> None:
@@ -79,13 +77,18 @@ class Reception:
 class ManualSession(Session):
     """Its connection to the broker is made when a test says so."""
 
-    async def _connect(self) -> None:
-        await asyncio.Event().wait()
+    def __init__(self, front: Reception) -> None:
+        super().__init__(front)
+        self._reached = asyncio.Event()
+        self.upstream.connect = self._reach
+
+    async def _reach(self, factory: Callable[[], asyncio.Protocol]) -> None:
+        await self._reached.wait()
 
     def reach(self) -> MemoryTransport:
-        upstream = _Upstream(self)
-        transport = MemoryTransport(upstream, ("broker", 9092))
-        upstream.connection_made(transport)
+        transport = MemoryTransport(self.upstream, ("broker", 9092))
+        self.upstream.connection_made(transport)
+        self._reached.set()
         return transport
 
 

@@ -16,7 +16,7 @@ import pytest
 from sidecar.core.consumer.events import HeartbeatReply
 from sidecar.core.runtime.offset_checks import CheckReply
 from sidecar.core.vocabulary.errors import Code
-from sidecar.front.session import SILENT
+from sidecar.front.broker_watch import SILENT
 from sidecar.link.messages import AccessAnswer, AskAccess, CommitEnded, Request
 from sidecar.wire.apis import SERVED, Api
 from sidecar.wire.frames import request_frame

@@ -316,7 +316,7 @@ def test_a_client_that_goes_while_the_broker_is_asked_ends_its_request() -> None
         await until(lambda: hung.met)
         client.close()
         await turns()
-        assert desk.sent == [] and client.session._asks == {}
+        assert desk.sent == [] and client.session.upstream.asks == {}
 
     run(test)
 

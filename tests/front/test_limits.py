@@ -77,7 +77,7 @@ def test_a_connection_that_ends_before_its_next_turn_has_none() -> None:
         b.client.feed(b"".join(group(i) for i in range(3 * TURN)))
         b.session.close("shutdown")
         await turns(5)
-        assert not b.session._later and len(b.front.got) == TURN
+        assert not b.session.turn_due and len(b.front.got) == TURN
         assert b.front.closed == ["shutdown"]
 
     run(test)
@@ -376,7 +376,7 @@ def test_what_waits_behind_requests_is_counted_over_all_connections() -> None:
         for s, got in zip(sessions[1:], front.got[1:5], strict=True):
             s.reply(got.token, b"<1>")
         await turns(200)
-        assert front.memory.reserved_bytes == 0 and not any(s.waits_for_memory for s in sessions)
+        assert front.memory.reserved_bytes == 0 and not any(s.flow.waits_for_memory for s in sessions)
         assert sum(len(c.taken().split(b">")) - 1 for c in clients) == 5 + sum(held) // step
         for c in clients:
             c.lose()

@@ -124,7 +124,7 @@ def test_a_request_of_which_a_part_has_passed_is_left_alone() -> None:
         client = await desk.member()
         session = client.session
         session.conn.requests += 1
-        session.link_looks = 9
+        session.upstream.looks = 9
         session.conn._client_pass = 1
         await desk.live(LIMIT_S / 2)
         assert desk.kept() == 0
@@ -141,7 +141,7 @@ def test_many_links_are_not_used_at_once() -> None:
         for client in clients:
             await client.ask(metadata("orders"), 12)
             client.session.conn.requests += 1
-            client.session.link_looks = 9
+            client.session.upstream.looks = 9
         desk.front.links._look_at_all()
         await turns()
         assert desk.kept() == AT_ONCE

@@ -28,7 +28,7 @@ def test_a_session_behind_tls(loops: Loops, papers: Papers, version: ssl.TLSVers
         for n in range(1, 4):
             await exchange(streams, n)
         (session,) = place.desk.front.sessions
-        assert session.host == "127.0.0.1" and place.count("done") == 1 and place.settled
+        assert session.facts.host == "127.0.0.1" and place.count("done") == 1 and place.settled
         streams[1].close()
         await until(lambda: not place.desk.front.sessions)
         assert place.desk.metrics.value("closed", "client_closed") == 1

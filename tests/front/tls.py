@@ -51,7 +51,7 @@ class Place:
 
     async def open(self, broker_tls: ssl.SSLContext | None = None) -> None:
         self.broker = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=broker_tls)
-        self.desk.front.broker = ("127.0.0.1", self.broker.sockets[0].getsockname()[1])
+        self.desk.front.broker.address = ("127.0.0.1", self.broker.sockets[0].getsockname()[1])
         await self.listener.open(["127.0.0.1"], 0, 1_024)
         self.port = self.listener.sockets[0].getsockname()[1]
 

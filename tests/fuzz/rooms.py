@@ -6,13 +6,14 @@ import asyncio
 import os
 import random
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.core.vocabulary.errors import InvariantError
-from sidecar.front.session import Session, _Upstream
+from sidecar.front.session import Session, SessionFront
 from sidecar.link.codec import Frames, LinkCodec, LinkError
 from sidecar.link.messages import Reply, Request
 from sidecar.process.settings import Settings, SettingsError, load
@@ -120,8 +121,12 @@ class Babble(Session):
 
     answer = b""
 
-    async def _connect(self) -> None:
-        upstream = _Upstream(self)
+    def __init__(self, front: SessionFront) -> None:
+        super().__init__(front)
+        self.upstream.connect = self._reach
+
+    async def _reach(self, factory: Callable[[], asyncio.Protocol]) -> None:
+        upstream = factory()
         transport = MemoryTransport(upstream, ("broker", 9092))
         transport.heard = partial(self._heard, transport, bytearray())
         upstream.connection_made(transport)

@@ -46,7 +46,7 @@ from sidecar.core.share.config import SHARE
 from sidecar.core.streams.config import STREAMS
 from sidecar.core.vocabulary.errors import Code
 from sidecar.front.front import Front
-from sidecar.front.session import Session, _Upstream
+from sidecar.front.session import Session
 from sidecar.front.settings import FrontSettings
 from sidecar.link.loopback import Loopback, Soon
 from sidecar.link.messages import Reply, Request, ToCoordinator, ToFront, View
@@ -136,9 +136,10 @@ class MemorySession(Session):
         self.reached: Upstream | None = None
         self._brokers = brokers
         self._node_id = node_id
+        self.upstream.connect = self._reach
 
-    async def _connect(self) -> None:
-        self.reached = Upstream(self._brokers, self._node_id, _Upstream(self))
+    async def _reach(self, factory: Callable[[], asyncio.Protocol]) -> None:
+        self.reached = Upstream(self._brokers, self._node_id, factory())
 
 
 class HouseClient:

@@ -19,7 +19,7 @@ import pytest
 
 from sidecar.core.vocabulary.errors import Code
 from sidecar.front.front import Front
-from sidecar.front.session import Session, _Upstream
+from sidecar.front.session import Session
 from sidecar.wire.apis import SERVED, Api, message_name, response_flexible
 from sidecar.wire.frames import PREFIX, header_end, request_frame, response_frame
 from sidecar.wire.generated import api_versions as av
@@ -71,9 +71,9 @@ def _answer(api: int, version: int, request: Any, group: Code, topic: Code) -> A
 class Broker:
     """The broker behind one connection of this caller."""
 
-    def __init__(self, caller: Caller, session: Session) -> None:
+    def __init__(self, caller: Caller, upstream: asyncio.Protocol) -> None:
         self._caller = caller
-        self._transport = MemoryTransport(_Upstream(session), ("broker", 9092))
+        self._transport = MemoryTransport(upstream, ("broker", 9092))
         self._transport.heard = self._heard
         self._transport.protocol.connection_made(self._transport)
 
@@ -96,9 +96,10 @@ class Doorway(Session):
     def __init__(self, front: Front, caller: Caller) -> None:
         super().__init__(front)
         self._caller = caller
+        self.upstream.connect = self._reach
 
-    async def _connect(self) -> None:
-        Broker(self._caller, self)
+    async def _reach(self, factory: Callable[[], asyncio.Protocol]) -> None:
+        Broker(self._caller, factory())
 
 
 class Named(Spec):
