@@ -124,7 +124,11 @@ class Scenario:
                     raise DrillError(f"{p.name} ended ({p.returncode}); log: {p.log}\n{p.tail()}")
             if time.monotonic() - start > timeout_s:
                 held = {c.name: sorted(c.journal.current()) for c in self.clients}
-                raise DrillError(f"{what}: not within {timeout_s:g} s; clients hold {held}; logs: {self.kafka.folder}")
+                lacks = {g.group: g.lost(self.producer.ends) for g in self.beside if self.producer is not None}
+                raise DrillError(
+                    f"{what}: not within {timeout_s:g} s; clients hold {held}; records that other groups lack: {lacks};"
+                    f" logs: {self.kafka.folder}"
+                )
             time.sleep(0.05)
         return time.monotonic() - start
 
