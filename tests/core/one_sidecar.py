@@ -82,9 +82,9 @@ class OneSidecar:
         while out:
             c = out.pop(0)
             if isinstance(c, Fence):
-                owner.fenced(c.attempt, 7, self.now)
+                owner.lifecycle.fenced(c.attempt, 7, self.now)
             elif isinstance(c, Claim):
-                owner.claimed(c.attempt, 0, self.now)
+                owner.lifecycle.claimed(c.attempt, 0, self.now)
             elif isinstance(c, Follow):
                 owner.replayed(c.attempt, self.now)
             elif isinstance(c, Append):

@@ -168,7 +168,7 @@ class Node:
             self._nobody_waits_too_long()
         for owner in service.owners:
             for _ in range(LOAD_STEPS):
-                if not (owner.loading.left or owner.loading.behind):
+                if not (owner.loader.queue.left or owner.loader.queue.behind):
                     break
                 owner.load_next(now)
                 self.drain()
@@ -241,7 +241,7 @@ class Node:
     def _holds(self, owner: Owner, shard: Shard) -> None:
         """With nothing outstanding, and nobody else in the log, the live state is what the log says."""
         term, log = self.terms[owner.partition], self.world.logs[owner.partition]
-        self.checks.sessions(shard, term.since_ms, owner.loading.left)
+        self.checks.sessions(shard, term.since_ms, owner.loader.queue.left)
         if owner.idle and term.epoch == log.fence:
             length, revisions = len(log.entries), 0
             for soft in shard.soft.values():
@@ -270,7 +270,7 @@ class Node:
 
         def fenced(epoch: int) -> None:
             term.epoch = epoch
-            owner.fenced(c.attempt, epoch, self.clock())
+            owner.lifecycle.fenced(c.attempt, epoch, self.clock())
             self.drain()
 
         def failed() -> None:
@@ -305,7 +305,7 @@ class Node:
             else:
                 term.epoch, term.renewing = epoch, False
                 self.world.figures["fences renewed"] += 1
-                owner.renewed(c.attempt, epoch, self.clock())
+                owner.lifecycle.renewed(c.attempt, epoch, self.clock())
                 if term.queue:
                     self._send(p, term)
             self.drain()
@@ -318,7 +318,7 @@ class Node:
 
         def then(outcome: Outcome, offset: int) -> None:
             if outcome is Outcome.DONE:
-                owner.claimed(c.attempt, offset, self.clock())
+                owner.lifecycle.claimed(c.attempt, offset, self.clock())
             else:
                 owner.failed(c.attempt, outcome.value, outcome is Outcome.FENCED, self.clock())
             self.drain()

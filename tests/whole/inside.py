@@ -240,7 +240,7 @@ class Inside:
         by_boot_ms = owner.lease.proved_until.mono_ms - (s.proc.boot_ms() + until_ms)
         by_wall_ms = owner.lease.proved_until.wall_ms - (s.proc.wall_ms() + until_ms)
         late_ms = min(by_boot_ms, by_wall_ms)
-        if part.claimed != owner._owner_epoch and late_ms > 0:
+        if part.claimed != owner.lifecycle.owner_epoch and late_ms > 0:
             raise Violation(f"a proof of sidecar {s.node_id} for {owner.partition} lasts {late_ms:.0f} ms too long")
 
     def _tail(self, s: Sidecar, half: Coordination) -> None:
@@ -259,13 +259,18 @@ class Inside:
         """An owner whose records are all committed, and who has not been replaced, has what the log says."""
         p, shard = owner.partition, owner.shard
         part = self._fold.parts[p]
-        if owner.phase is not Phase.SERVING or shard is None or not owner.idle or part.claimed != owner._owner_epoch:
+        if (
+            owner.phase is not Phase.SERVING
+            or shard is None
+            or not owner.idle
+            or part.claimed != owner.lifecycle.owner_epoch
+        ):
             return
         self._fold.read(p)
         if not self._fold.is_whole(p):
             return
         for group_id in sorted({*shard.groups, *part.shard.groups}):
-            if group_id in owner.loading.left or group_id in self._fold.foreign:
+            if group_id in owner.loader.queue.left or group_id in self._fold.foreign:
                 continue
             live, folded = shard.groups.get(group_id), part.shard.groups.get(group_id)
             where = f"{group_id} in sidecar {s.node_id}"
@@ -281,7 +286,7 @@ class Inside:
     def _held(self, s: Sidecar, owner: Owner) -> None:
         """A request waits for a takeover, but not longer than it should."""
         calm = self._universe.now_ms - self._disturbed.get(s.proc, -1e9) > WELL_AGAIN_MS
-        for held in (*owner._held, *owner.loading.everybody()) if calm else ():
+        for held in (*owner.held, *owner.loader.queue.everybody()) if calm else ():
             if held.until_ms + HELD_MS < s.proc.boot_ms():
                 raise Violation(f"sidecar {s.node_id} holds a request longer than it should: {held.event}")
 

@@ -53,7 +53,7 @@ class Loader:
 
     def _next(self, among: dict[int, None]) -> int:
         """A partition whose groups somebody waits for, if there is one. They take turns."""
-        p = next((p for p in among if self._service.owners[p].loading.behind), None)
+        p = next((p for p in among if self._service.owners[p].loader.queue.behind), None)
         if p is None:
             return next(iter(among))
         for order in (among, self._left):

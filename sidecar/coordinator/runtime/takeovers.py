@@ -1,5 +1,5 @@
 """Takes partitions over, and appends to those that are owned: fence, claim, wait for the tail, and a new fence now and
-then (core/runtime/owner.py says when). Each attempt at owning a partition is a term."""
+then (core/runtime/lifecycle.py says when). Each attempt at owning a partition is a term."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Takeovers:
             return  # the attempt is over; a later one may count its revisions already
         self._state.revisions[p] = {}
         term.encoder = Encoder(self._codec, term.writer.owner_epoch, self._state.revisions[p])
-        self._owners[p].fenced(term.attempt, term.writer.owner_epoch, now())
+        self._owners[p].lifecycle.fenced(term.attempt, term.writer.owner_epoch, now())
         self._ports.drain()
 
     def _claim(self, c: Claim) -> None:
@@ -154,7 +154,7 @@ class Takeovers:
             self._failed(p, attempt, WriteLost("the broker does not say where the claim is"))
         else:
             self._state.wrote(p, self.terms[p].writer.claim_at, self.terms[p].claim)
-            self._owners[p].claimed(attempt, offset, now())
+            self._owners[p].lifecycle.claimed(attempt, offset, now())
             self._ports.drain()
 
     def _follow(self, c: Follow) -> None:

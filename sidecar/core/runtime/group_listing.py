@@ -38,7 +38,7 @@ class GroupListing:
         mine = [o for o in self._owners if o.lease.valid(now)]
         if any(o.phase not in (Phase.ELSEWHERE, Phase.SERVING) for o in mine):
             self._out.append(Reply(token, ListReply(Code.COORDINATOR_LOAD_IN_PROGRESS)))
-        elif not any(o.loading.left for o in mine):
+        elif not any(o.loader.queue.left for o in mine):
             shards = [o.shard for o in mine if o.shard is not None]
             self._out.append(Reply(token, ListReply(groups=tuple(g for s in shards for g in s.listed()))))
         elif self._hold_ms:
@@ -50,12 +50,13 @@ class GroupListing:
     def go_on(self, now: Now) -> None:
         """With those that wait."""
         held, self._held = self._held, []
+        loading = bool(held) and any(o.loader.queue.left for o in self._owners)
         for h in held:
-            if now.mono_ms < h.until_ms and any(o.loading.left for o in self._owners):
+            if loading and now.mono_ms < h.until_ms:
                 self._held.append(h)
                 continue
             self._tally.open -= 1
-            if any(o.loading.left for o in self._owners):
+            if loading:
                 self._out.append(Reply(h.token, ListReply(Code.COORDINATOR_LOAD_IN_PROGRESS)))
             else:
                 self.answer_list(h.token, ListGroups(), now)

@@ -79,7 +79,7 @@ class Service:
             if p not in mine:
                 owner.released("moved to another sidecar")
         for p in gained:
-            self.owners[p].assigned(now, self.owner_map.why(p, members))
+            self.owners[p].lifecycle.assigned(now, self.owner_map.why(p, members))
 
     def lost(self, why: str) -> None:
         """This sidecar is out of the owners' group: it owns nothing until it is assigned again."""
@@ -188,19 +188,18 @@ class Service:
         part = owner.partition * GOLDEN % 1
         most_ms = min(self.settings.fence_interval_ms, self._fences_kept_ms // FENCES_IN_TIME)
         interval_ms = most_ms * (1 - self.settings.fence_spread * part)
-        due = now.mono_ms - owner.fenced_ms > interval_ms and now.mono_ms >= owner.renew_again_ms
-        if due and not owner.renewing:
-            owner.renew(now)
+        if owner.lifecycle.renewal_due(interval_ms, now):
+            owner.lifecycle.renew()
 
     def problem(self) -> str:
         """Why partitions cannot be taken over; empty if nothing hinders it."""
-        return next((o.problem for o in self.owners if o.problem), "")
+        return next((o.lifecycle.problem for o in self.owners if o.lifecycle.problem), "")
 
     def _tell_problem(self, now: Now) -> None:
         problem = self.problem()
         if problem and now.mono_ms - self._said_ms >= SAY_AGAIN_MS:
             self._said_ms = now.mono_ms
-            waiting = sum(bool(o.problem) for o in self.owners)
+            waiting = sum(bool(o.lifecycle.problem) for o in self.owners)
             told = {"partitions": waiting, "problem": problem}
             self.out.append(Log("partitions cannot be taken over", told, "warning"))
 

@@ -13,7 +13,7 @@ from sidecar.coordinator.runtime import coordinator as module
 from sidecar.coordinator.statelog import fence as fence_module
 from sidecar.coordinator.statelog import fenced_writer as writer_module
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.runtime import owner as owner_module
+from sidecar.core.runtime import lifecycle
 from sidecar.core.runtime.commands import Renew
 from sidecar.core.runtime.registry import Registry
 from sidecar.core.runtime.service import Service
@@ -35,8 +35,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TICK_S", 0.005)
     monkeypatch.setattr(writer_module, "RETRY_S", 0.002)
     monkeypatch.setattr(fence_module, "RETRY_S", 0.002)
-    monkeypatch.setattr(owner_module, "RENEW_AGAIN_MS", 20)
-    monkeypatch.setattr(owner_module, "FENCED_MS", 20)
+    monkeypatch.setattr(lifecycle, "RENEW_AGAIN_MS", 20)
+    monkeypatch.setattr(lifecycle, "FENCED_MS", 20)
 
 
 LEASE_MS = 15_000
@@ -58,7 +58,7 @@ def run(test: Callable[[House, HouseClient, int], Coroutine[Any, Any, None]], in
 
 
 def renew(house: House) -> None:
-    house.service.owners[0].renew(Now(10**9, 10**9))
+    house.service.owners[0].lifecycle.renew()
     house.coordinator._drain()
 
 
@@ -194,8 +194,8 @@ def renewals(until_s: int, fences_kept_ms: int | None = None, silent: range = ra
     service.lease.extended(LEASE_MS)
     service.assigned([1] * 50, 1, {1}, Now(0, 0))
     for owner in service.owners:
-        owner.fenced(owner.attempt, 7, Now(0, 0))
-        owner.claimed(owner.attempt, 0, Now(0, 0))
+        owner.lifecycle.fenced(owner.attempt, 7, Now(0, 0))
+        owner.lifecycle.claimed(owner.attempt, 0, Now(0, 0))
         owner.replayed(owner.attempt, Now(0, 0))
     service.config_changed(Now(0, 0), fences_kept_ms)
     service.out.clear()
@@ -207,7 +207,7 @@ def renewals(until_s: int, fences_kept_ms: int | None = None, silent: range = ra
         service.wake(now)
         for c in [c for c in service.out if isinstance(c, Renew)]:
             found.append((second, c.partition))
-            service.owners[c.partition].renewed(c.attempt, 8, now)
+            service.owners[c.partition].lifecycle.renewed(c.attempt, 8, now)
         service.out.clear()
     return found
 
