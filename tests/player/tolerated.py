@@ -22,6 +22,7 @@ OF_THE_MEMBER = frozenset((22, 25, 27, 35, 69, 82, 113))
 OFFSETS_ONLY = (states.offsets, states.transaction)
 EMPTY = (states.classic_empty, states.classic_pending, states.offsets)
 INSTANCE = "groupInstanceId"
+CONSUMER_GROUP_APIS = (68, 69)
 OFFLOAD = "consumer.assignor.offload.enable"
 Says = Callable[[Case, str, Any, Any], bool]
 """Whether the two answers of this API differ by the rule alone: theirs, ours."""
@@ -143,6 +144,14 @@ def _internal(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     )
 
 
+def _brought(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    """Kafka 3.9 announces them in other versions."""
+    if api != "ApiVersions" or not isinstance(theirs, dict) or not isinstance(ours, dict):
+        return False
+    a, b = ([k for k in answer["apiKeys"] if k["apiKey"] not in CONSUMER_GROUP_APIS] for answer in (theirs, ours))
+    return bool({**theirs, "apiKeys": a} == {**ours, "apiKeys": b})
+
+
 def _offload(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     if api != "DescribeConfigs" or not isinstance(ours, dict):
         return False
@@ -212,10 +221,13 @@ def _empty_group_left(case: Case, api: str, theirs: Any, ours: Any) -> bool:
 
 
 def _empty_group_forgotten(case: Case, api: str, theirs: Any, ours: Any) -> bool:
-    if api != "DescribeGroups" or case.api != "JoinGroup" or case.state is not states.consumer_empty:
+    """The broker shows it when another record is committed in the group's partition."""
+    if case.api != "JoinGroup" or case.state is not states.consumer_empty or not isinstance(theirs, dict):
         return False
-    stays = str(ours).replace("is not a classic group.", "not found.")
-    return str(ours) != str(theirs) == stays
+    if api == "DescribeGroups":
+        stays = "is not a classic group." in str(ours)
+        return stays and not theirs["groups"][0]["members"]
+    return api == "ListGroups" and [g["groupType"] for g in ours["groups"]] == ["consumer"] and not theirs["groups"]
 
 
 def _another_kind(case: Case, api: str, theirs: Any, ours: Any) -> bool:
@@ -276,6 +288,12 @@ def _resource_twice(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     return api == "AlterConfigs" and theirs == SILENT and "Each resource must appear at most once." in str(ours)
 
 
+def _out_of_range(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    """Kafka 4.3."""
+    same = api.endswith("AlterConfigs") and without(theirs, "errorMessage") == without(ours, "errorMessage")
+    return same and "must be in the range" in str(ours) and " than or equal to group." in str(theirs)
+
+
 def _last_offset(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     """Kafka 3.9."""
     looks = api in ("DescribeGroups", "ListGroups") and isinstance(theirs, dict)
@@ -303,12 +321,14 @@ RULES = (
         ends=True,
     ),
     Rule("a resource that AlterConfigs names twice", _resource_twice),
+    Rule("a setting of a group outside of its range (2.29)", _out_of_range),
     Rule("a topic without partitions in a commit", _without_partitions),
     Rule("a partition that a commit names twice", _committed_twice),
     Rule("a partition that an OffsetDelete, or a commit that is refused as a whole, names twice", _deleted_twice),
     Rule("an OffsetFetch with a member epoch and without a member id", _fetch_of_null),
     Rule("a group, topic or partition that an OffsetFetch names twice", _fetched_twice),
     Rule("`__group_state` in Metadata", _internal),
+    Rule("ApiVersions", _brought),
     Rule("offload (3.9, 3.10)", _offload),
     Rule("a due assignment (3.1)", _due),
     Rule("order of members for an assignor (2.16, 2.17)", _order_of_members),
