@@ -76,6 +76,7 @@ def coordinator_settings(s: Settings, address: Address, anew: Anew, cluster_id: 
         lease_ms=s.ownership.proof_ms,
         batch_bytes=s.state.max_message_bytes // 2,
         load_slice_s=s.takeover_slice_ms / 1000,
+        turns=s.log.turns,
         look_s=s.metadata_look_ms / 1000,
         anew=anew,
         limits=MemberLimits(

@@ -29,6 +29,7 @@ from sidecar.coordinator.runtime.regex_task import Visible
 from sidecar.coordinator.runtime.settings import CoordinatorSettings
 from sidecar.coordinator.runtime.takeovers import TakeoverPorts, Takeovers
 from sidecar.coordinator.runtime.topic_refresh import Fresh
+from sidecar.coordinator.runtime.turn_log import TurnLog
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.unfenced_append import append_unfenced
 from sidecar.coordinator.statelog.write_errors import WriteLost
@@ -92,7 +93,8 @@ class Coordinator:
         self._log, self._tasks = log, tasks
         limits = (settings.batch_bytes, settings.lease_ms, settings.anew, settings.limits)
         self.fresh = Fresh(settings.look_s, figures)
-        ports = Ports(assignors, configs.groups, lambda: configs.broker.authorizer, *limits, self.fresh.moved)
+        turns = TurnLog(log).turn if settings.turns else None
+        ports = Ports(assignors, configs.groups, lambda: configs.broker.authorizer, *limits, self.fresh.moved, turns)
         self.service = Service(settings.node_id, len(state.partitions), REGISTRY, ports, state, settings.service)
         self.takeovers = Takeovers(
             settings, cluster, self.appender, codec, state, self.service.owners, self._takeover_ports(), tasks

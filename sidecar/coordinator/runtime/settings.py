@@ -29,6 +29,8 @@ class CoordinatorSettings:
     load_slice_s: float = 0.005
     anew: Anew = Anew()
     limits: MemberLimits = MemberLimits()
+    turns: bool = False
+    """Every turn is logged (turn_log.py)."""
     look_s: float = 0.1
     """Least time between two looks at topics (topic_refresh.py)."""
     cluster_id: str | None = None

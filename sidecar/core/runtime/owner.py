@@ -169,7 +169,7 @@ class Owner:
             except Exception as exc:  # noqa: BLE001 - whatever a turn raises, its shard is dropped
                 self._broken(exc, now)
             else:
-                self._settle(shard, fx, now)
+                self._settle(shard, fx, now, event)
 
     def _hold(self, token: int, event: Event, now: Now) -> None:
         """Clients do worse with COORDINATOR_LOAD_IN_PROGRESS than with a slow answer: wait for the takeover a while."""
@@ -183,7 +183,7 @@ class Owner:
     def done(self, attempt: int, event: Event, now: Now) -> None:
         """Background work has ended."""
         if attempt == self.attempt:
-            self._run(lambda shard: shard.handle(event, NO_TOKEN, now), now)
+            self._run(lambda shard: shard.handle(event, NO_TOKEN, now), now, event)
 
     def touch(self, group_id: str, member_id: str, now: Now) -> None:
         """A front answered this member under a grant."""
@@ -198,7 +198,7 @@ class Owner:
         return self.loader.has(group_id)
 
     # ---- turns --------------------------------------------------------------------------------------------
-    def _run(self, turn: Callable[[Shard], Effects | None], now: Now) -> None:
+    def _run(self, turn: Callable[[Shard], Effects | None], now: Now, event: Event | None = None) -> None:
         shard = self.shard
         if shard is None:
             return
@@ -208,9 +208,11 @@ class Owner:
             self._broken(exc, now)
         else:
             if fx is not None:
-                self._settle(shard, fx, now)
+                self._settle(shard, fx, now, event)
 
-    def _settle(self, shard: Shard, fx: Effects, now: Now) -> None:
+    def _settle(self, shard: Shard, fx: Effects, now: Now, event: Event | None) -> None:
+        if self._ports.turns is not None:
+            self._ports.turns(self.partition, event, fx, now)
         out = self._out
         if fx.records:
             # What is taken out leaves the effects as new, and the next event need not make others.
