@@ -31,7 +31,6 @@ ROOT_OF_A_ROOM = "puts the parts of its room together, and hands on what one par
 LARGE: Mapping[str, tuple[Size, str]] = {
     "LocalKafka": (Size(40, 6, 0), "one method for each thing that drills and tests do to a cluster, and little state"),
     "Owner": (Size(38, 32, 8), "to be split: phases and fence of a partition, one turn and its answers, loading"),
-    "Front": (Size(33, 43, 6), "to be split: dispatch, what waits, and what the coordinator has told"),
     "Ownership": (Size(23, 29, 9), "the life of one membership; placement and what it says of itself may go"),
     "Coordinator": (Size(32, 26, 11), ROOT_OF_A_ROOM),
     "Configs": (Size(31, 21, 6), "to be split: what brokers say, what is stored, and requests for settings"),
