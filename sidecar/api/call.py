@@ -2,7 +2,7 @@
 
 A handler is a generator: it yields a want, is resumed with what came of it, and returns the body of the response, or
 `FORWARD` to let the request pass to the broker as it is. It waits for nothing and knows no connection, so that a test
-can play the front (tests/api). front/front.py drives it.
+can play the front (tests/api). front/dispatcher.py drives it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which connections are let in, and which have been quiet for too long. front.py decides what becomes of requests.
+"""Which connections are let in, and which have been quiet for too long. dispatcher.py decides what becomes of requests.
 
 Limits are Kafka's (max.connections, max.connections.per.ip, max.connection.creation.rate of KIP-612,
 connections.max.idle.ms), with one difference: a broker leaves one connection too many in the backlog of its socket.
@@ -11,34 +11,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import partial
 
 from sidecar.front.flow_control import PAUSES
 from sidecar.front.session import Session
+from sidecar.front.settings import DoorSettings
 from sidecar.link.ports import Figures, Logger
 from sidecar.proxy.actions import Close
 
 LOOKS = 10
 """So often, in the time that a connection may be quiet, is looked whether it still is."""
-
-
-@dataclass(frozen=True)
-class DoorSettings:
-    """`per_address`: for single addresses instead of `per_address_max`. `idle_s` 0: connections may be quiet for ever.
-    `first_s`: a connection without any request is closed after so long.
-    `rate`: new connections a second, and at once; `line`: so many that came faster wait, more are closed. `repeat_s`: a
-    refusal for the same reason is logged so often."""
-
-    connections_max: int = 10_000
-    per_address_max: int = 2_147_483_647
-    per_address: Mapping[str, int] = field(default_factory=dict)
-    idle_s: float = 600.0
-    first_s: float = 30.0
-    repeat_s: float = 10.0
-    rate: int = 2_147_483_647
-    line: int = 1_024
 
 
 class Door:

@@ -18,26 +18,24 @@ from typing import Protocol
 
 from sidecar.front.large import LargeRequests
 from sidecar.front.memory import Memory
+from sidecar.front.settings import FrontSettings
 from sidecar.front.upstream import Downstream
-from sidecar.wire.frames import Limits
 
 PAUSES = ("upstream", "unread", "in_flight", "held", "memory", "rate", "large")
 
 
-class FlowFront(Protocol):
-    """The front, as the flow of one connection sees it."""
+class FlowServer(Protocol):
+    """The socket server, as the flow of one connection sees it."""
 
-    limits: Limits
-    header_timeout_s: float
-    held_bytes: int
+    settings: FrontSettings
     memory: Memory
     large: LargeRequests
     pauses: dict[str, int]
 
 
 class FlowControl:
-    def __init__(self, session: Downstream, front: FlowFront) -> None:
-        self._session, self._front = session, front
+    def __init__(self, session: Downstream, server: FlowServer) -> None:
+        self._session, self._server = session, server
         self._conn, self._upstream = session.conn, session.upstream
         self.client_full = False
         self.waits_for_turn = False
@@ -51,7 +49,7 @@ class FlowControl:
         """Why the client is not read."""
         self._partial: asyncio.TimerHandle | None = None
         self._partial_of = 0
-        self._in_flight_max = front.limits.in_flight
+        self._in_flight_max = server.settings.limits.in_flight
 
     @property
     def host(self) -> str:
@@ -88,19 +86,19 @@ class FlowControl:
 
     def begin_large(self, size: int, go_on: Callable[[], None]) -> bool:
         """Whether a large request or answer is worked on now; if not, `go_on` is called when its turn has come."""
-        return self._front.large.begins(self, size, go_on)
+        return self._server.large.begins(self, size, go_on)
 
     def end_large(self) -> None:
         """It is answered, or never will be, or waits for others."""
-        self._front.large.ended(self)
+        self._server.large.ended(self)
 
     def end(self) -> None:
         """The client's connection is gone."""
         self.end_large()
-        self._front.memory.answers.forget(self._session)
+        self._server.memory.answers.forget(self._session)
         if self._partial is not None:
             self._partial.cancel()
-        self._front.memory.give_back(self)
+        self._server.memory.give_back(self)
 
     # ---- reading ------------------------------------------------------------------------------------------
     def adjust(self) -> None:
@@ -111,7 +109,7 @@ class FlowControl:
             return
         if session.facts.left and not client.is_closing():
             self._upstream.pass_eof()
-        conn, upstream, answers = self._conn, self._upstream, self._front.memory.answers
+        conn, upstream, answers = self._conn, self._upstream, self._server.memory.answers
         if self.client_full or answers.total_bytes or conn.order.reply_bytes:
             answers.count(session, client.get_write_buffer_size() + conn.order.reply_bytes)
         if (
@@ -142,7 +140,7 @@ class FlowControl:
             elif not why:
                 client.resume_reading()
             if why:
-                self._front.pauses[why] += 1
+                self._server.pauses[why] += 1
             self._paused = why
 
     def _why_pause(self) -> str:
@@ -154,7 +152,7 @@ class FlowControl:
             return "unread"
         if conn.in_flight >= self._in_flight_max:
             return "in_flight"
-        if conn.waiting and conn.held_bytes > self._front.held_bytes:
+        if conn.waiting and conn.held_bytes > self._server.settings.held_bytes:
             return "held"
         if self.waits_for_turn:
             return "rate"
@@ -163,14 +161,14 @@ class FlowControl:
     def _watch_partial(self) -> None:
         """There must be room for what waits and for the rest of a request, and that must come in time, unless we do not
         read it."""
-        conn, front = self._conn, self._front
+        conn, server = self._conn, self._server
         if conn.closed:
             return
         needed = self.waits_for_place + (conn.partial_bytes if conn.partial else conn.held_bytes)
-        if needed > front.memory.own_bytes:
-            front.memory.take(self, needed, keep=not conn.partial)
+        if needed > server.memory.own_bytes:
+            server.memory.take(self, needed, keep=not conn.partial)
         elif self.reserved_bytes or self.waits_for_memory:
-            front.memory.give_back(self)
+            server.memory.give_back(self)
         waits = conn.partial and not self._why_pause()
         if self._partial is not None and not (waits and conn.requests == self._partial_of):
             self._partial.cancel()
@@ -178,4 +176,4 @@ class FlowControl:
         if waits and self._partial is None:
             self._partial_of = conn.requests
             loop = asyncio.get_running_loop()
-            self._partial = loop.call_later(front.header_timeout_s, self._session.close, "request_timeout")
+            self._partial = loop.call_later(server.settings.header_timeout_s, self._session.close, "request_timeout")

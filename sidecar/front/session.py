@@ -11,18 +11,18 @@ from typing import Protocol, cast
 
 from sidecar.api.call import Client
 from sidecar.core.vocabulary.cache import BoundedCache
-from sidecar.front.flow_control import FlowControl, FlowFront
+from sidecar.front.flow_control import FlowControl, FlowServer
 from sidecar.front.large import LARGE_BYTES
 from sidecar.front.steady import Steady, steady_cache
-from sidecar.front.upstream import Upstream, UpstreamFront
+from sidecar.front.upstream import Upstream, UpstreamServer
 from sidecar.link.ports import Logger
 from sidecar.proxy.actions import Action, Answered, Close, Got, ToClient, ToUpstream
 from sidecar.proxy.connection import ClientConnection
 from sidecar.proxy.internal import Internal
 
 
-class SessionFront(UpstreamFront, FlowFront, Protocol):
-    """The front, as a session sees it."""
+class SessionServer(UpstreamServer, FlowServer, Protocol):
+    """The socket server, as a session sees it."""
 
     internal: Internal
 
@@ -43,17 +43,17 @@ class Session(asyncio.Protocol):
     had_turn = False
     """Whether it has waited for its turn before its handshake."""
 
-    def __init__(self, front: SessionFront) -> None:
-        self.front = front
-        self.conn = ClientConnection(front.limits, front.internal)
+    def __init__(self, server: SessionServer) -> None:
+        self.conn = ClientConnection(server.settings.limits, server.internal)
         self.client: asyncio.Transport | None = None
         self.facts = Client()
         self.steady: BoundedCache[bytes, Steady] = steady_cache()
         """By the bytes of the request behind its correlation id."""
         self.quiet = 0
         """How often the front has looked and nothing had moved since."""
-        self.upstream = Upstream(self, front)
-        self.flow = FlowControl(self, front)
+        self.upstream = Upstream(self, server)
+        self.flow = FlowControl(self, server)
+        self._server = server
         self._cause = ""
         self.turn_due = False
         self._left_unread = 0
@@ -65,10 +65,10 @@ class Session(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop has its own classes
         self.client = transport
-        transport.set_write_buffer_limits(high=self.front.unread_bytes)
+        transport.set_write_buffer_limits(high=self._server.settings.unread_bytes)
         peer = transport.get_extra_info("peername")
         self.facts.host = str(peer[0]) if peer else ""
-        cause = self.front.opened(self)
+        cause = self._server.opened(self)
         if cause:
             self.close(cause)
         else:
@@ -90,7 +90,7 @@ class Session(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cause = self._cause or ("client_reset" if exc else "client_closed")
-        self.front.gone(self, self._cause)
+        self._server.gone(self, self._cause)
         self.conn.closed = True
         self.flow.end()
         self.facts.forget()
@@ -136,7 +136,7 @@ class Session(asyncio.Protocol):
                 elif type(a) is Got:
                     size = len(a.frame)
                     if size <= LARGE_BYTES or self.conn.closed or self.flow.begin_large(size, partial(self.run, [a])):
-                        self.front.dispatch(self, a)
+                        self._server.dispatch(self, a)
                 else:
                     self._do(a)
         finally:
@@ -159,7 +159,7 @@ class Session(asyncio.Protocol):
         elif isinstance(a, Answered):
             self.upstream.answered(a.token, a.frame)
         elif isinstance(a, Close):
-            self.front.refused(self, a)
+            self._server.refused(self, a)
             self.close(a.cause, a.detail)
 
     def reply(self, token: int, frame: bytes) -> None:
@@ -193,7 +193,7 @@ class Session(asyncio.Protocol):
         if not self._cause:
             self._cause = cause
             if detail and cause != "client_closed":
-                self.front.log.debug("connection closed", client=self.facts.host, cause=cause, detail=detail)
+                self._server.log.debug("connection closed", client=self.facts.host, cause=cause, detail=detail)
         self.conn.closed = True
         self.flow.end_large()
         self._flush()

@@ -12,6 +12,7 @@ from typing import Protocol, cast
 
 from sidecar.api.call import Client
 from sidecar.front.broker_watch import SILENT, BrokerWatch
+from sidecar.front.settings import FrontSettings
 from sidecar.kafka.cluster import Address
 from sidecar.proxy.actions import Action
 from sidecar.proxy.connection import ClientConnection
@@ -37,11 +38,11 @@ class Broker:
         await asyncio.get_running_loop().create_connection(factory, host, port, ssl=tls, server_hostname=name)
 
 
-class UpstreamFront(Protocol):
-    """The front, as a connection to the broker sees it."""
+class UpstreamServer(Protocol):
+    """The socket server, as a connection to the broker sees it."""
 
+    settings: FrontSettings
     broker: Broker
-    unread_bytes: int
     watch: BrokerWatch
 
     def broker_refused(self, host: str, detail: str) -> None: ...
@@ -75,9 +76,9 @@ class Downstream(Protocol):
 
 
 class Upstream(asyncio.Protocol):
-    def __init__(self, session: Downstream, front: UpstreamFront) -> None:
-        self._session, self._front = session, front
-        self.connect = front.broker.connect
+    def __init__(self, session: Downstream, server: UpstreamServer) -> None:
+        self._session, self._server = session, server
+        self.connect = server.broker.connect
         self.transport: asyncio.Transport | None = None
         self.connecting = False
         """Something was sent, and there is no connection yet."""
@@ -89,7 +90,7 @@ class Upstream(asyncio.Protocol):
         """The broker has answered on this connection."""
         self.looks = self.requests = 0
         """How often links.py has looked since this connection was used; what the client had asked by then."""
-        self._detector = front.watch.detector
+        self._detector = server.watch.detector
         self._attempt: asyncio.Task[None] | None = None
         self._backlog: list[bytes] = []
         self.asks: dict[int, Then] = {}
@@ -98,7 +99,7 @@ class Upstream(asyncio.Protocol):
     # ---- the socket ---------------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop has its own classes
-        transport.set_write_buffer_limits(high=self._front.unread_bytes)
+        transport.set_write_buffer_limits(high=self._server.settings.unread_bytes)
         if self._session.closing:
             transport.close()
             return
@@ -131,7 +132,7 @@ class Upstream(asyncio.Protocol):
 
     # ---- what the client's side sends ---------------------------------------------------------------------
     def send(self, data: bytes) -> None:
-        watch = self._front.watch
+        watch = self._server.watch
         if not watch.watching:
             watch.begin()
         if self._detector.silent and self.cut_off:
@@ -152,7 +153,7 @@ class Upstream(asyncio.Protocol):
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await self.connect(lambda: self)
         except ssl.SSLError as exc:
-            self._front.broker_refused(self._session.facts.host, str(exc))
+            self._server.broker_refused(self._session.facts.host, str(exc))
             self._session.close("broker_unreachable", str(exc))
         except (OSError, TimeoutError) as exc:
             self._session.close("broker_unreachable", str(exc) or "timed out")

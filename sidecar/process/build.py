@@ -109,7 +109,9 @@ class App:
         if self.fronts:
             open_files(self.settings.limits.connections, self.log)
         for front in self.fronts:
-            self.servers.append(await listen(self.settings, front, self.shared.metrics, self.log, tasks, reloads))
+            self.servers.append(
+                await listen(self.settings, front.server, self.shared.metrics, self.log, tasks, reloads)
+            )
         if self.settings.loop_probe_ms:
             probe_s = self.settings.loop_probe_ms / 1000
             tasks.keep(lambda: watch_loop(self.shared.metrics, probe_s), "loop lag")
@@ -203,7 +205,7 @@ class App:
         if self._parent is not None and self._parent.replaced:
             self._close()
         for front in self.fronts:
-            front.stopping = True
+            front.stop()
         if self._coordinating is not None:
             self._coordinating.cancel()
         if self._runner is not None:
@@ -232,7 +234,8 @@ class App:
         return self._problems(), self.ready_ms
 
     def _problems(self) -> list[str]:
-        return [front.watch.problem for front in self.fronts if front.watch.problem] + self.half.problems()
+        silences = [front.server.watch.problem for front in self.fronts]
+        return [*filter(None, silences), *self.half.problems()]
 
     def owners(self, groups: list[str]) -> dict[str, object]:
         """The owners as this sidecar knows them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from sidecar.front.broker_watch import BrokerWatch
@@ -11,6 +12,7 @@ from sidecar.front.flow_control import PAUSES
 from sidecar.front.large import LargeRequests
 from sidecar.front.memory import Memory
 from sidecar.front.session import Session
+from sidecar.front.settings import FrontSettings
 from sidecar.front.upstream import Broker
 from sidecar.proxy.actions import Close, Got
 from sidecar.proxy.internal import NOT_SHOWN
@@ -35,14 +37,20 @@ def response(correlation: int, body: bytes = b"") -> bytes:
 
 
 class Reception:
-    """The front as a session sees it: it keeps what is dispatched, and answers when a test says so."""
+    """The socket server as a session sees it: it keeps what is dispatched, and answers when a test says so."""
 
     def __init__(self) -> None:
-        self.broker = Broker(("127.0.0.1", 1), lambda: None)
-        self.limits = Limits(10_000_000, 1_000_000, in_flight=4, turn_requests=8)
+        self.settings = FrontSettings(
+            1,
+            ("127.0.0.1", 1),
+            Limits(10_000_000, 1_000_000, in_flight=4, turn_requests=8),
+            managed=lambda group_id: True,
+            managing=True,
+            header_timeout_s=0.02,
+            unread_bytes=1 << 20,
+        )
+        self.broker = Broker(self.settings.broker, self.settings.upstream_tls)
         self.internal = NOT_SHOWN
-        self.header_timeout_s = 0.02
-        self.held_bytes, self.unread_bytes = 65_536, 1 << 20
         self.memory = Memory(0, 65_536)
         self.pauses = dict.fromkeys(PAUSES, 0)
         self.large = LargeRequests(4, self.pauses)
@@ -54,6 +62,10 @@ class Reception:
         self.room = 10
         self.at_once: Callable[[Session, Got], None] | None = None
         """Called when a request is dispatched, if it is answered then."""
+
+    def given(self, **fields: Any) -> None:
+        """Other settings for sessions that come from now on."""
+        self.settings = replace(self.settings, **fields)
 
     def opened(self, session: Session) -> str:
         self.room -= 1

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from sidecar.front.door import DoorSettings
 from sidecar.front.memory import Memory, shared
 from sidecar.front.session import Session
+from sidecar.front.settings import DoorSettings
 from sidecar.front.unread import READ_BYTES, Unread
 from sidecar.link.messages import Request
 from sidecar.process.limits import LimitsSection
@@ -118,8 +118,8 @@ def test_of_large_requests_one_is_read_before_the_loop_turns_whoever_sends_them(
 
     async def test(desk: Desk) -> None:
         seen: list[int] = []
-        desk.front.large.at_a_time = 5
-        desk.front.dispatch = lambda session, got: seen.append(got.correlation_id)  # type: ignore[method-assign]
+        desk.front.server.large.at_a_time = 5
+        desk.front.server.dispatch = lambda session, got: seen.append(got.correlation_id)
         clients = [await desk.client() for _ in range(5)]
         for n, client in enumerate(clients):
             client.send(request_frame(14, 5, n, "c", True, b"x" * 100_000))
@@ -196,7 +196,8 @@ def test_a_client_that_reads_nothing_makes_the_front_hold_one_answer(
 
     async def whole() -> None:
         front = Reception()
-        front.limits, front.at_once = Limits(10_000_000, 1_000_000), answers
+        front.given(limits=Limits(10_000_000, 1_000_000))
+        front.at_once = answers
         session = ManualSession(front)
         client = NotRead(session)
         session.connection_made(client)
@@ -269,7 +270,7 @@ def test_a_client_that_never_pauses_is_not_taken_for_a_slow_one() -> None:
 
     async def test(b: Bench) -> None:
         b.front.at_once = echo
-        b.front.header_timeout_s = 0.3
+        b.front.given(header_timeout_s=0.3)
         stream = b"".join(group(i) for i in range(1, 60))
         step = len(group(1))
         b.client.feed(stream[:15])
@@ -304,7 +305,7 @@ def head(size: int) -> bytes:
 def test_large_requests_that_come_at_once_wait_for_room() -> None:
     async def whole() -> None:
         front = Reception()
-        front.limits = Limits(10_000_000, 1_000_000)
+        front.given(limits=Limits(10_000_000, 1_000_000))
         front.memory = Memory(250_000, 65_536)
         clients = []
         for _ in range(4):
@@ -389,7 +390,8 @@ def test_who_waits_for_more_and_needs_nothing_meanwhile_gives_back_what_it_has()
 
     async def whole() -> None:
         front = Reception()
-        front.limits, front.header_timeout_s, front.at_once = Limits(10_000_000, 1_000_000), 5.0, echo
+        front.given(limits=Limits(10_000_000, 1_000_000), header_timeout_s=5.0)
+        front.at_once = echo
         front.memory = Memory(300, 10)
         a, b = (MemoryTransport(ManualSession(front)) for _ in range(2))
         for c in (a, b):
@@ -428,7 +430,7 @@ def test_connections_that_come_faster_than_they_may_wait_for_their_turn() -> Non
         clients = [await desk.client() for _ in range(16)]
         for n, client in enumerate(clients):
             client.post(beat("g", f"m{n}", 1), 1)
-        assert desk.front.pauses["rate"] == 5, "what may come in a second may come at once"
+        assert desk.front.server.pauses["rate"] == 5, "what may come in a second may come at once"
         assert [c.closed for c in clients] == [False] * 13 + [True] * 3, "the line is that long"
         await turns()
         assert desk.metrics.value("closed", "connection_rate") == 3
@@ -469,7 +471,7 @@ def test_connections_of_one_address_have_a_limit() -> None:
 
 def test_connections_that_have_to_prove_themselves_first_count_while_they_do() -> None:
     async def test(desk: Desk) -> None:
-        door = desk.front.door
+        door = desk.front.server.door
         session = await desk.client("10.0.0.5")
         session.post(metadata("t"), 9)
         assert door.arriving("10.0.0.9") == ("", 0.0)
@@ -499,12 +501,12 @@ def test_the_oldest_that_never_sent_a_request_gives_way() -> None:
             late.close()
             await turns()
             silent = [c for c in silent if not c.closed] + [await desk.client("10.0.0.1")]
-            assert len(desk.front.sessions) <= 3
+            assert len(desk.front.server.sessions) <= 3
         assert desk.metrics.value("closed", "crowded_out") >= 20
         assert desk.metrics.value("closed", "too_many_connections") == 0
-        assert desk.front.door.arriving("10.0.0.7") == ("", 0.0), "for those that have to prove themselves, too"
+        assert desk.front.server.door.arriving("10.0.0.7") == ("", 0.0), "for those that have to prove themselves, too"
         await turns()
-        desk.front.door.let_go("10.0.0.7")
+        desk.front.server.door.let_go("10.0.0.7")
 
     at_desk(test, connections_max=3)
 
@@ -514,7 +516,7 @@ def test_nobody_gives_way_to_one_too_many_of_an_address() -> None:
         silent, one, two = await desk.client("10.0.0.1"), await desk.client(), await desk.client()
         three = await desk.client()
         assert [c.closed for c in (silent, one, two, three)] == [False, False, False, True]
-        assert desk.front.door.arriving("10.0.0.9")[0] == "too_many_from_address"
+        assert desk.front.server.door.arriving("10.0.0.9")[0] == "too_many_from_address"
         assert not silent.closed
 
     at_desk(test, connections_max=3, per_address_max=2)
@@ -536,7 +538,7 @@ def test_a_first_request_has_its_time() -> None:
         assert not works.closed and not half.closed, "a request that has begun has a time of its own"
         half.close()
         await turns()
-        assert not desk.front.door._silent
+        assert not desk.front.server.door._silent
 
     at_desk(test, first_s=0.1)
 
@@ -550,7 +552,7 @@ def test_what_is_kept_of_an_address_goes_with_its_last_connection() -> None:
     async def test(desk: Desk) -> None:
         for n in range(50):
             (await desk.client(f"10.0.1.{n}")).close()
-        assert not desk.front.door._from
+        assert not desk.front.server.door._from
 
     at_desk(test)
 

@@ -184,7 +184,7 @@ def test_only_so_many_requests_are_read_before_an_answer() -> None:
 def test_what_comes_behind_a_request_that_waits_is_kept_only_up_to_a_limit() -> None:
     async def test(b: Bench) -> None:
         b.client.feed(group(1))
-        b.client.feed(passed(2, b.front.held_bytes + 1))
+        b.client.feed(passed(2, b.front.settings.held_bytes + 1))
         assert not b.client.reading
         b.answer(0, b"ONE")
         await b.broker()

@@ -132,7 +132,7 @@ class MemorySession(Session):
     """A session whose broker is in memory, too."""
 
     def __init__(self, front: Front, brokers: FakeBrokers, node_id: int) -> None:
-        super().__init__(front)
+        super().__init__(front.server)
         self.reached: Upstream | None = None
         self._brokers = brokers
         self._node_id = node_id

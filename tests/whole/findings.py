@@ -13,7 +13,7 @@ import sidecar.coordinator.membership.lease as lease_module
 import sidecar.coordinator.membership.owners_client as owners_client_module
 import sidecar.coordinator.runtime.partition_lease as proofs_module
 import sidecar.coordinator.statelog.topic_watch as state_topic_module
-import sidecar.front.front as front_module
+import sidecar.front.clock as front_clock
 import sidecar.process.coordination as coordination
 from sidecar.api.call import Call
 from sidecar.coordinator import clock
@@ -234,7 +234,7 @@ def believes_that_the_topic_is_kept(patch: Patch, world: World) -> None:
 def counts_leases_by_the_monotonic_clock(patch: Patch, world: World) -> None:
     """S7: it does not count the time for which its host was suspended."""
     patch.setattr(clock, "CLOCK", time.CLOCK_MONOTONIC)
-    patch.setattr(front_module, "CLOCK", time.CLOCK_MONOTONIC)
+    patch.setattr(front_clock, "CLOCK", time.CLOCK_MONOTONIC)
 
 
 def counts_leases_by_one_clock(patch: Patch, world: World) -> None:

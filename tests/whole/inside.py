@@ -311,7 +311,7 @@ class Inside:
             return
         at_ms = s.proc.boot_ms()
         for front in s.app.fronts:
-            for run in front._waiting.values():
+            for run in front.channel.under_way.values():
                 # A write is given up when its process has run for so long.
                 waited_ms = at_ms - run.now_ms - sum(ms for woke_ms, ms in self._slept[s.proc] if woke_ms > run.now_ms)
                 limit_ms = joins_ms if run.api_key in LONG else bound_ms

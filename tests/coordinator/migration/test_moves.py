@@ -70,14 +70,14 @@ def test_stored_patterns_count_for_everybody_until_they_go() -> None:
         assert (
             house.rules.wanted("theirs-12")
             and not house.rules.wanted("g")
-            and house.front._managed.managed("theirs-more")
+            and house.front.scopes.clients.managed("theirs-more")
         )
-        assert not house.front._managed.managed("g")
+        assert not house.front.scopes.clients.managed("g")
         await house.stored.put("", {f"/{cf.INCLUDE}": None}, "a test", house.coordinator.append_unfenced)
         assert (
             house.rules.wanted("g")
-            and house.front._managed.managed("g")
-            and not house.front._managed.managed("theirs-more")
+            and house.front.scopes.clients.managed("g")
+            and not house.front.scopes.clients.managed("theirs-more")
         )
 
     run(test)

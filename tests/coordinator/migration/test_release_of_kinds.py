@@ -104,7 +104,7 @@ def test_a_new_owner_goes_on_with_a_share_group_that_is_to_leave() -> None:
         house.assign(2)
         house.brokers.share.deaf = False
         await house.own()
-        await until(lambda: not house.front._managed.managed(GROUP))
+        await until(lambda: not house.front.scopes.clients.managed(GROUP))
         assert not there.members
         res = await client.ask(sh.ShareGroupHeartbeatRequest(GROUP, "m1", epoch), 1)
         assert res.error_code == Code.UNKNOWN_MEMBER_ID

@@ -94,7 +94,7 @@ class Broker:
 
 class Doorway(Session):
     def __init__(self, front: Front, caller: Caller) -> None:
-        super().__init__(front)
+        super().__init__(front.server)
         self._caller = caller
         self.upstream.connect = self._reach
 
@@ -166,7 +166,7 @@ def test_nothing_stays_of_names_that_a_client_makes_up(requests: dict[str, Spec]
                 before = _left(house)
                 for _ in range(REQUESTS * SIZES[-1] // size // 4):
                     await _send(house, caller, api, spec, version)
-                await until(lambda: not house.front._waiting and not len(house.coordinator.moves.parked))
+                await until(lambda: not house.front.channel.under_way and not len(house.coordinator.moves.parked))
                 kept = _left(house) - before
                 assert kept < KEPT_BYTES, f"{kept} bytes of names of {size}"
 
