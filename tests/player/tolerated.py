@@ -159,12 +159,14 @@ def _offload(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     return bool({**ours, "results": results} == theirs)
 
 
+DUE = ("groupState", "assignmentEpoch", "targetAssignment", "groupEpoch")
+
+
 def _due(case: Case, api: str, theirs: Any, ours: Any) -> bool:
-    names = ("groupState", "assignmentEpoch", "targetAssignment", "groupEpoch")
     if api not in ("ListGroups", "ConsumerGroupDescribe") or not isinstance(theirs, dict):
         return False
     due = any(g.get("groupState") in ("Assigning", "Empty") for g in theirs["groups"])
-    return due and without(theirs, *names) == without(ours, *names)
+    return due and without(theirs, *DUE) == without(ours, *DUE)
 
 
 def _order_of_members(case: Case, api: str, theirs: Any, ours: Any) -> bool:
@@ -251,8 +253,11 @@ def _assignments_while_members_join(case: Case, api: str, theirs: Any, ours: Any
 
 def _unresolved(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     """Each resolves the expression beside the requests, and when it has is a race."""
-    both_let_in = _code(theirs) == _code(ours) == NONE
-    return api == "ConsumerGroupHeartbeat" and both_let_in and bool(_changes(case, "subscribedTopicRegex"))
+    if case.api != "ConsumerGroupHeartbeat" or not _changes(case, "subscribedTopicRegex"):
+        return False
+    if api in ("ListGroups", "ConsumerGroupDescribe"):
+        return bool(without(theirs, *DUE, *SHARES) == without(ours, *DUE, *SHARES))
+    return api == "ConsumerGroupHeartbeat" and _code(theirs) == _code(ours) == NONE
 
 
 def _epoch_of_the_wait(case: Case, api: str, theirs: Any, ours: Any) -> bool:
