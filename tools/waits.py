@@ -91,7 +91,7 @@ WAITS: Mapping[str, tuple[int, str]] = {
     "process/build.py App._may_coordinate": (1, PARENT),
     "process/build.py App._start_admin": (1, PARENT),
     "process/build.py App.run": (1, IDLE),
-    "process/coordination.py Keeper._round": (1, IDLE),
+    "process/coordination.py CoordinatorRunner._round": (1, IDLE),
     "process/shared.py load": (1, THREAD),
     "process/tasks.py Supervisor.end": (1, CANCELLED),
     "process/unix_link.py UnixClient._keep": (2, LINK),

@@ -178,8 +178,8 @@ class Learnt:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """`answer_bytes`: of an answer that describes groups (room.py); `request_elements`: of all arrays in one request
-    together."""
+    """`answer_bytes`: of an answer that describes groups (response_limit.py); `request_elements`: of all arrays in one
+    request together."""
 
     answer_bytes: int = 8_388_608
     request_elements: int = 25_000

@@ -13,7 +13,7 @@ from sidecar.coordinator.runtime.settings import CoordinatorSettings
 from sidecar.coordinator.statelog.topic_watch import LOOKS
 from sidecar.core.runtime.member_limits import MemberLimits
 from sidecar.core.runtime.quarantine import Anew
-from sidecar.core.runtime.service import ServiceSettings
+from sidecar.core.runtime.settings import ServiceSettings
 from sidecar.core.vocabulary.group_patterns import Patterns
 from sidecar.kafka.cluster import Address
 from sidecar.link.ports import Logger

@@ -25,6 +25,8 @@ from sidecar.coordinator.membership.owner_map import Assignment
 from sidecar.coordinator.migration.group_configs import Configs, OwnKind, OwnSettings
 from sidecar.coordinator.migration.managed_groups import OwnRules, Rules
 from sidecar.coordinator.migration.moves import MoveSettings
+from sidecar.coordinator.migration.settings_requests import SettingsRequests
+from sidecar.coordinator.migration.stored_settings import StoredSettings
 from sidecar.coordinator.placeholder.placeholders import PlaceholderSettings
 from sidecar.coordinator.runtime.background import Background
 from sidecar.coordinator.runtime.coordinator import Coordinator
@@ -37,7 +39,8 @@ from sidecar.core.consumer.config import CONSUMER
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.events import Event
 from sidecar.core.runtime.owner import Owner
-from sidecar.core.runtime.service import Service, ServiceSettings
+from sidecar.core.runtime.service import Service
+from sidecar.core.runtime.settings import ServiceSettings
 from sidecar.core.runtime.shard import Shard
 from sidecar.core.share.config import SHARE
 from sidecar.core.streams.config import STREAMS
@@ -255,9 +258,11 @@ class House:
         self.state = StateLog(self.partitions, self.codec, self.lines, self.metrics)
         given = Consumer(**(consumer or {}))
         own = OwnSettings(node_id, {CONSUMER: own_kind(given), **(kinds or {})})
-        self.rules = Rules(OwnRules(managed), self.codec, self.state, self.lines)
+        self.stored = StoredSettings(self.codec, self.state, self.lines)
+        self.rules = Rules(OwnRules(managed), self.stored, self.lines)
         written = Written(self.cluster, STATE, self.state, 1.0, self.tasks)
-        self.configs = Configs(own, self.codec, self.state, written, self.rules, self.lines)
+        self.configs = Configs(own, self.stored, self.rules.managed, self.lines)
+        self.requests = SettingsRequests(self.configs, self.rules, written)
         address = self.brokers.address(node_id)
         limits = replace(ServiceSettings(), **(service or {}))
         held = PlaceholderSettings(**(placeholders or {}))
@@ -278,8 +283,7 @@ class House:
             self.cluster,
             self.codec,
             self.state,
-            self.configs,
-            self.rules,
+            self.requests,
             {CONSUMER: assignors, SHARE: SHARE_BUILT_IN, STREAMS: TASK_BUILT_IN},
             self.background,
             self.metrics,
@@ -371,7 +375,7 @@ class House:
                 owners=self.coordinator.assignment.owners,
                 leaders=tuple(self.brokers.topics[OFFSETS].leaders),
                 brokers={n: self.brokers.address(n) for n in self.brokers.nodes},
-                authorizer=self.configs.authorizer,
+                authorizer=self.configs.broker.authorizer,
             )
         )
 

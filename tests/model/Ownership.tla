@@ -15,7 +15,7 @@ CONSTANTS
 VARIABLES
     generation, assignee, joined,   \* the owners' group at the broker: generation, owner of the partition, members
     known,          \* sidecar -> what it knows of the group: "none", "old", or the "current" generation
-    phase, epoch,   \* sidecar -> phase of core/runtime/owner.py, and the producer epoch of its writer
+    phase, epoch,   \* sidecar -> phase of core/runtime/lifecycle.py, and the producer epoch of its writer
     holder,         \* sidecar -> member that owns x, in the memory of this sidecar
     batch,          \* sidecar -> kind of the batch that waits for the broker's verdict
     verdict,        \* sidecar -> what the broker said to it
@@ -187,7 +187,7 @@ Claim(s) == /\ phase[s] = "fenced"
             /\ said' = [said EXCEPT ![s] = IF @ > MaxGeneration THEN 0 ELSE @]
             /\ UNCHANGED <<group, known, holder, epoch, verdict, leases, producerEpoch, log, clients>>
 
-\* sidecar/core/runtime/owner.py Owner.claimed
+\* sidecar/core/runtime/lifecycle.py Lifecycle.claimed
 Claimed(s) == /\ phase[s] = "claiming"
               /\ verdict[s] = "written" \/ (Is("claim not checked") /\ verdict[s] = "refused")
               /\ phase' = [phase EXCEPT ![s] = "replaying"]

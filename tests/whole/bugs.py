@@ -31,6 +31,8 @@ from sidecar.coordinator.statelog.fenced_writer import FencedWriter
 from sidecar.coordinator.statelog.read_index import Written
 from sidecar.coordinator.statelog.tail import StateLog, Tail
 from sidecar.coordinator.statelog.write_errors import RETRIABLE
+from sidecar.core.runtime.deferred_replies import DeferredReplies
+from sidecar.core.runtime.lifecycle import Lifecycle
 from sidecar.core.runtime.offset_checks import CheckReply, FetchCheck
 from sidecar.core.runtime.owner import Owner
 from sidecar.core.runtime.pending_requests import Waiting
@@ -195,11 +197,11 @@ def looks_at_no_lease(patch: Patch, world: World) -> None:
     real = Service.request
 
     def planted(self: Any, token: int, event: Any, now: Any) -> None:
-        before, self._lease.until_ms = self._lease.until_ms, 10**15
+        before, self.lease.until_ms = self.lease.until_ms, 10**15
         try:
             real(self, token, event, now)
         finally:
-            self._lease.until_ms = before
+            self.lease.until_ms = before
 
     patch.setattr(Service, "request", planted)
     patch.setattr(Ownership, "_lost", lambda self, why: setattr(self, "member_id", ""))
@@ -241,14 +243,15 @@ def gives_no_time_back(patch: Patch, world: World) -> None:
 
 def keeps_a_problem(patch: Patch, world: World) -> None:
     """What hindered a takeover is told for ever, also when the partition went to another sidecar."""
-    real = Owner.released
+    real = Lifecycle.released
 
-    def planted(self: Any, why: str) -> None:
+    def planted(self: Any, why: str) -> bool:
         problem = self.problem
-        real(self, why)
+        ended = real(self, why)
         self.problem = problem
+        return ended
 
-    patch.setattr(Owner, "released", planted)
+    patch.setattr(Lifecycle, "released", planted)
 
 
 def stays_withdrawn(patch: Patch, world: World) -> None:
@@ -376,13 +379,7 @@ def holds_requests_for_ever(patch: Patch, world: World) -> None:
 
 def forgets_who_waits(patch: Patch, world: World) -> None:
     """An owner that drops its state answers nobody."""
-    real: Any = Owner._drop
-
-    def planted(self: Any, *args: Any, **more: Any) -> None:
-        self._unsent.open.clear()
-        real(self, *args, **more)
-
-    patch.setattr(Owner, "_drop", planted)
+    patch.setattr(DeferredReplies, "refuse_open", lambda self, code: None)
 
 
 def forgets_who_waits_for_a_placeholder(patch: Patch, world: World) -> None:

@@ -31,8 +31,10 @@ from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.topic_watch import StateTopic
 from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.core.runtime.events import FOR_EVER_MS
+from sidecar.core.runtime.group_loader import GroupLoader
 from sidecar.core.runtime.owner import Owner
 from sidecar.core.runtime.quarantine import Anew
+from sidecar.core.runtime.service import Service
 from sidecar.core.runtime.shard import Shard
 from sidecar.core.runtime.turn import Now
 from sidecar.core.vocabulary.errors import InvariantError
@@ -180,7 +182,7 @@ def an_unreadable_group_takes_its_partition_down(patch: Patch, world: World) -> 
     def planted(self: Any, group_id: str, why: str) -> None:
         raise InvariantError(why)
 
-    patch.setattr(Owner, "_keep_unreadable", planted)
+    patch.setattr(GroupLoader, "_keep_unreadable", planted)
 
 
 def both_twins_own(patch: Patch, world: World) -> None:
@@ -271,7 +273,16 @@ def expects_to_know_the_owners(patch: Patch, world: World) -> None:
 
 def renews_fences_by_takeovers(patch: Patch, world: World) -> None:
     """Every hour each partition is taken over from itself, and everything is decoded anew."""
-    patch.setattr(Owner, "renew", lambda self, now: self._rest("the fence is renewed", 0, now))
+
+    def planted(self: Service, owner: Any, now: Now) -> None:
+        real(self, owner, now)
+        if owner.lifecycle.renewing:
+            self.out.pop()
+            owner.lifecycle.rest("the fence is renewed", 0, now)
+            owner._drop()
+
+    real = Service._renew
+    patch.setattr(Service, "_renew", planted)
 
 
 def writes_no_more_than_a_batch(patch: Patch, world: World) -> None:

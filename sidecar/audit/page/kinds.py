@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sidecar.audit.page.pack import NONE
-from sidecar.core.runtime.owner import MOVED
+from sidecar.core.runtime.commands import MOVED
 
 FAULT, POSSIBLE, NOTE = 0, 1, 2
 """How grave a finding is: it must not be; it may have been; good to know."""

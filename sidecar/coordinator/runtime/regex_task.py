@@ -89,7 +89,7 @@ class Visible:
                 self._rests[ask.group_id] = time.monotonic() + RESTS * limit_s
             matched = _Matched(c.partition, c.attempt, ask.group_id, ask.token, found, image.names_version)
             topics = frozenset(t for ts in found.values() for t in ts)
-            if not self._configs.authorizer or not topics:
+            if not self._configs.broker.authorizer or not topics:
                 self._resolved(matched, frozenset())
                 return
             if ask.token != NO_TOKEN:

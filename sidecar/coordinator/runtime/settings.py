@@ -9,7 +9,7 @@ from sidecar.coordinator.placeholder.placeholders import PlaceholderSettings
 from sidecar.coordinator.statelog.fenced_writer import BATCH_BYTES
 from sidecar.core.runtime.member_limits import MemberLimits
 from sidecar.core.runtime.quarantine import Anew
-from sidecar.core.runtime.service import ServiceSettings
+from sidecar.core.runtime.settings import ServiceSettings
 from sidecar.kafka.cluster import Address
 
 

@@ -28,7 +28,7 @@ class SettingsRefresh:
 
     async def rounds(self) -> None:
         """For ever."""
-        wanted = self._configs.wanted
+        wanted = self._configs.broker.wanted
         while True:
             await self._read()
             try:

@@ -54,6 +54,10 @@ class Written:
             return False
         return True
 
+    async def all_read(self) -> bool:
+        """The same of every partition."""
+        return await self.is_read(range(len(self._state.partitions)))
+
     async def _end(self, partition: int) -> int:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(partition, []).append(future)

@@ -57,7 +57,7 @@ async def member(house: House) -> tuple[HouseClient, str, int]:
 
 def lapse(house: House) -> None:
     """The brokers have said nothing for longer than a lease."""
-    house.service._lease.until_ms = 0
+    house.service.lease.lost()
     for front in house.coordinator.fronts.connected.values():
         front.from_coordinator(Lease(0))
 
@@ -88,8 +88,8 @@ def test_a_partition_that_cannot_be_written_proves_nothing_and_the_others_go_on(
         writer.append = lambda records, serial: None  # type: ignore[method-assign]
         lapse(house)
         proofs.look()
-        await until(lambda: house.service.owners[1].proved_until.mono_ms)
-        assert house.service.owners[0].proved_until.mono_ms == 0 and not house.coordinator.leased()
+        await until(lambda: house.service.owners[1].lease.proved_until.mono_ms)
+        assert house.service.owners[0].lease.proved_until.mono_ms == 0 and not house.coordinator.leased()
         assert await heard(client, group_id, epoch) == Code.NOT_COORDINATOR
         proofs.look()
         await turns()
@@ -107,7 +107,7 @@ def test_who_was_shut_out_proves_nothing() -> None:
         lapse(house)
         proofs.look()
         await until(lambda: house.service.owners[0].phase is not Phase.SERVING)
-        assert house.service.owners[0].proved_until.mono_ms == 0
+        assert house.service.owners[0].lease.proved_until.mono_ms == 0
         assert await heard(client, group_id, epoch) == Code.NOT_COORDINATOR
 
     run(test)
@@ -133,8 +133,8 @@ def test_a_proof_counts_from_when_its_write_began() -> None:
         asked_ms = now().mono_ms
         proofs.look()
         began_ms = now().mono_ms
-        await until(lambda: slow.met and all(o.proved_until.mono_ms for o in house.service.owners))
+        await until(lambda: slow.met and all(o.lease.proved_until.mono_ms for o in house.service.owners))
         assert now().mono_ms >= asked_ms + 90
-        assert all(o.proved_until.mono_ms <= began_ms + LEASE_MS for o in house.service.owners)
+        assert all(o.lease.proved_until.mono_ms <= began_ms + LEASE_MS for o in house.service.owners)
 
     run(test)

@@ -54,7 +54,7 @@ class World(OneShard):
     assignors: dict[str, TaskAssignor] = field(default_factory=lambda: {"sticky": STICKY})
     now_ms: int = 1_000_000
     clock_ms: int = 0
-    """What the owner's wall clock is ahead."""
+    """How far the owner's wall clock is ahead of the monotonic one."""
 
     def __post_init__(self) -> None:
         self.counts: dict[str, int] = {}
