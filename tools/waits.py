@@ -53,8 +53,8 @@ PARENT = "until the worker before it has ended, which drain_ms bounds; clients a
 WAITS: Mapping[str, tuple[int, str]] = {
     "coordinator/inspect/group_metrics.py Census.take": (1, TURN),
     "coordinator/inspect/lag_exporter.py Exporter.look": (1, THREAD),
-    "coordinator/membership/owners_group.py Ownership._run": (3, IDLE),
-    "coordinator/membership/owners_group.py Ownership.stop": (1, CANCELLED),
+    "coordinator/membership/owners_group.py OwnersGroup._run": (3, IDLE),
+    "coordinator/membership/owners_group.py OwnersGroup.stop": (1, CANCELLED),
     "coordinator/membership/peer_links.py Peers._connect": (1, CALLER),
     "coordinator/membership/peer_links.py Peers._follow": (1, "the peer's silence: ownership.peer_silence_ms"),
     "coordinator/membership/peer_links.py Peers.stop": (1, CANCELLED),

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from sidecar.assign.share import ShareAssignor
 from sidecar.assign.spec import Assignor
-from sidecar.assign.tasks import TaskAssignor
+from sidecar.assign.task_spec import TaskAssignor
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.inspect.group_metrics import Census
 from sidecar.coordinator.inspect.group_views import Lag, Views
@@ -25,13 +25,13 @@ from sidecar.coordinator.inspect.live_state import live
 from sidecar.coordinator.inspect.rebalance_history import RebalanceHistory
 from sidecar.coordinator.membership.peer_links import PeerListener
 from sidecar.coordinator.migration.empty_groups import Abandoned, AbandonedPorts
-from sidecar.coordinator.migration.group_configs import Configs, OwnKind, OwnSettings
 from sidecar.coordinator.migration.managed_groups import OwnRules, Rules
-from sidecar.coordinator.migration.settings_requests import SettingsRequests
-from sidecar.coordinator.migration.stored_settings import StoredSettings
 from sidecar.coordinator.runtime.background import Background, BackgroundCollector
 from sidecar.coordinator.runtime.cluster_watch import Follower, NewTail
 from sidecar.coordinator.runtime.coordinator import Coordinator
+from sidecar.coordinator.runtime.settings_requests import SettingsRequests
+from sidecar.coordinator.settings.settings_in_force import OwnKind, OwnSettings, SettingsInForce
+from sidecar.coordinator.settings.stored_settings import StoredSettings
 from sidecar.coordinator.statelog.read_index import Written
 from sidecar.coordinator.statelog.startup import (
     Control,
@@ -162,7 +162,7 @@ class Coordination:
         stored = StoredSettings(codec, state, app.log)
         rules = Rules(OwnRules(named, named.include, named.exclude, named.never), stored, app.log)
         written = Written(cluster, s.state.topic, state, max(s.takeover_hold_ms, 1_000) / 1000, tasks)
-        configs = Configs(own, stored, rules.managed, app.log)
+        configs = SettingsInForce(own, stored, rules.managed, app.log)
         settings = coordinator_settings(s, control.address, anew, control.view.cluster_id)
         self.coordinator = Coordinator(
             settings,
@@ -198,7 +198,7 @@ class Coordination:
         if s.admin is not None and s.exporter.interval_ms:
             tasks.spawn(self._exporter.rounds(), "exporter")
 
-    def _abandoned(self, s: Settings, configs: Configs, cluster: Cluster, app: Shared) -> Abandoned:
+    def _abandoned(self, s: Settings, configs: SettingsInForce, cluster: Cluster, app: Shared) -> Abandoned:
         made, own_ms = self.coordinator, s.offsets.empty_group_check_ms
         ports = AbandonedPorts(
             check_s=lambda: (configs.broker.retention_check_ms if own_ms is None else own_ms) / 1000,

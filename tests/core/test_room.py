@@ -147,7 +147,7 @@ def leads(s: Small, group: str, instance: str) -> JoinReply:
     return found
 
 
-@pytest.mark.parametrize("limit", ["group_bytes", "all_bytes"])
+@pytest.mark.parametrize("limit", ["group_bytes", "members_bytes"])
 def test_what_a_leader_assigns_counts(limit: str) -> None:
     """Symptom: assignments of 1.6 MB in each of some dozen groups left 176 MiB."""
     s = Small(**{limit: 1 << 20})
@@ -160,7 +160,7 @@ def test_what_a_leader_assigns_counts(limit: str) -> None:
 
 
 def test_all_groups_have_so_many_bytes_and_who_comes_later_comes_again() -> None:
-    s = Small(all_bytes=2 << 20)
+    s = Small(members_bytes=2 << 20)
     large = (("range", b"m" * 300_000),)
     for n in range(3):
         assert s.join(group=f"g{n}", instance="i", version=5, protocols=large) is None

@@ -22,15 +22,15 @@ from sidecar.assign import BUILT_IN, SHARE_BUILT_IN, TASK_BUILT_IN
 from sidecar.assign.spec import Assignor
 from sidecar.coordinator.clock import lease_end, now
 from sidecar.coordinator.membership.owner_map import Assignment
-from sidecar.coordinator.migration.group_configs import Configs, OwnKind, OwnSettings
 from sidecar.coordinator.migration.managed_groups import OwnRules, Rules
 from sidecar.coordinator.migration.moves import MoveSettings
-from sidecar.coordinator.migration.settings_requests import SettingsRequests
-from sidecar.coordinator.migration.stored_settings import StoredSettings
 from sidecar.coordinator.placeholder.placeholders import PlaceholderSettings
 from sidecar.coordinator.runtime.background import Background
 from sidecar.coordinator.runtime.coordinator import Coordinator
 from sidecar.coordinator.runtime.settings import CoordinatorSettings
+from sidecar.coordinator.runtime.settings_requests import SettingsRequests
+from sidecar.coordinator.settings.settings_in_force import OwnKind, OwnSettings, SettingsInForce
+from sidecar.coordinator.settings.stored_settings import StoredSettings
 from sidecar.coordinator.statelog.fenced_writer import BATCH_BYTES
 from sidecar.coordinator.statelog.read_index import Written
 from sidecar.coordinator.statelog.tail import StateLog
@@ -261,7 +261,7 @@ class House:
         self.stored = StoredSettings(self.codec, self.state, self.lines)
         self.rules = Rules(OwnRules(managed), self.stored, self.lines)
         written = Written(self.cluster, STATE, self.state, 1.0, self.tasks)
-        self.configs = Configs(own, self.stored, self.rules.managed, self.lines)
+        self.configs = SettingsInForce(own, self.stored, self.rules.managed, self.lines)
         self.requests = SettingsRequests(self.configs, self.rules, written)
         address = self.brokers.address(node_id)
         limits = replace(ServiceSettings(), **(service or {}))

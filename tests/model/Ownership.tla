@@ -157,7 +157,7 @@ Confirm(s) == /\ s \in joined /\ known[s] = "current"
               /\ UNCHANGED <<group, known, phase, holder, writer, lease, proof, proving, doubt,
                              broker, clients, words>>
 
-\* sidecar/coordinator/membership/lease.py Lease.committed
+\* sidecar/coordinator/membership/member_lease.py Lease.committed
 \* Its answer: the lease counts from when the commit was sent.
 Confirmed(s) == /\ confirming[s] > 0
                 /\ LET left == IF Is("lease from the answer") THEN Lease ELSE confirming[s] - 1
@@ -300,7 +300,7 @@ Heartbeat(s, m) == /\ Turn(s)
                            /\ UNCHANGED early
                    /\ UNCHANGED <<group, known, phase, holder, writer, leases, broker, words>>
 
-\* sidecar/coordinator/runtime/partition_lease.py Proofs.look
+\* sidecar/coordinator/runtime/lease_proofs.py Proofs.look
 \* Only where the group confirms nothing: else Confirm gives at least as much.
 Prove(s) == /\ Serves(s) /\ known[s] # "current" /\ batch[s] = "none" /\ lease[s] = 0 /\ proof[s] < Lease
             /\ proving' = [proving EXCEPT ![s] = Lease]

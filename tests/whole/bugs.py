@@ -14,9 +14,9 @@ import sidecar.api.offset_commit as offset_commit
 import sidecar.api.offset_fetch as offset_fetch
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.membership.former_owners import FormerOwners
-from sidecar.coordinator.membership.lease import Lease
 from sidecar.coordinator.membership.lease_commit import Confirming
-from sidecar.coordinator.membership.owners_group import Ownership
+from sidecar.coordinator.membership.member_lease import MemberLease
+from sidecar.coordinator.membership.owners_group import OwnersGroup
 from sidecar.coordinator.migration.intake import Intakes
 from sidecar.coordinator.migration.moves import Moves
 from sidecar.coordinator.migration.parked_requests import ParkedRequests
@@ -204,12 +204,12 @@ def looks_at_no_lease(patch: Patch, world: World) -> None:
             self.lease.until_ms = before
 
     patch.setattr(Service, "request", planted)
-    patch.setattr(Ownership, "_lost", lambda self, why: setattr(self, "member_id", ""))
+    patch.setattr(OwnersGroup, "_lost", lambda self, why: setattr(self, "member_id", ""))
 
 
 def counts_the_lease_from_the_answer(patch: Patch, world: World) -> None:
-    real = Lease.committed
-    patch.setattr(Lease, "committed", lambda self, sent: real(self, now()))
+    real = MemberLease.committed
+    patch.setattr(MemberLease, "committed", lambda self, sent: real(self, now()))
 
 
 def believes_heartbeats_alone(patch: Patch, world: World) -> None:
@@ -256,7 +256,7 @@ def keeps_a_problem(patch: Patch, world: World) -> None:
 
 def stays_withdrawn(patch: Patch, world: World) -> None:
     """Who has left because its broker was gone does not come back with it."""
-    patch.setattr(Ownership, "resume", lambda self: None)
+    patch.setattr(OwnersGroup, "resume", lambda self: None)
 
 
 # ---- offsets --------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.assign import BUILT_IN
-from sidecar.coordinator.migration.stored_settings import order_of
+from sidecar.coordinator.settings.stored_settings import order_of
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import Kind as ClassicKind
 from sidecar.core.consumer.group import ConsumerGroup

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from sidecar.coordinator.migration.stored_settings import StoredSettings
+from sidecar.coordinator.settings.stored_settings import StoredSettings
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.group_patterns import Patterns, doubts, fault, split
 from sidecar.core.vocabulary.placement import partition_for

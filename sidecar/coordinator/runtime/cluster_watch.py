@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sidecar.coordinator.membership.former_owners import FormerOwners
 from sidecar.coordinator.membership.owner_map import Assignment
-from sidecar.coordinator.membership.owners_group import Ownership
+from sidecar.coordinator.membership.owners_group import OwnersGroup
 from sidecar.coordinator.membership.peer_links import PeerListener
 from sidecar.coordinator.membership.ports import OwnershipSettings
 from sidecar.coordinator.membership.roster import ENROL_S, Roster
@@ -91,7 +91,7 @@ class Follower:
         former.tells(coordinator.service.owners)
         self.from_tail = TailListener(coordinator, state, self.state_topic, roster, former, control, log, tasks)
         self.tail = new_tail(settings.tail_bootstrap, s.topic, settings.tail_client_id, state, self.from_tail)
-        self.ownership = Ownership(cluster, s.node_id, s.address, settings.ownership, self, roster, log, tasks, peers)
+        self.ownership = OwnersGroup(cluster, s.node_id, s.address, settings.ownership, self, roster, log, tasks, peers)
         if peers is not None:
             coordinator.fresh.tell = peers.say_topics
         roster.came_late = self.ownership.place_anew

@@ -16,17 +16,17 @@ from sidecar.coordinator.membership.owner_map import Assignment
 from sidecar.coordinator.migration.core_client import COORDINATORS_OWN
 from sidecar.coordinator.migration.fleet_kinds import FleetKinds
 from sidecar.coordinator.migration.moves import MovePorts, Moves
-from sidecar.coordinator.migration.settings_requests import SettingsRequests
 from sidecar.coordinator.placeholder.placeholders import PlaceholderPorts, Placeholders
 from sidecar.coordinator.placeholder.share_placeholders import SharePlaceholderPorts, SharePlaceholders
 from sidecar.coordinator.runtime.assignor_task import assigning
 from sidecar.coordinator.runtime.background import Background
 from sidecar.coordinator.runtime.fronts import Fronts, front_of
 from sidecar.coordinator.runtime.group_loader import Loader
+from sidecar.coordinator.runtime.lease_proofs import LeaseProofs
 from sidecar.coordinator.runtime.metrics import count, observe, show
-from sidecar.coordinator.runtime.partition_lease import Proofs
 from sidecar.coordinator.runtime.regex_task import Visible
 from sidecar.coordinator.runtime.settings import CoordinatorSettings
+from sidecar.coordinator.runtime.settings_requests import SettingsRequests
 from sidecar.coordinator.runtime.takeovers import TakeoverPorts, Takeovers
 from sidecar.coordinator.runtime.topic_refresh import Fresh
 from sidecar.coordinator.runtime.turn_log import TurnLog
@@ -122,7 +122,7 @@ class Coordinator:
         }
         show(figures, self.service, lambda: len(self.moves.parked))
         tasks.spawn(self._tick(), "tick")
-        tasks.spawn(Proofs(self.service, self.takeovers.terms, settings.lease_ms).rounds(), "proofs")
+        tasks.spawn(LeaseProofs(self.service, self.takeovers.terms, settings.lease_ms).rounds(), "proofs")
 
     def _placeholder_ports(self) -> PlaceholderPorts:
         return PlaceholderPorts(

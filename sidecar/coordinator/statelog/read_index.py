@@ -19,7 +19,6 @@ from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Tasks
 from sidecar.wire.generated import list_offsets as lo
 
-"""The connection to each broker over which leaders are asked."""
 VERSION = 7
 """The last version of ListOffsets that says nothing of tiers."""
 LATEST = -1

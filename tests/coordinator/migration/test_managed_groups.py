@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from sidecar.coordinator.migration.managed_groups import RECOUNT_S, OwnRules, Rules
-from sidecar.coordinator.migration.stored_settings import StoredSettings
+from sidecar.coordinator.settings.stored_settings import StoredSettings
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.core.consumer.records import GroupRecord
 from sidecar.core.vocabulary import group_config as cf

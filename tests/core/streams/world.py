@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sidecar.assign.sticky import STICKY
-from sidecar.assign.tasks import TaskAssignor
+from sidecar.assign.task_spec import TaskAssignor
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.modern.target_assignment import RunAssignor
 from sidecar.core.runtime.effects import Count, Effects, Log, Observe, Reply

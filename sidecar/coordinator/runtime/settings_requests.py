@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 
-from sidecar.coordinator.migration.group_configs import Configs
 from sidecar.coordinator.migration.managed_groups import Rules
-from sidecar.coordinator.migration.stored_settings import Append
+from sidecar.coordinator.settings.settings_in_force import SettingsInForce
+from sidecar.coordinator.settings.stored_settings import Append
 from sidecar.coordinator.statelog.read_index import Written
 from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.core.runtime.events import Answer, Event
@@ -33,7 +33,7 @@ KNOWN_WITHIN_S = 5.0
 class SettingsRequests:
     """`configs`: the settings in force; `rules`: whose each group is; `written`: whether the tail has read all."""
 
-    def __init__(self, configs: Configs, rules: Rules, written: Written) -> None:
+    def __init__(self, configs: SettingsInForce, rules: Rules, written: Written) -> None:
         self.configs = configs
         self.rules = rules
         self.written = written

@@ -22,7 +22,7 @@ ROUNDS = 30
 """So many times in a lease it is looked at."""
 
 
-class Proofs:
+class LeaseProofs:
     def __init__(self, service: Service, terms: Mapping[int, Term], lease_ms: int) -> None:
         self._service = service
         self._terms = terms

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
 
-from sidecar.coordinator.migration.broker_settings import CLASSIC_FIELDS, FIELDS, POLICY, BrokerSettings
-from sidecar.coordinator.migration.stored_settings import StoredSettings
+from sidecar.coordinator.settings.broker_settings import CLASSIC_FIELDS, FIELDS, POLICY, BrokerSettings
+from sidecar.coordinator.settings.stored_settings import StoredSettings
 from sidecar.core.classic.config import CLASSIC, ClassicConfig
 from sidecar.core.consumer.config import CONSUMER
 from sidecar.core.kinds import REGISTRY
@@ -61,7 +61,7 @@ def group_configs(makers: Mapping[str, Callable[[str], Any]]) -> BoundedCache[tu
     return BoundedCache(CONFIGS_BYTES, make, weigh=lambda config: CONFIG_BYTES)
 
 
-class Configs:
+class SettingsInForce:
     """`settings`: what is stored; `managed(group)`: it is the sidecars'."""
 
     def __init__(self, own: OwnSettings, settings: StoredSettings, managed: Callable[[str], bool], log: Logger) -> None:

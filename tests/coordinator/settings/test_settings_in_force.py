@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.coordinator.migration import broker_settings, group_configs, settings_requests
+from sidecar.coordinator.runtime import settings_requests
+from sidecar.coordinator.settings import broker_settings, settings_in_force
 from sidecar.coordinator.statelog import unfenced_append as unfenced
 from sidecar.core.consumer.config import CONSUMER, ConsumerConfig
 from sidecar.core.kinds import REGISTRY
@@ -397,7 +398,7 @@ def crew_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cf, "SETTINGS", {s.name: s for kind in kinds.values() for s in kind.rows})
     monkeypatch.setattr(cf, "BROKER_OFFLOADS", {k.offload.broker_name: k.offload.name for k in kinds.values()})
     names = {kind: broker_settings.broker_names(kind) for kind in kinds}
-    for user in (broker_settings, group_configs):
+    for user in (broker_settings, settings_in_force):
         monkeypatch.setattr(user, "FIELDS", names)
     monkeypatch.setattr(broker_settings, "BROKER_NAMES", [name for of_kind in names.values() for name in of_kind])
     kind = replace(REGISTRY.kinds[CONSUMER], name="crew", config=ModernConfig)
