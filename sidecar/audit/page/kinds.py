@@ -19,9 +19,12 @@ KINDS = (
     ("claimed", "stale claim"),
     ("setting", "setting changed"),
     ("unowned", "unowned"),
+    ("uncovered", "nobody’s, of a share group"),
+    ("unready", "topology not ready"),
 )
 """Key and name of each kind, the gravest first."""
-LONGEST = ("unowned", "outage")
+FREE = ("unowned", "uncovered")
+LONGEST = (*FREE, "outage", "unready")
 """Kinds of which the longest count most; of the others, the newest."""
 
 

@@ -15,7 +15,9 @@ from sidecar.core.runtime.effects import Effects
 from sidecar.core.runtime.records import Record, Tombstone
 from tests.audit.gold.replay import Row
 from tests.core.share.test_random_share import Run as RandomShare
+from tests.core.share.world import World as ShareWorld
 from tests.core.streams.test_random_streams import Run as RandomStreams
+from tests.core.streams.world import World as StreamsWorld
 from tests.sim.model import Cluster
 from tests.sim.run import play
 from tests.sim.world import GROUPS
@@ -275,18 +277,24 @@ def owners_of(group: Any) -> Iterable[tuple[str, str, int, str]]:
 
 def share_and_streams(seed: int, first_partition: int) -> list[Row]:
     """What random runs of a share group and of a streams group have written, each in a state partition of its own."""
-    rows: list[Row] = []
-    for n, make in enumerate((RandomShare, RandomStreams)):
-        run, log = make(random.Random(seed)), Log(first_partition + n)
-        _written_by(run, log)
-        for _ in range(EVENTS):
-            run.event()
-        rows += log.rows
-    return rows
+    run, log = RandomShare(random.Random(seed)), Log(first_partition)
+    written_by(run.world, log)
+    for _ in range(EVENTS):
+        run.event()
+    return log.rows + random_streams(random.Random(seed), first_partition + 1)
 
 
-def _written_by(run: RandomShare | RandomStreams, log: Log) -> None:
-    world, listen, taken = run.world, run.world.applied, 0
+def random_streams(rng: random.Random, partition: int) -> list[Row]:
+    run, log = RandomStreams(rng), Log(partition)
+    written_by(run.world, log)
+    for _ in range(EVENTS):
+        run.event()
+    return log.rows
+
+
+def written_by(world: ShareWorld | StreamsWorld, log: Log) -> None:
+    """The log gets what the world writes from now on."""
+    listen, taken = world.applied, 0
 
     def applied(fx: Effects) -> None:
         nonlocal taken

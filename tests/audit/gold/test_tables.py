@@ -3,9 +3,12 @@ state partition of its own."""
 
 from __future__ import annotations
 
+import duckdb
 import pytest
 
-from tests.audit.gold.harness import Tables, differences, gold
+from sidecar.audit.gold.tables import GOLD
+from sidecar.audit.query import OWNERSHIP
+from tests.audit.gold.harness import Tables, differences, gold, rows_of
 from tests.audit.gold.replay import Row, replay
 from tests.audit.gold.rows import Log
 from tests.audit.gold.test_random import broken
@@ -322,6 +325,15 @@ def test_tasks_are_had_by_role_and_process(found: Tables) -> None:
     assert of(found, "streams_not_ready", TWICE, "from_offset", "to_offset") == [(4, 5)]
     assert of(found, "rebalances", TWICE, "kind", "epoch", "anew") == [("streams", 1, True), ("streams", 2, False)]
     assert of(found, "members", TWICE, "member_id", "process_id") == [("m1", "p1"), ("m2", "p2"), ("m3", "p1")]
+
+
+def test_who_had_what_is_asked_of_all_kinds(found: Tables) -> None:
+    everything = {"topic": None, "partition": None, "group": None, "since": 0, "until": 1 << 60}
+    with duckdb.connect() as db:
+        for name, table in GOLD.items():
+            db.register(name, rows_of(table, found.get(name, [])))
+        told = {row[1:4] for row in db.execute(OWNERSHIP, everything).fetchall()}
+    assert {("task 0", 0, "m2"), ("task 0 standby", 1, "m3"), ("t", 1, "m2")} <= told
 
 
 def at_of(r: Row) -> tuple[object, ...]:
