@@ -29,8 +29,8 @@ Heard = tuple[str, int, Any]
 PREFIXES: Mapping[str, tuple[str, str]] = {"sidecar": ("managed-", "other-s-"), "broker": ("managecL", "other-rL")}
 """Of ids that the sidecar manages, and of ids that it does not. At the broker's listener both are Kafka's.
 
-The prefixes of the two sides have the same hash in Java. So two groups share a partition at both or at neither, and
-with it whether a transaction for one of them covers the other.
+The prefixes of the two sides have the same hash in Java. So two groups are in one partition of __consumer_offsets at
+both sides or at neither: a transaction that covers one of them also covers the other one.
 """
 CLOSED, SILENT = "closes the connection", "does not answer"
 NO_TRANSACTION = "<no transaction>"
