@@ -122,7 +122,7 @@ def _committed_twice(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     return api == "OffsetCommit" and _once(theirs) == ours
 
 
-def _deleted_twice(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+def _answered_once(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     """Kafka 3.9."""
     return api in ("OffsetDelete", "OffsetCommit", "TxnOffsetCommit") and _once(ours) == theirs
 
@@ -329,7 +329,7 @@ RULES = (
     Rule("a setting of a group outside of its range (2.29)", _out_of_range),
     Rule("a topic without partitions in a commit", _without_partitions),
     Rule("a partition that a commit names twice", _committed_twice),
-    Rule("a partition that an OffsetDelete, or a commit that is refused as a whole, names twice", _deleted_twice),
+    Rule("a partition that an OffsetDelete, or a commit that is refused as a whole, names twice", _answered_once),
     Rule("an OffsetFetch with a member epoch and without a member id", _fetch_of_null),
     Rule("a group, topic or partition that an OffsetFetch names twice", _fetched_twice),
     Rule("`__group_state` in Metadata", _internal),
