@@ -35,6 +35,7 @@ LAST_MS = 253_402_300_799_999
 """The last of the year 9999; a time beyond it is shown as this one, for no reader could show it otherwise."""
 LONG_MAX = (1 << 63) - 1
 EMPTY = pa.scalar("")
+UNKNOWN_SCHEMA = "unknown schema"
 
 Claims = Mapping[int, Sequence[tuple[int, int]]]
 """State partition -> (offset, owner epoch) of its claims, in the order of their offsets."""
@@ -157,7 +158,7 @@ class Decoder:
         """Why no value of this kind can have that schema; empty if it can."""
         text = self.schemas.texts.get(fingerprint)
         if text is None:
-            return f"unknown schema {fingerprint}"
+            return f"{UNKNOWN_SCHEMA} {fingerprint}"
         schema = json.loads(text)
         name = schema.get("name") if isinstance(schema, dict) else None
         return "" if name == self._names[kind] else f"a {kind} with the schema of {name}"
