@@ -37,6 +37,7 @@ LONG_MAX = (1 << 63) - 1
 EMPTY = pa.scalar("")
 PAIRS = count()
 """In a schema each record has a name of its own."""
+UNKNOWN_SCHEMA = "unknown schema"
 
 Claims = Mapping[int, Sequence[tuple[int, int]]]
 """State partition -> (offset, owner epoch) of its claims, in the order of their offsets."""
@@ -161,7 +162,7 @@ class Decoder:
         """Why no value of this kind can have that schema; empty if it can."""
         text = self.schemas.texts.get(fingerprint)
         if text is None:
-            return f"unknown schema {fingerprint}"
+            return f"{UNKNOWN_SCHEMA} {fingerprint}"
         schema = json.loads(text)
         name = schema.get("name") if isinstance(schema, dict) else None
         return "" if name == self._names[kind] else f"a {kind} with the schema of {name}"
