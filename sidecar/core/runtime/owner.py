@@ -253,7 +253,8 @@ class Owner:
         another owner by now, who must not be shut out."""
         if self.held:
             self.held.refuse(Code.COORDINATOR_LOAD_IN_PROGRESS, now.mono_ms)
-        self.loader.refuse_late(now)
+        if self.loader.queue.behind:
+            self.loader.refuse_late(now)
         if not proved:
             return
         self.lifecycle.wake(now)

@@ -11,19 +11,19 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from sidecar.core.runtime.commands import Command
-from sidecar.core.runtime.effects import Log, Reply
+from sidecar.core.runtime.effects import Log
 from sidecar.core.runtime.events import FOR_EVER_MS, Event, KnownGroups, ListGroups
 from sidecar.core.runtime.group_listing import GroupListing
 from sidecar.core.runtime.lease import Lease, PartitionLease
 from sidecar.core.runtime.lost_time import LostTime
 from sidecar.core.runtime.owner import Owner
 from sidecar.core.runtime.owner_map import OwnerMap
-from sidecar.core.runtime.pending_requests import Held, LogView, Tally, Waiting
+from sidecar.core.runtime.pending_requests import Held, LogView, Tally, Waiting, refuse
 from sidecar.core.runtime.phases import Phase
 from sidecar.core.runtime.registry import Registry
 from sidecar.core.runtime.settings import ServiceSettings
 from sidecar.core.runtime.turn import Now, Ports
-from sidecar.core.vocabulary.errors import TEXT, Code
+from sidecar.core.vocabulary.errors import Code
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.core.vocabulary.topics import Topic, TopicImage
 
@@ -109,7 +109,7 @@ class Service:
     def request(self, token: int, event: Event, now: Now) -> None:
         """Answered by a `Reply` with this token, now or later."""
         if self.stopping or self.tally.open >= self.settings.parked_max:
-            self._refuse(token, event, Code.COORDINATOR_NOT_AVAILABLE)
+            refuse(self.out, token, event, Code.COORDINATOR_NOT_AVAILABLE)
         elif not event.group_id and isinstance(event, ListGroups):
             self._listing.answer_list(token, event, now)
         elif not event.group_id and isinstance(event, KnownGroups):
@@ -119,7 +119,7 @@ class Service:
             if owner.lease.valid(now):
                 owner.request(token, event, now)
             elif owner.phase is Phase.ELSEWHERE or not self.settings.hold_ms:
-                self._refuse(token, event, Code.NOT_COORDINATOR)
+                refuse(self.out, token, event, Code.NOT_COORDINATOR)
             else:  # it is this sidecar's, as far as is known; mostly the proof is only late
                 self._unproved.hold(Held(token, event, now.mono_ms + self.settings.hold_ms))
 
@@ -133,9 +133,6 @@ class Service:
                 self._unproved.refuse_one(h, Code.NOT_COORDINATOR)
             else:
                 self._unproved.again([h])
-
-    def _refuse(self, token: int, event: Event, code: Code) -> None:
-        self.out.append(Reply(token, event.refused(code, TEXT[code])))
 
     def touch(self, group_id: str, member_id: str, now: Now) -> None:
         """A front has answered this member under a grant, so the member was heard."""
