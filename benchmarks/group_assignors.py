@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.common import median, timed
 from sidecar.assign import SIMPLE, STICKY
 from sidecar.assign.share import ShareSpec, share_problem_of
-from sidecar.assign.tasks import AssignmentConfigs, Subtopology, TaskMemberSpec, TaskSpec, task_problem_of
+from sidecar.assign.task_spec import AssignmentConfigs, Subtopology, TaskMemberSpec, TaskSpec, task_problem_of
 from tests.assign.oracle import Oracle
 from tests.assign.share_oracle import ShareCase
 from tests.assign.task_oracle import question

@@ -28,7 +28,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import cast
 
-from tools import class_sizes, sleeps
+from tools import class_sizes, sleeps, words
 
 ROOT = Path(__file__).resolve().parent.parent / "sidecar"
 WIDTH = 120
@@ -489,12 +489,13 @@ def main(
     root: Path = ROOT,
     tests: Path | None = None,
     listed: Mapping[str, tuple[class_sizes.Size, str]] | None = None,
+    named: Path | None = None,
 ) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.house", description=(__doc__ or "").split("\n")[0])
     parser.add_argument(
         "--check",
         action="store_true",
-        help="exit with 1 if a circle, a long file or function, a new sleep or a larger class is found",
+        help="exit with 1 if a circle, a long file or function, a new sleep or word, or a larger class is found",
     )
     options = parser.parse_args(arguments)
     plan = Plan(read(root))
@@ -506,19 +507,24 @@ def main(
     print(f"\nSLEEPS in tests that tools/sleeps.py does not allow: {len(new_sleeps)}")
     for problem in new_sleeps:
         print(f"  {problem}")
+    new_words = [] if named is None else words.problems(named)
+    print(f"\nWORDS of names that are neither in {words.GLOSSARY} nor in {words.PLAIN}: {len(new_words)}")
+    for problem in new_words:
+        print(f"  {problem}")
     result: dict[str, int | None] = {
         "circles": len(plan.file_circles) + len(plan.room_circles),
         "files_over_500": len(plan.long_files),
         "functions_over_60": len(plan.long_functions),
         "classes": len(new_classes),
         "sleeps": len(new_sleeps),
+        "words": len(new_words),
     }
     found = any(result.values())
     result["max_rooms_of_a_path"] = print_paths(root)
     print()
-    print(json.dumps(result))
+    print(json.dumps(result, separators=(",", ":")))
     return 1 if options.check and found else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(tests=sleeps.TESTS, listed=class_sizes.LARGE))
+    sys.exit(main(tests=sleeps.TESTS, listed=class_sizes.LARGE, named=words.ROOT))

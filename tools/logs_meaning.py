@@ -4,6 +4,7 @@ from __future__ import annotations
 
 MEANING: dict[str, str] = {
     # ---- error
+    "turn": "With `log.turns`: `story` is an event and what came of it, as text for a story (tests/stories).",
     "a background run hangs; another thread takes its place": "An assignor or a regular expression did not end in time; its later result is dropped. Repair an assignor of your own.",
     "a group cannot be read; its requests are refused, the others go on": "See [SidecarUnreadableGroups](../operate/runbook.md#sidecarunreadablegroups).",
     "a group's settings are void": "Stored settings are out of range or unknown; defaults apply. Set them again.",

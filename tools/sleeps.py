@@ -41,7 +41,7 @@ SLEEPS: Mapping[str, tuple[int, str]] = {
     "coordinator/runtime/test_topic_refresh.py": (6, VIRTUAL),
     "coordinator/runtime/test_fronts.py": (1, VIRTUAL),
     "coordinator/statelog/test_large_write.py": (1, VIRTUAL),
-    "coordinator/membership/test_lease.py": (2, VIRTUAL),
+    "coordinator/membership/test_member_lease.py": (2, VIRTUAL),
     "coordinator/migration/moving.py": (1, VIRTUAL),
     "coordinator/migration/test_forced_rebalance.py": (2, VIRTUAL),
     "coordinator/migration/test_intake_of_kinds.py": (2, VIRTUAL),
@@ -55,7 +55,7 @@ SLEEPS: Mapping[str, tuple[int, str]] = {
     "coordinator/placeholder/test_placeholders.py": (3, VIRTUAL),
     "coordinator/placeholder/test_share_membership.py": (2, VIRTUAL),
     "coordinator/placeholder/test_share_placeholders.py": (1, VIRTUAL),
-    "coordinator/runtime/test_partition_lease.py": (1, VIRTUAL),
+    "coordinator/runtime/test_lease_proofs.py": (1, VIRTUAL),
     "coordinator/runtime/test_streams_groups.py": (1, VIRTUAL),
     "coordinator/statelog/test_fence_renewal.py": (1, VIRTUAL),
     "coordinator/statelog/test_tail.py": (

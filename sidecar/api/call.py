@@ -2,7 +2,7 @@
 
 A handler is a generator: it yields a want, is resumed with what came of it, and returns the body of the response, or
 `FORWARD` to let the request pass to the broker as it is. It waits for nothing and knows no connection, so that a test
-can play the front (tests/api). front/front.py drives it.
+can play the front (tests/api). front/dispatcher.py drives it.
 """
 
 from __future__ import annotations
@@ -178,8 +178,8 @@ class Learnt:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """`answer_bytes`: of an answer that describes groups (room.py); `request_elements`: of all arrays in one request
-    together."""
+    """`answer_bytes`: of an answer that describes groups (response_limit.py); `request_elements`: of all arrays in one
+    request together."""
 
     answer_bytes: int = 8_388_608
     request_elements: int = 25_000

@@ -58,13 +58,13 @@ SYNCED, SYNCED_SINCE = "ihSSBt", 5
 """The layouts of two answers, and the first versions that have them."""
 T = TypeVar("T")
 NULL_PROTOCOL_SINCE, SEVERAL_SINCE, PROTOCOL_SINCE = 7, 3, 5
+"""Versions of JoinGroup, LeaveGroup and SyncGroup."""
 LEAVING = 2_000
 """Members that leave in one step: more than all but the largest groups have."""
 REASON_MAX = 255
 """Characters. Kafka's own clients send no more; records keep it."""
 REMOVED = "member was removed by an admin"
 """So begins the reason that Kafka's AdminClient gives."""
-"""Versions of JoinGroup, LeaveGroup and SyncGroup."""
 
 
 def _read(

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate, store_at, upstream
-from sidecar.api.room import ANOTHER_TIME, Room
+from sidecar.api.response_limit import ANOTHER_TIME, ResponseLimit
 from sidecar.core.classic.embedded import CONSUMER_TYPE, assignment, plain_subscription
 from sidecar.core.classic.events import DescribeClassic, DescribeClassicReply
 from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply
@@ -53,14 +53,14 @@ def describe_groups(call: Call) -> Handler:
     wants_operations = req.include_authorized_operations
     may = yield from access.operations(call, [g for g in told if g not in hidden] if wants_operations else [])
     found = [dg.DescribedGroup(error_code=Code.GROUP_AUTHORIZATION_FAILED, group_id=g) for g in told if g in hidden]
-    room: Room[dg.DescribedGroup] = Room(call, lambda group: dg.DescribeGroupsResponse(groups=[group]))
+    limit = ResponseLimit[dg.DescribedGroup](call, lambda group: dg.DescribeGroupsResponse(groups=[group]))
     for i, group_id in enumerate(local):
         if group_id in hidden:
             continue
         yield from slices.turns(i)
-        if not room.full and not room.knows(group_id):
-            yield from room.described(group_id, (yield from _describe(call, group_id)))
-        found.append(room.take(group_id) or dg.DescribedGroup(error_code=ANOTHER_TIME, group_id=group_id))
+        if not limit.full and not limit.knows(group_id):
+            yield from limit.described(group_id, (yield from _describe(call, group_id)))
+        found.append(limit.take(group_id) or dg.DescribedGroup(error_code=ANOTHER_TIME, group_id=group_id))
     for node_id, groups in theirs.items():
         found += yield from _at_another_broker(call, node_id, [g for g in groups if g not in hidden])
     for group in found:

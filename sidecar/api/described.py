@@ -1,5 +1,5 @@
 """The common part of ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe: who may hear
-of a group, which operations are told, and how much an answer may hold (room.py)."""
+of a group, which operations are told, and how much an answer may hold (response_limit.py)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from sidecar.api import access, slices
 from sidecar.api.call import Call, Want
-from sidecar.api.room import ANOTHER_TIME, Room
+from sidecar.api.response_limit import ANOTHER_TIME, ResponseLimit
 from sidecar.core.vocabulary.errors import Code
 
 MANY = 16
@@ -32,16 +32,16 @@ def described(
     seen = [g for g in groups if g not in hidden]
     may = yield from access.operations(call, seen if with_operations else [])
     found: list[D] = []
-    room: Room[D] = Room(call, alone)
+    limit = ResponseLimit[D](call, alone)
     for i, group_id in enumerate(groups):
         yield from slices.turns(i)
         if group_id in hidden:
             found.append(refused(group_id, Code.GROUP_AUTHORIZATION_FAILED))
             continue
-        if not room.full and not room.knows(group_id):
+        if not limit.full and not limit.knows(group_id):
             group = yield from describe(call, group_id)
             if group.error_code == Code.NONE:
                 group.authorized_operations = may.get(group_id, access.NOT_TOLD)
-            yield from room.described(group_id, group)
-        found.append(room.take(group_id) or refused(group_id, ANOTHER_TIME))
+            yield from limit.described(group_id, group)
+        found.append(limit.take(group_id) or refused(group_id, ANOTHER_TIME))
     return found

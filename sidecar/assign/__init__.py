@@ -13,7 +13,7 @@ from sidecar.assign.range import RANGE
 from sidecar.assign.share import ShareArrayAssignor
 from sidecar.assign.simple import SIMPLE
 from sidecar.assign.sticky import STICKY
-from sidecar.assign.tasks import TaskArrayAssignor
+from sidecar.assign.task_spec import TaskArrayAssignor
 from sidecar.assign.uniform import UNIFORM
 
 BUILT_IN: Mapping[str, ArrayAssignor] = {"uniform": UNIFORM, "range": RANGE}

@@ -8,7 +8,7 @@ standby tasks are left out. The behaviour is that of 4.4.0: no warm-up tasks, an
 
 from __future__ import annotations
 
-from sidecar.assign.tasks import TaskArrayAssignor, TaskProblem, TaskTable
+from sidecar.assign.task_spec import TaskArrayAssignor, TaskProblem, TaskTable
 from sidecar.native import sticky as kernel
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -22,8 +23,7 @@ from sidecar.audit.decode_avro import Pool, Unfit, Walk, compiled, number
 from sidecar.audit.decode_columns import Compiled
 from sidecar.audit.decode_nodes import LONG
 from sidecar.audit.decode_rows import ALIAS, EMBEDDED, FROM_KEY, HEAD, SPECIAL_PATHS, headers_rows, value_row
-from sidecar.audit.layers import CORRUPT, NO_TABLE, SILVER
-from sidecar.core.kinds import REGISTRY
+from sidecar.audit.layers import CORRUPT, SILVER
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA
 from sidecar.state.fold import EPOCH_DIGITS
 from sidecar.state.schema import MARK, Schemas, StateError, published
@@ -35,6 +35,9 @@ LAST_MS = 253_402_300_799_999
 """The last of the year 9999; a time beyond it is shown as this one, for no reader could show it otherwise."""
 LONG_MAX = (1 << 63) - 1
 EMPTY = pa.scalar("")
+PAIRS = count()
+"""In a schema each record has a name of its own."""
+UNKNOWN_SCHEMA = "unknown schema"
 
 Claims = Mapping[int, Sequence[tuple[int, int]]]
 """State partition -> (offset, owner epoch) of its claims, in the order of their offsets."""
@@ -72,7 +75,11 @@ def schemas_in(bronze: Any) -> dict[str, str]:
 
 
 def _bare(schema: Any) -> Any:
-    """The schema without logical types: a time stays the number that it is, also where no calendar has it."""
+    """The schema without logical types: a time stays the number that it is, also where no calendar has it. And with
+    lists of pairs instead of maps, which are written alike."""
+    if isinstance(schema, dict) and schema.get("type") == "map":
+        fields = [{"name": "name", "type": "string"}, {"name": "value", "type": _bare(schema["values"])}]
+        return {"type": "array", "items": {"type": "record", "name": f"Pair{next(PAIRS)}", "fields": fields}}
     if isinstance(schema, dict):
         return {k: _bare(v) for k, v in schema.items() if k != "logicalType"}
     return [_bare(s) for s in schema] if isinstance(schema, list) else schema
@@ -115,9 +122,7 @@ class Decoder:
             at = where(pc.equal(codes, number(code)))
             table = SILVER.get(kind)
             if table is None:
-                known = kind in REGISTRY.records
-                newer = f"kind {kind!r} is not known here: a newer version may have written it"
-                lost.append((at, f"{NO_TABLE} {kind!r}" if known else newer))
+                lost.append((at, f"kind {kind!r} is not known here: a newer version may have written it"))
                 continue
             made, broken = _Kind(self, kind, table, bronze.take(at)).tables()
             lost += [(at.take(which), why) for which, why in broken]
@@ -132,7 +137,7 @@ class Decoder:
         """Reads values of that schema by column; None if it cannot be so."""
         if fingerprint not in self._steps:
             try:
-                self._steps[fingerprint] = self._reader(json.loads(self.schemas.texts[fingerprint]))
+                self._steps[fingerprint] = self._reader(_bare(json.loads(self.schemas.texts[fingerprint])))
             except (Unfit, KeyError, TypeError):
                 self._steps[fingerprint] = None
         return self._steps[fingerprint]
@@ -157,7 +162,7 @@ class Decoder:
         """Why no value of this kind can have that schema; empty if it can."""
         text = self.schemas.texts.get(fingerprint)
         if text is None:
-            return f"unknown schema {fingerprint}"
+            return f"{UNKNOWN_SCHEMA} {fingerprint}"
         schema = json.loads(text)
         name = schema.get("name") if isinstance(schema, dict) else None
         return "" if name == self._names[kind] else f"a {kind} with the schema of {name}"

@@ -25,15 +25,23 @@ FROM_KEY = {
     "owner_claim": "claim",
     "classic_member": "member_id",
     "classic_assignment": "member_id",
+    "share_member": "member_id",
+    "share_target_member": "member_id",
+    "share_current": "member_id",
+    "streams_member": "member_id",
+    "streams_target_member": "member_id",
+    "streams_current": "member_id",
     "schema": "fingerprint",
 }
 """Kind -> the column that the key's sub id fills; the others have none."""
 HEAD = {"written_ms": "time_ms"}
 """Column of all kinds -> its name in the schema."""
-ALIAS = {"topic": "topic_name"}
-"""Field of a place -> its name in the schemas of consumer groups."""
+ALIAS = {"topic": "topic_name", "subtopology": "subtopology_id"}
+"""Field of a place or a task -> its name in the schemas."""
 SPECIAL_PATHS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("target_metadata", "epoch"): ("assignment_epoch",),
+    ("share_target_metadata", "epoch"): ("assignment_epoch",),
+    ("streams_target_metadata", "epoch"): ("assignment_epoch",),
     ("member", "session_timeout_ms"): ("classic", "session_timeout_ms"),
     ("member", "protocol_names"): ("classic", "protocols", "name"),
     ("classic_member", "protocol_names"): ("protocols", "name"),

@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 from sidecar.audit.errors import AuditError, Refused
 from sidecar.audit.ingest_plan import NOTHING, Batch, Plan, plan_ranges
-from sidecar.audit.ingest_tasks import bronze_of_rows, bronze_of_splits, bronze_once, in_doubt, silver_of_files
+from sidecar.audit.ingest_tasks import bronze_of_splits, bronze_once, in_doubt, silver_of_files
 from sidecar.audit.lake import Lake
 from sidecar.audit.lake_files import FileInfo, Target
 from sidecar.audit.lake_parquet import put_json
-from sidecar.audit.lake_spark import even, numbered, over_rows
+from sidecar.audit.lake_spark import even, numbered, parallelism
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
 from sidecar.audit.same_topic import another
 from sidecar.audit.source_kafka import RECORDS_PER_TASK
 from sidecar.audit.source_uri import Source, open_source
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 def last_batch(lake: Lake) -> Batch:
@@ -80,7 +80,7 @@ def ingest(
             put_json(lake.record(plan.batch, plan=True), asdict(plan))
         offsets = sum(end - begin for begin, end in plan.ranges.values())
         say(f"batch {plan.batch}: reads {offsets:,} offsets of {len(plan.ranges)} partitions")
-        return run_plan(spark, lake, plan, partial(_read_source, spark, source, plan))
+        return run_plan(spark, source, lake, plan)
 
 
 def waiting(source_uri: str, lake: Lake, options: Mapping[str, str] | None = None) -> int:
@@ -97,8 +97,6 @@ def waiting(source_uri: str, lake: Lake, options: Mapping[str, str] | None = Non
 
 
 def _same_source(plan: Plan, source: Source, lake: Lake) -> None:
-    if plan.stream is not None:
-        raise Refused(f"batch {plan.batch} was begun by the stream {plan.stream[0]}: start that again to end it")
     if plan.source != source.shown and not (plan.identity and plan.identity == source.identity()):
         raise Refused(f"batch {plan.batch} was begun from {plan.source} and has not ended: run it from there first")
     if plan.identity and source.identity() not in ("", plan.identity) and lake.committed(BRONZE) < plan.batch:
@@ -108,19 +106,16 @@ def _same_source(plan: Plan, source: Source, lake: Lake) -> None:
 
 
 # ---- a batch --------------------------------------------------------------------------------------------------------
-Read = Callable[[Any, Mapping[int, int]], list[Any]]
-"""Takes bronze's target and the offsets below which the lake has everything; gives what tasks told."""
-
-
-def _read_source(spark: SparkSession, source: Source, plan: Plan, target: Any, skip: Mapping[int, int]) -> list[Any]:
+def _bronze(spark: SparkSession, source: Source, plan: Plan, target: Target, skip: Mapping[int, int]) -> list[Any]:
+    """What tasks tell of the records that they wrote. `skip`: offsets below which the lake has everything."""
     splits = source.splits(plan.ranges)
     # A task takes longer than a few records do, so one has several splits.
     records = sum(high - low for low, high in plan.ranges.values())
-    tasks = max(spark.sparkContext.defaultParallelism, records // RECORDS_PER_TASK)
+    tasks = max(parallelism(spark), records // RECORDS_PER_TASK)
     return numbered(spark, len(splits), partial(bronze_of_splits, splits, target, skip), even(len(splits), tasks))
 
 
-def run_plan(spark: SparkSession, lake: Lake, plan: Plan, read: Read) -> Batch:
+def run_plan(spark: SparkSession, source: Source, lake: Lake, plan: Plan) -> Batch:
     """Do the batch, or what is left of it."""
     n, before = plan.batch, last_batch(lake)
     tables = [BRONZE, *SILVER_TABLES.values()]
@@ -131,7 +126,7 @@ def run_plan(spark: SparkSession, lake: Lake, plan: Plan, read: Read) -> Batch:
     facts = lake.root / "_batches" / f"{n:08d}.facts.json"
     if BRONZE in left:
         target = lake.target(BRONZE, n)
-        rows = read(target, before.position)
+        rows = _bronze(spark, source, plan, target, before.position)
         said = [r["facts"] for r in rows if "facts" in r]
         try:
             files = _once(spark, target, [FileInfo.of(r["file"]) for r in rows if "file" in r], in_doubt(said))
@@ -153,7 +148,7 @@ def run_plan(spark: SparkSession, lake: Lake, plan: Plan, read: Read) -> Batch:
     last = {p: c[-1] for p, c in claims.items()}
     now = int(time.time() * 1000)
     about = (plan.source, plan.identity or before.identity, lake.incarnation, plan.ranges, plan.lost)
-    done = Batch(n, *about, position, counts, last, schemas, now, plan.stream)
+    done = Batch(n, *about, position, counts, last, schemas, now)
     put_json(lake.record(n), asdict(done))
     facts.unlink(missing_ok=True)
     return done
@@ -188,7 +183,7 @@ def _silver(
     bronze = lake.files(BRONZE, n)
     targets = {name: lake.target(t, n) for name, t in SILVER_TABLES.items() if lake.committed(t) < n}
     if targets:
-        parts = _parts(bronze, spark.sparkContext.defaultParallelism)
+        parts = _parts(bronze, parallelism(spark))
         task = partial(silver_of_files, parts, targets, schemas, claims)
         rows = numbered(spark, len(parts), task)
         for name, target in targets.items():
@@ -211,58 +206,3 @@ def _parts(files: Sequence[FileInfo], tasks: int) -> list[list[FileInfo]]:
         parts[-1].append(f)
         rows += f.rows
     return parts
-
-
-# ---- streams --------------------------------------------------------------------------------------------------------
-def stream(
-    spark: SparkSession,
-    source_uri: str,
-    lake: Lake,
-    checkpoint: Path,
-    options: Mapping[str, str] | None = None,
-    interval: str = "",
-) -> Any:
-    """Start a streaming query that fills the lake. `interval`: how often; empty: what is there now, then it ends.
-    Option `max_records`: of each batch, at most."""
-    from sidecar.audit.source_spark import GroupStateRecords
-
-    spark.dataSource.register(GroupStateRecords)
-    position = last_batch(lake).position
-    said = {"starting_offsets": json.dumps(position)} if position else {}
-    found = spark.readStream.format(GroupStateRecords.name()).options(uri=source_uri, **{**said, **(options or {})})
-    trigger = {"processingTime": interval} if interval else {"availableNow": True}
-    source = open_source(source_uri, options)
-    writer = found.load().writeStream.foreachBatch(partial(_epoch, lake, source, checkpoint, options or {}))
-    return writer.option("checkpointLocation", str(checkpoint)).trigger(**trigger).start()
-
-
-def _epoch(
-    lake: Lake, source: Source, checkpoint: Path, options: Mapping[str, str], rows: DataFrame, epoch: int
-) -> None:
-    """One batch of a stream. Spark may give it again after a crash, with the same number and the same records."""
-    query = str(json.loads((checkpoint / "metadata").read_text().splitlines()[-1])["id"])
-    lake.setup()
-    with lake.lock():
-        before = last_batch(lake)
-        if before.stream == (query, epoch):
-            return
-        begun = lake.batch(before.number + 1, plan=True)
-        identity = source.identity()
-        bounds = source.bounds()
-        first = before.stream is None or before.stream[0] != query
-        why = another(source, lake, before, identity, bounds if first else {})
-        if why:
-            raise Refused(f"{why} End this stream; run an ingest with new_incarnation, then begin a new stream.")
-        if begun is None:
-            _, lost = plan_ranges(before, bounds, options)
-            plan = Plan(before.number + 1, source.shown, identity, {}, lost, (query, epoch))
-            put_json(lake.record(plan.batch, plan=True), asdict(plan))
-        else:
-            plan = Plan.of(begun)
-        if plan.stream != (query, epoch):
-            raise Refused(f"batch {plan.batch} was begun by another run: end that first")
-
-        def read(target: Any, skip: Mapping[int, int]) -> list[Any]:
-            return over_rows(rows, partial(bronze_of_rows, target, skip), lake.root)
-
-        run_plan(rows.sparkSession, lake, plan, read)

@@ -15,21 +15,17 @@ Ranges = dict[int, tuple[int, int]]
 
 @dataclass
 class Plan:
-    """What a batch reads. `stream`: the streaming query and its epoch, if one gives the records."""
+    """What a batch reads."""
 
     batch: int
     source: str
     identity: str
     ranges: Ranges
     lost: Ranges = field(default_factory=dict)
-    stream: tuple[str, int] | None = None
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Plan:
-        stream = said["stream"]
-        ranges, lost = _ranges(said["ranges"]), _ranges(said["lost"])
-        found = None if stream is None else (str(stream[0]), int(stream[1]))
-        return cls(said["batch"], said["source"], said["identity"], ranges, lost, found)
+        return cls(said["batch"], said["source"], said["identity"], _ranges(said["ranges"]), _ranges(said["lost"]))
 
 
 @dataclass
@@ -49,7 +45,6 @@ class Batch:
     claims: dict[int, tuple[int, int]]
     schemas: dict[str, str]
     done_ms: int = 0
-    stream: tuple[str, int] | None = None
     new: bool = True
     """False: there was nothing to read, and this is the batch before."""
 
@@ -59,7 +54,7 @@ class Batch:
         plain["ranges"], plain["lost"] = _ranges(said["ranges"]), _ranges(said["lost"])
         plain["position"] = {int(p): n for p, n in said["position"].items()}
         plain["claims"] = {int(p): (c[0], c[1]) for p, c in said["claims"].items()}
-        plain["stream"] = None if said["stream"] is None else (said["stream"][0], said["stream"][1])
+        plain.pop("stream", None)  # of an earlier version
         return cls(**plain)
 
     def cuts(self, before: Batch) -> Ranges:

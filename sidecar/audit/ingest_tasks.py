@@ -82,15 +82,6 @@ def bronze_of_splits(splits: Sequence[Split], target: Target, skip: Mapping[int,
     return writer.close()
 
 
-def bronze_of_rows(target: Target, skip: Mapping[int, int], batches: Iterator[Any]) -> list[str]:
-    """Writes rows of bronze, as a stream gives them."""
-    writer = BronzeWriter(target, skip)
-    for batch in batches:
-        if len(batch):
-            writer.write(typed(batch, BRONZE))
-    return writer.close()
-
-
 def in_doubt(facts: Iterable[Mapping[str, Any]]) -> list[int]:
     """State partitions of which a record may have been written twice."""
     spans = sorted(span for one in facts for span in one["spans"])
@@ -137,7 +128,7 @@ def silver_of_files(
     """Decodes the bronze files of the parts of these numbers. `targets`: of the tables that are still wanted."""
     decoder = Decoder(schemas, claims)
     writers = {name: TableWriter(target) for name, target in targets.items()}
-    for batch in _enough(_rows(f) for i in ids for f in parts[i]):
+    for batch in enough(_rows(f) for i in ids for f in parts[i]):
         for name, rows in decoder.decode(batch).items():
             if name in writers:
                 writers[name].write(rows)
@@ -154,7 +145,7 @@ def _rows(file: FileInfo) -> Iterator[Any]:
             yield typed(with_folders(raw, values), BRONZE)
 
 
-def _enough(files: Iterable[Iterable[Any]]) -> Iterator[Any]:
+def enough(files: Iterable[Iterable[Any]]) -> Iterator[Any]:
     """Rows of small files together: decoding takes its time for each batch, however few rows it has."""
     waiting: list[Any] = []
     for batch in chain.from_iterable(files):

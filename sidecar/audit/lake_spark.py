@@ -1,39 +1,36 @@
-"""Runs what executors do, and brings what they tell to the driver: file infos and counts, never rows.
-
-`mapInArrow` would do the same, but PySpark asks for pandas there, although nothing here uses it.
+"""Tasks of a batch as rows of a DataFrame: executors read and write the lake's files, and the driver collects what they
+tell, which is file infos and counts. So they run on classic Spark and on Spark Connect, and are in the plan and the UI.
 """
 
 from __future__ import annotations
 
 import json
-import pickle
 import re
-import uuid
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceWriter, WriterCommitMessage
-from pyspark.sql.types import StructType
-
 from sidecar.audit.errors import AuditError, Misused, NoTopic
-from sidecar.audit.lake_parquet import put_json
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 Task = Callable[[Iterator[Any]], Iterable[str]]
-"""Takes numbers, or Arrow batches; tells JSON. Must be a function of a module, or a `partial` of one."""
+"""Takes numbers and tells JSON. Must be a function of a module, or a `partial` of one."""
 RAISED = (AuditError.__name__, Misused.__name__, NoTopic.__name__)
 TASK_SAID = re.compile(rf"{re.escape(AuditError.__module__)}\.(?:{'|'.join(RAISED)}): (.*)")
 TASK_FAILED = re.compile(
     r"^((?:FileNotFoundError|PermissionError|OSError|\w+(?=: \[Errno)|pyarrow\.lib\.ArrowInvalid): .*)$", re.MULTILINE
 )
 """In what Spark tells of a task that failed: the last line of its Python traceback."""
+SPLITS = re.compile(r"splits=(\d+)")
+
+
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks run at once, as Spark plans it. On Spark Connect nothing but a plan tells."""
+    ((plan,),) = spark.sql("explain select * from range(1)").collect()
+    splits = SPLITS.search(plan)
+    return 1 if splits is None else int(splits[1])
 
 
 def even(n: int, tasks: int) -> list[range]:
@@ -59,17 +56,23 @@ def falling(weights: Sequence[int], parallelism: int) -> list[range]:
 def numbered(spark: SparkSession, n: int, task: Task, shares: Sequence[range] = ()) -> list[Any]:
     """One task for each number below n, or for each of these `shares` of them. They begin in this order. Raises
     AuditError if a task did, or an OSError."""
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-    from pyspark.errors import PythonException
+    from pyspark.errors import PySparkException
 
     if not n:
         return []
     listed = [list(share) for share in shares or even(n, n)]
-    rows = spark.sparkContext.parallelize(listed, len(listed))
-    told = rows.mapPartitions(partial(_all_of, task))
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        ids = (i for batch in batches for i in batch.column(0).to_pylist())
+        told = list(task(chain.from_iterable(listed[i] for i in ids)))
+        yield pa.RecordBatch.from_arrays([pa.array(told, pa.string())], ["told"])
+
+    rows = spark.range(0, len(listed), 1, len(listed)).mapInArrow(run, "told string")
     try:
-        return [json.loads(t) for t in told.collect()]
-    except (Py4JJavaError, PythonException) as exc:
+        return [json.loads(row.told) for row in rows.collect()]
+    except PySparkException as exc:
         said = TASK_SAID.search(str(exc))
         if said is not None:
             raise AuditError(said[1]) from exc
@@ -80,47 +83,3 @@ def numbered(spark: SparkSession, n: int, task: Task, shares: Sequence[range] = 
             f"a task could not read or write its files ({failed[1]}): is the lake on a file system that all workers"
             " share, with room on it, and are all its files there? `sidecar audit status` and `check` read them, too"
         ) from exc
-
-
-def _all_of(task: Task, shares: Iterator[Sequence[int]]) -> Iterable[str]:
-    return task(chain.from_iterable(shares))
-
-
-def over_rows(rows: DataFrame, task: Task, folder: Path) -> list[Any]:
-    """One task for each partition of the rows. `folder`: where what they tell is put down in between."""
-    rows.sparkSession.dataSource.register(LakeTask)
-    path = folder / f"_told-{uuid.uuid4().hex}.json"
-    packed = b64encode(pickle.dumps(task)).decode()
-    try:
-        rows.write.format(LakeTask.name()).mode("append").options(task=packed, told=str(path)).save()
-        return [json.loads(t) for t in json.loads(path.read_text())]
-    finally:
-        path.unlink(missing_ok=True)
-
-
-@dataclass
-class Told(WriterCommitMessage):
-    rows: list[str]
-
-
-class _Writer(DataSourceArrowWriter):
-    def __init__(self, task: str, path: str) -> None:
-        self.task, self.path = task, path
-
-    def write(self, iterator: Iterator[Any]) -> Told:
-        task = pickle.loads(b64decode(self.task))
-        return Told(list(task(iterator)))
-
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        put_json(Path(self.path), [row for m in messages if isinstance(m, Told) for row in m.rows])
-
-
-class LakeTask(DataSource):
-    """Not for users: a sink whose tasks do what an option says."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "group_state_lake_task"
-
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        return _Writer(self.options["task"], self.options["told"])

@@ -59,13 +59,53 @@ COMMON = (
     Column("deleted", FLAG, "A tombstone: all columns behind `why` are null but those that are in its key."),
     Column("why", TEXT, "What made it be written."),
 )
-GONE = "a tombstone"
 PLACES = many(record(topic_id=TEXT, topic=TEXT, partitions=many(INT)))
 """`topic_id` as Kafka's tools show it (base64); `topic`: its name when this was written, empty if unknown."""
 OWNED = many(record(topic_id=TEXT, topic=TEXT, partitions=many(INT), epochs=many(INT)))
 """`epochs`: of each partition, in which it was assigned (KIP-1251)."""
 NAMED = many(record(topic=TEXT, partitions=many(INT)))
+TASKS = many(record(subtopology=TEXT, partitions=many(INT)))
+OWNED_TASKS = many(record(subtopology=TEXT, partitions=many(INT), epochs=many(INT)))
+PAIRS = many(record(name=TEXT, value=TEXT))
+INTERNAL_TOPICS = many(
+    record(name=TEXT, partitions=INT, replication_factor=INT, configs=many(record(key=TEXT, value=TEXT)))
+)
+SUBTOPOLOGIES = many(
+    record(
+        subtopology=TEXT,
+        source_topics=many(TEXT),
+        repartition_sink_topics=many(TEXT),
+        repartition_source_topics=INTERNAL_TOPICS,
+        changelog_topics=INTERNAL_TOPICS,
+        copartition_groups=many(record(source_topics=many(INT), repartition_source_topics=many(INT))),
+    )
+)
+ROLES = ("active", "standby", "warmup")
 MEMBER = Column("member_id", TEXT, "The member.")
+
+
+GONE = "a tombstone"
+EPOCH = (
+    Column("epoch", INT, "Group epoch.", GONE),
+    Column("metadata_hash", LONG, "Over what is known of the topics that the group reads.", GONE),
+)
+TARGET = (
+    Column("epoch", INT, "Epoch of the target assignment.", GONE),
+    Column("assignment_timestamp_ms", LONG, "When the calculation ended; 0: never.", GONE),
+    Column("assignor", TEXT, "Which assignor.", GONE),
+)
+EPOCHS = (
+    Column("member_epoch", INT, "Member epoch.", GONE),
+    Column("previous_epoch", INT, "The one before.", GONE),
+)
+INSTANCE = Column("instance_id", TEXT, "Of a static member.", "a dynamic member")
+CLIENT = (
+    Column("rack_id", TEXT, "Its rack.", "it names none"),
+    Column("client_id", TEXT, "Its client id.", GONE),
+    Column("client_host", TEXT, "Where it connects from.", GONE),
+)
+NAMES = Column("topic_names", many(TEXT), "What it subscribes to by name.", GONE)
+REBALANCE_TIMEOUT = Column("rebalance_timeout_ms", INT, "How long it may take to give partitions up.", GONE)
 
 
 def _silver(kind: str, name: str, doc: str, *columns: Column) -> tuple[str, Table]:
@@ -78,20 +118,17 @@ SILVER: dict[str, Table] = dict(
             "group",
             "groups",
             "Group epochs (KIP-848).",
-            Column("epoch", INT, "Group epoch.", GONE),
-            Column("metadata_hash", LONG, "Over what is known of the subscribed topics.", GONE),
+            *EPOCH,
         ),
         _silver(
             "member",
             "members",
             "Members of consumer groups, as they subscribe.",
             MEMBER,
-            Column("instance_id", TEXT, "Of a static member.", "a dynamic member"),
-            Column("rack_id", TEXT, "Its rack.", "it names none"),
-            Column("client_id", TEXT, "Its client id.", GONE),
-            Column("client_host", TEXT, "Where it connects from.", GONE),
-            Column("rebalance_timeout_ms", INT, "How long it may take to give partitions up.", GONE),
-            Column("topic_names", many(TEXT), "What it subscribes to by name.", GONE),
+            INSTANCE,
+            *CLIENT,
+            REBALANCE_TIMEOUT,
+            NAMES,
             Column("topic_regex", TEXT, "What it subscribes to by pattern.", "no pattern"),
             Column("server_assignor", TEXT, "The assignor that it asks for.", "it leaves that to the group"),
             Column("session_timeout_ms", INT, "Of a member that speaks the classic protocol.", "it does not"),
@@ -108,9 +145,7 @@ SILVER: dict[str, Table] = dict(
             "target_metadata",
             "targets",
             "Epochs of target assignments, and when they were computed (KIP-1263).",
-            Column("epoch", INT, "Epoch of the target assignment.", GONE),
-            Column("assignment_timestamp_ms", LONG, "When the calculation ended; 0: never.", GONE),
-            Column("assignor", TEXT, "Which assignor.", GONE),
+            *TARGET,
         ),
         _silver(
             "target_member",
@@ -124,8 +159,7 @@ SILVER: dict[str, Table] = dict(
             "current",
             "What a member of a consumer group owns.",
             MEMBER,
-            Column("member_epoch", INT, "Member epoch.", GONE),
-            Column("previous_epoch", INT, "The one before.", GONE),
+            *EPOCHS,
             Column("state", TEXT, "STABLE, UNREVOKED_PARTITIONS or UNRELEASED_PARTITIONS.", GONE),
             Column("assigned", OWNED, "What it may own.", GONE),
             Column("pending", OWNED, "What it must give up and has not yet given up.", GONE),
@@ -202,6 +236,90 @@ SILVER: dict[str, Table] = dict(
             Column("assigned", NAMED, "The partitions.", "these bytes are no assignment of a consumer"),
             Column("assignment_bytes", INT, "How many bytes the leader sent.", GONE),
         ),
+        _silver("share_group", "share_groups", "Group epochs of share groups (KIP-932).", *EPOCH),
+        _silver("share_member", "share_members", "Members of share groups, as they subscribe.", MEMBER, *CLIENT, NAMES),
+        _silver("share_target_metadata", "share_targets", "Epochs of target assignments of share groups.", *TARGET),
+        _silver(
+            "share_target_member",
+            "share_target_members",
+            "What a member of a share group shall have.",
+            MEMBER,
+            Column("partitions", PLACES, "The partitions.", GONE),
+        ),
+        _silver(
+            "share_current",
+            "share_current",
+            "What a member of a share group has. Others may have it, too.",
+            MEMBER,
+            *EPOCHS,
+            Column("assigned", PLACES, "The partitions.", GONE),
+        ),
+        _silver(
+            "share_placeholder",
+            "share_placeholders",
+            "The owner's member in the broker's share group of the same name, and what the broker has initialised.",
+            Column("member_id", TEXT, "The member's id at the broker.", GONE),
+            Column("keeper", INT, "Node id of the broker that coordinates that group.", GONE),
+            Column("topic_names", many(TEXT), "What the member subscribes to there.", GONE),
+            Column("since_ms", LONG, "When the broker took the member, Unix ms.", GONE),
+            Column("initialised", PLACES, "Partitions whose share state the broker has initialised.", GONE),
+        ),
+        _silver(
+            "streams_group",
+            "streams_groups",
+            "Group epochs of streams groups (KIP-1071).",
+            *EPOCH,
+            Column("validated_topology_epoch", INT, "Epoch of the topology that was ready then; -1: none was.", GONE),
+            Column("assignment_configs", PAIRS, "Settings of the assignor.", GONE),
+            Column("delay_until_ms", LONG, "There is no target before then, Unix ms; 0: at any time.", GONE),
+            Column("endpoint_epoch", INT, "Epoch of the endpoint information.", GONE),
+            Column("shutdown_member", TEXT, "Who asked for the end of the application.", "nobody has"),
+        ),
+        _silver(
+            "streams_topology",
+            "streams_topologies",
+            "Topologies of streams applications.",
+            Column("epoch", INT, "Topology epoch.", GONE),
+            Column("subtopologies", SUBTOPOLOGIES, "As its members sent it.", GONE),
+            Column("partial", FLAG, "Taken over from a broker, which says nothing of copartition groups.", GONE),
+        ),
+        _silver(
+            "streams_member",
+            "streams_members",
+            "Members of streams groups.",
+            MEMBER,
+            INSTANCE,
+            *CLIENT,
+            REBALANCE_TIMEOUT,
+            Column("topology_epoch", INT, "Epoch of the topology that it joined with.", GONE),
+            Column("process_id", TEXT, "The Streams instance that it is a thread of.", GONE),
+            Column("endpoint", record(host=TEXT, port=INT), "For Interactive Queries.", "it names none"),
+            Column("client_tags", PAIRS, "Its tags.", GONE),
+        ),
+        _silver(
+            "streams_target_metadata", "streams_targets", "Epochs of target assignments of streams groups.", *TARGET
+        ),
+        _silver(
+            "streams_target_member",
+            "streams_target_members",
+            "Tasks that a member of a streams group shall have.",
+            MEMBER,
+            *(Column(role, TASKS, f"Its {role} tasks.", GONE) for role in ROLES),
+        ),
+        _silver(
+            "streams_current",
+            "streams_current",
+            "Tasks that a member of a streams group has.",
+            MEMBER,
+            *EPOCHS,
+            Column("state", TEXT, "STABLE, UNREVOKED_TASKS or UNRELEASED_TASKS.", GONE),
+            Column("active", OWNED_TASKS, "Its active tasks.", GONE),
+            Column("standby", TASKS, "Its standby tasks.", GONE),
+            Column("warmup", TASKS, "Its warm-up tasks.", GONE),
+            Column("pending_active", OWNED_TASKS, "Active tasks that it must give up and has not yet.", GONE),
+            Column("pending_standby", TASKS, "Standby tasks that it must give up and has not yet.", GONE),
+            Column("pending_warmup", TASKS, "Warm-up tasks that it must give up and has not yet.", GONE),
+        ),
         _silver(
             "schema",
             "schemas",
@@ -213,12 +331,10 @@ SILVER: dict[str, Table] = dict(
 )
 """Kind of record -> its table."""
 
-NO_TABLE = "there is no table for kind"
-"""So the reason begins where nothing is wrong with a record of `corrupt`."""
 CORRUPT = Table(
     "silver",
     "corrupt",
-    "Records that cannot be read, or for whose kind there is no table.",
+    "Records that cannot be read, or whose kind is not known here.",
     ("state_partition", "offset"),
     (
         *COMMON[:4],

@@ -29,7 +29,7 @@ TABLES = (BRONZE, *SILVER_TABLES.values(), *GOLD.values())
 FULL_BYTES = 64 << 20
 """A file of this size is left as it is, and files are put together up to it."""
 AT_ONCE = 16_384
-PACKED = ("number", "source", "identity", "incarnation", "done_ms", "ranges", "lost", "counts", "stream")
+PACKED = ("number", "source", "identity", "incarnation", "done_ms", "ranges", "lost", "counts")
 """What is kept of the record of a batch that is over: all but what the next one needed."""
 
 

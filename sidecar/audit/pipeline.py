@@ -27,7 +27,7 @@ from sidecar.audit.ingest_plan import Batch
 from sidecar.audit.lake import Lake
 from sidecar.audit.lake_files import FileInfo, Target
 from sidecar.audit.lake_parquet import put_json
-from sidecar.audit.lake_spark import falling, numbered
+from sidecar.audit.lake_spark import falling, numbered, parallelism
 from sidecar.audit.layers import BRONZE
 from sidecar.audit.moments import shown
 from sidecar.audit.shares import Share, can_be_made_anew, recorded, share
@@ -190,13 +190,13 @@ def _batch(spark: SparkSession, lake: Lake, part: Share, options: Mapping[str, s
 
 def _folded(spark: SparkSession, work: Work, rows: Mapping[int, int], most: int) -> dict[str, list[FileInfo]]:
     """The files that were written, by layer and table."""
-    parallelism = spark.sparkContext.defaultParallelism
+    at_once = parallelism(spark)
     files: dict[str, list[FileInfo]] = defaultdict(list)
-    for units in planned(rows, parallelism, most):
+    for units in planned(rows, at_once, most):
         between = {name: [str(Path(t.folder, f.path)) for f in files[f"between.{name}"]] for name, t in _between(work)}
         task = partial(gold_of_units, units, replace(work, between=between))
         # The units of a task share their files, so a few tasks have all of them.
-        for told in numbered(spark, len(units), task, falling([u.rows for u in units], parallelism)):
+        for told in numbered(spark, len(units), task, falling([u.rows for u in units], at_once)):
             files[told["table"]].append(FileInfo.of(told["file"]))
     return files
 

@@ -27,9 +27,15 @@ WAIT_S = 30.0
 Read = TypeVar("Read")
 
 OWNERSHIP = """
+    with held as (
+        select * from intervals
+        union all by name select *, 'share' as kind from share_holdings
+        union all by name select *, 'streams' as kind,
+            'task ' || subtopology || case role when 'active' then '' else ' ' || role end as topic from streams_tasks
+    )
     select i.group_id, i.topic, i.partition, i.member_id, m.client_id, i.first_epoch as epoch,
         i.from_ms, i.from_exact, i.to_ms, i.to_exact, i.from_why, i.to_why
-    from intervals i
+    from held i
     left join (
         select state_partition, group_id, kind, member_id, arg_max(client_id, from_offset) as client_id
         from members group by all

@@ -23,7 +23,7 @@ RUNS = Table(
         Column("records", LONG, "How many were read."),
         Column("unreadable", LONG, "How many of them cannot be read."),
         Column("lost", LONG, "Offsets that were gone from the topic before they could be read."),
-        Column("ranges", many(READ), "The offsets that were read of each state partition; empty for a stream's batch."),
+        Column("ranges", many(READ), "The offsets that were read of each state partition."),
     ),
 )
 MAPS = "MAP(VARCHAR, BIGINT[])"

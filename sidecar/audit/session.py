@@ -42,13 +42,17 @@ LAUNCHED = {
 
 
 def session(settings: Mapping[str, str] | None = None) -> SparkSession:
-    """The running session, or a new one. `settings` go before what is configured elsewhere."""
+    """The running session, or a new one; of the Spark Connect server that SPARK_REMOTE names, if it names one.
+    `settings` go before what is configured elsewhere."""
     from pyspark.sql import SparkSession
 
     from sidecar.audit.source_spark import GroupStateRecords
 
     said = dict(settings or {})
     running = SparkSession.getActiveSession()
+    if "SPARK_REMOTE" in os.environ:
+        _find_python()  # of a server that is started here
+        running = SparkSession.builder.getOrCreate()
     if running is not None:
         for name, value in {PUSH_DOWN: "true", **said}.items():
             running.conf.set(name, value)

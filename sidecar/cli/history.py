@@ -157,7 +157,7 @@ def _epoch(found: History, member_epoch: int, at_ms: int) -> int:
 def _coordinator(found: History, at_ms: int) -> dict[str, str]:
     """The sidecar that coordinated the group then, where it was, and since when without a break."""
     from sidecar.audit.moments import shown
-    from sidecar.core.runtime.owner import RENEWED
+    from sidecar.core.runtime.commands import RENEWED
 
     claims = [e for e in found.events if e.what == "coordinator" and e.ms <= at_ms]
     if not claims:

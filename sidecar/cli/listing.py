@@ -123,7 +123,7 @@ async def _node(cluster: Cluster, node_id: int, found: Listing) -> None:
 
 
 async def _members(conn: BrokerConnection, groups: Mapping[str, Mapping[str, Any]], found: Listing) -> None:
-    from sidecar.kafka.membership import INSTANCE_ID
+    from sidecar.kafka.placeholder_requests import INSTANCE_ID
     from sidecar.wire.generated import consumer_group_describe as cd
     from sidecar.wire.generated import describe_groups as dg
     from sidecar.wire.generated import share_group_describe as shd

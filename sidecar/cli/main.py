@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sidecar.cli import listing, look, patterns, repair  # noqa: F401 - they add commands to `groups` and `state`
+from sidecar.cli import groups_show, listing, patterns, repair  # noqa: F401 - they add commands to `groups` and `state`
 from sidecar.cli.acls import acls
 from sidecar.cli.asking import WHERE, Asking, Authority, TokenFile
 from sidecar.cli.audit import audit
@@ -104,8 +104,8 @@ def release(
 
     While sidecars run, `sidecar groups release` gives a group back, under its live members."""
     from sidecar.kafka.cluster import Cluster
-    from sidecar.kafka.membership import release as leave
     from sidecar.kafka.net import NO_ANSWER
+    from sidecar.kafka.placeholder_requests import release as leave
 
     failed: list[str] = []
 

@@ -1,4 +1,5 @@
-"""`make demo`: sidecars coordinate a consumer group, its owner is killed, and Spark audits what happened.
+"""`make demo`: sidecars coordinate a consumer group, a share group and an application on Kafka Streams; an owner is
+killed, and Spark audits what happened.
 
 Everything is real: Apache Kafka, unmodified clients, Spark. The demo fails if anything was lost or owned twice.
 """
@@ -23,8 +24,11 @@ from sidecar.audit.errors import AuditError
 from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.page import Mark, build, view
 from sidecar.audit.pipeline import verdict as verdict_of
+from sidecar.core.share.config import SHARE
+from sidecar.core.streams.config import STREAMS
 from sidecar.drill.artifacts import ArtifactError, kafka_libs
 from sidecar.drill.clients import backward_commits, double_owned, missing, not_in_audit
+from sidecar.drill.drills.group_under_test import GroupUnderTest
 from sidecar.drill.lake import audited, owned, rows
 from sidecar.drill.processes import DrillError, interrupt_on_sigterm
 from sidecar.drill.scenario import GROUP, PARTITIONS, TOPIC, Scenario
@@ -105,8 +109,18 @@ class Screen:
         head = "no answer yet"
         if view is not None and view.owner >= 0:
             head = f"owner [bold]sidecar {view.owner}[/], state [bold]{view.state}[/], group epoch {view.group_epoch}, assignment epoch {view.assignment_epoch}"
-        body = Group(Text.from_markup(head), table, Text.from_markup(people or "no clients yet"))
+        below = "\n".join([people or "no clients yet", *map(_told, s.beside)])
+        body = Group(Text.from_markup(head), table, Text.from_markup(below))
         return Panel(body, title=f"group {GROUP}", border_style="cyan")
+
+
+DOES = {SHARE: "acknowledged", STREAMS: "counted exactly once"}
+
+
+def _told(group: GroupUnderTest) -> str:
+    """How far the clients of a group of a further kind have come, in one line."""
+    what = "  ".join(f"{c.name} {c.journal.count}" for c in group.clients)
+    return f"[dim]{group.kind} group {group.group}:[/] {what} records {DOES[group.kind]}"
 
 
 def _short(name: str) -> str:
@@ -162,6 +176,9 @@ def _play(s: Scenario, screen: Screen) -> list[Mark]:
     mark("four start")
     took = s.wait("four consumers sharing all partitions", lambda: s.balanced(4), 60)
     say(f"two Java and two librdkafka consumers share {PARTITIONS} partitions after {took:.1f} s")
+    if s.beside:
+        s.wait("records for all further groups", lambda: all(g.balanced() for g in s.beside), 60)
+        say("\n          ".join(_told(g) for g in s.beside))
     time.sleep(3)
 
     mark("py-3 joins")
@@ -183,6 +200,7 @@ def _play(s: Scenario, screen: Screen) -> list[Mark]:
     s.producer.stop()
     mark("producer stops")
     took = s.wait("everything consumed and committed", lambda: not any(s.lag().values()) and s.committed_all(), 60)
+    s.wait("the further groups to be through with everything", s.drained, 90)
     say(f"the producer stopped after {sum(s.producer.counts.values())} records; all are consumed and committed")
     mark("consumers stop")
     s.stop_clients()
@@ -240,6 +258,7 @@ def _judge(s: Scenario, screen: Screen, console: Console, marks: list[Mark], out
         ("overlaps by the clients' own word", len(double_owned(s.journals)), not double_owned(s.journals)),
         ("client records not in the audit", len(not_in_audit(s.journals, mine)), not not_in_audit(s.journals, mine)),
         ("commits that went back", len(backward_commits(s.journals)), not backward_commits(s.journals)),
+        *(check for group in s.beside for check in _checks(group, s.producer.ends)),
         ("writes of a fenced owner", found.stale_writes, not found.stale_writes),
         ("records that the audit lacks", found.missing + found.lost + found.unreadable, found.complete),
     ]
@@ -273,6 +292,18 @@ def _judge(s: Scenario, screen: Screen, console: Console, marks: list[Mark], out
     console.print(f"ask it: sidecar audit ownership --lake {out / 'lake'} --topic {TOPIC}-0 --since 1h")
     console.print("[green]nothing lost, nothing owned by two at once[/]" if ok else "[red]the run FAILED its checks[/]")
     return 0 if ok else 1
+
+
+BAD = {
+    SHARE: ("records that nobody acknowledged", "records acknowledged twice"),
+    STREAMS: ("records not counted, or twice", "counts that went back"),
+}
+
+
+def _checks(group: GroupUnderTest, produced: dict[int, int]) -> list[tuple[str, object, bool]]:
+    """What is known of a group of a further kind at the end."""
+    found = zip(BAD[group.kind], (group.lost(produced), len(group.went_back())), strict=True)
+    return [(f"{group.kind} group: {label}", count, not count) for label, count in found]
 
 
 def _clock(ms: int | None) -> str:

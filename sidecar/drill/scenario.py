@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from sidecar.core.share.config import SHARE
+from sidecar.core.streams.config import STREAMS
 from sidecar.drill.clients import Client, Journal, ProducerProcess, java_consumer, python_consumer
+from sidecar.drill.drills.group_under_test import GroupUnderTest, group_under_test, sink_of
+from sidecar.drill.kinds import SHARE_SINCE, STREAMS_SINCE
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.probe import Probe
 from sidecar.drill.processes import DrillError
+from sidecar.drill.zookeeper import numbers
 
 GROUP, TOPIC, PARTITIONS = "demo", "orders", 12
 SIDECAR_ENV = {
@@ -22,14 +28,45 @@ SIDECAR_ENV = {
     # So that the sidecar that was killed has its partitions back within seconds.
     "SIDECAR_OWNERSHIP__FOLLOW_LEADER_MS": "2000",
 }
+PLACES = {SHARE: ("1", "2"), STREAMS: ("1",)}
+"""Clients of the groups of further kinds."""
+
+
+def further_kinds(version: str) -> tuple[str, ...]:
+    """Kinds of groups beside classic and consumer groups that sidecars coordinate on these brokers."""
+    since = {SHARE: SHARE_SINCE, STREAMS: STREAMS_SINCE}
+    return tuple(kind for kind, first in since.items() if numbers(version) >= first)
+
+
+def all_kinds(
+    folder: Path, version: str, properties: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None
+) -> LocalKafka:
+    """Sidecars that coordinate groups of all kinds that these brokers have, and whose members send heartbeats twice a
+    second."""
+    kinds = further_kinds(version)
+    quick = {
+        f"group.{kind}.{of}heartbeat.interval.ms": "500"
+        for kind in kinds
+        for of in ("", "min.")
+        if numbers(version) >= SHARE_SINCE
+    }
+    served = {"SIDECAR_GROUPS__KINDS": json.dumps(["classic", "consumer", *kinds])}
+    # Of brokers that do not know these settings.
+    served |= {f"SIDECAR_STREAMS__{of}HEARTBEAT_INTERVAL_MS": "500" for of in ("MIN_", "") if STREAMS in kinds}
+    return LocalKafka(
+        folder, version=version, properties={**(properties or {}), **quick}, sidecar_env={**(env or {}), **served}
+    )
 
 
 class Scenario:
+    """A consumer group, whose clients come and go, and one group of each further kind beside it."""
+
     def __init__(self, folder: Path, kafka: str, say: Callable[[str], None], topic: str = TOPIC) -> None:
-        self.kafka = LocalKafka(folder, version=kafka, sidecar_env=SIDECAR_ENV)
+        self.kafka = all_kinds(folder, kafka, env=SIDECAR_ENV)
         self.say = say
         self.topic = topic
         self.clients: list[Client] = []
+        self.beside: list[GroupUnderTest] = []
         self.producer: ProducerProcess | None = None
         self.probe: Probe | None = None
 
@@ -44,11 +81,18 @@ class Scenario:
         ready = [(k.get(n, "/readyz") or {}).get("start_ms") for n in k.nodes]
         self.say(f"{len(k.nodes)} sidecars are up, ready after {ready} ms, each beside its broker")
         admin = AdminClient({"bootstrap.servers": k.bootstrap, "log_level": 3})
-        for future in admin.create_topics([NewTopic(self.topic, PARTITIONS, min(3, len(k.nodes)))]).values():
+        kinds = further_kinds(k.version)
+        names = (self.topic, sink_of(self.topic)) if STREAMS in kinds else (self.topic,)
+        new = [NewTopic(name, PARTITIONS, min(3, len(k.nodes))) for name in names]
+        for future in admin.create_topics(new).values():
             future.result(timeout=30)
         self.producer = ProducerProcess(k, self.topic, rate=300, bootstrap=k.internal).start()
         self.probe = Probe(k.internal_sidecars(), GROUP, 50).start()
         self.say(f"topic {self.topic} ({PARTITIONS} partitions) and a steady producer")
+        for kind in kinds:
+            group = group_under_test("sidecar", kind, f"{GROUP}-{kind}", k.bootstrap, PLACES[kind])
+            group.open(k, self.topic, kind)
+            self.beside.append(group)
 
     def consumer(self, name: str) -> Client:
         make = java_consumer if name.startswith("java") else python_consumer
@@ -80,9 +124,17 @@ class Scenario:
                     raise DrillError(f"{p.name} ended ({p.returncode}); log: {p.log}\n{p.tail()}")
             if time.monotonic() - start > timeout_s:
                 held = {c.name: sorted(c.journal.current()) for c in self.clients}
-                raise DrillError(f"{what}: not within {timeout_s:g} s; clients hold {held}; logs: {self.kafka.folder}")
+                lacks = {g.group: g.lost(self.producer.ends) for g in self.beside if self.producer is not None}
+                raise DrillError(
+                    f"{what}: not within {timeout_s:g} s; clients hold {held}; records that other groups lack: {lacks};"
+                    f" logs: {self.kafka.folder}"
+                )
             time.sleep(0.05)
         return time.monotonic() - start
+
+    def drained(self) -> bool:
+        """Return whether the groups of further kinds are through with everything."""
+        return self.producer is not None and all(g.drained(self.producer.ends) for g in self.beside)
 
     def balanced(self, members: int) -> bool:
         """Return whether so many clients share all partitions evenly, and the coordinator says Stable."""
@@ -103,18 +155,26 @@ class Scenario:
         return bool(ends) and all(best[p] >= end for p, end in ends.items())
 
     # ---- end ----------------------------------------------------------------------------------------------
+    @property
+    def all_clients(self) -> list[Client]:
+        return [*self.clients, *(c for g in self.beside for c in g.clients)]
+
     def stop_clients(self) -> None:
-        for c in self.clients:
+        for c in self.all_clients:
             c.stop()
         now_ms = int(time.time() * 1000)
-        for c in self.clients:
+        for c in self.all_clients:
             c.journal.end(now_ms)
+        for group in self.beside:
+            group.close()
 
     def stop(self) -> None:
         if self.probe is not None:
             self.probe.stop()
-        for c in self.clients:
+        for c in self.all_clients:
             c.process.kill()
+        for group in self.beside:
+            group.close()
         if self.producer is not None:
             self.producer.process.kill()
         self.kafka.stop()

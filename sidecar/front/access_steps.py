@@ -8,6 +8,7 @@ from typing import Any
 
 from sidecar.api.access import surely_hidden_topics
 from sidecar.api.call import Pause
+from sidecar.front.clock import now_ms
 from sidecar.front.run import Run
 from sidecar.front.session import Session
 from sidecar.front.slices import Slices
@@ -24,15 +25,14 @@ class AccessSteps:
         send: Callable[[AccessAnswer], None],
         slices: Slices,
         malformed: Callable[[Session, WireError, Got], None],
-        now_ms: Callable[[], int],
     ) -> None:
-        self._send, self._slices, self._malformed, self._now_ms = send, slices, malformed, now_ms
+        self._send, self._slices, self._malformed = send, slices, malformed
 
     def begin(self, run: Run | None, ask: AskAccess) -> None:
         if run is None or run.session.conn.closed:
             self._send(AccessAnswer(ask.token, None))
         else:
-            run.now_ms = self._now_ms()
+            run.now_ms = now_ms()
             self._step(run, ask.token, surely_hidden_topics(run, ask.topics), None)
 
     def _step(self, run: Run, token: int, steps: Steps, frame: bytes | None) -> None:
@@ -47,11 +47,11 @@ class AccessSteps:
             if isinstance(want, Pause):
                 self._slices.wait(lambda: self._step(run, token, steps, None))
                 return
-            run.session.ask(run.got.token, want.frame, lambda frame: self._stepped(run, token, steps, frame))
+            run.session.upstream.ask(run.got.token, want.frame, lambda frame: self._stepped(run, token, steps, frame))
 
     def _stepped(self, run: Run, token: int, steps: Steps, frame: bytes | None) -> None:
         if frame is None:
             self._send(AccessAnswer(token, None))
         else:
-            run.now_ms = self._now_ms()
+            run.now_ms = now_ms()
             self._step(run, token, steps, frame)

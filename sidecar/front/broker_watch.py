@@ -30,12 +30,14 @@ AT_ONCE = 100
 PROBE = request_frame(Api.API_VERSIONS, 0, 0, "kafka-group-sidecar", False, b"")
 """A broker answers it before it knows who asks."""
 NO_ANSWER = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN)
+SILENT = "broker_silent"
+"""Why a connection is closed that needs a silent broker."""
 Connect = Callable[[Callable[[], asyncio.Protocol]], Awaitable[object]]
 """To the broker, as a client's connection is made. Raises OSError."""
 
 
 class Watched(Protocol):
-    """A client's connection."""
+    """A client's own connection to the broker."""
 
     @property
     def heard(self) -> bool:
@@ -50,6 +52,13 @@ class Watched(Protocol):
         """The broker is silent to it."""
 
     def fall_silent(self) -> None: ...
+
+
+class Served(Protocol):
+    """A client's connection."""
+
+    @property
+    def upstream(self) -> Watched: ...
 
 
 class _Probe(asyncio.Protocol):
@@ -81,7 +90,7 @@ class BrokerWatch:
         self,
         limit_ms: int,
         connect: Connect,
-        sessions: Iterable[Watched],
+        sessions: Iterable[Served],
         changed: Callable[[int, bool], None],
         figures: Figures,
         log: Logger,
@@ -115,10 +124,10 @@ class BrokerWatch:
         self.detector.begin(self._now_ms())
         self._look_later()
 
-    def connects(self, session: Watched) -> None:
+    def connects(self, upstream: Watched) -> None:
         """A connection to the broker begins."""
         if self._look_s:
-            self._fresh[session] = self._now_ms()
+            self._fresh[upstream] = self._now_ms()
 
     # ---- looking ------------------------------------------------------------------------------------------
     def _now_ms(self) -> int:
@@ -132,7 +141,7 @@ class BrokerWatch:
         detector, now_ms = self.detector, self._now_ms()
         if now_ms - self._due_ms > LATE_MS:
             detector.stood_still(now_ms - self._due_ms)
-        owes = detector.heard or any(s.owed for s in self._sessions)
+        owes = detector.heard or any(s.upstream.owed for s in self._sessions)
         if detector.look(now_ms, owes, self._oldest_fresh()):
             self._send_probe()
         self._follow()
@@ -142,10 +151,10 @@ class BrokerWatch:
 
     def _oldest_fresh(self) -> int | None:
         while self._fresh:
-            session, since_ms = next(iter(self._fresh.items()))
-            if session.owed and not session.heard:
+            upstream, since_ms = next(iter(self._fresh.items()))
+            if upstream.owed and not upstream.heard:
                 return since_ms
-            del self._fresh[session]
+            del self._fresh[upstream]
         return None
 
     def _follow(self) -> None:
@@ -162,15 +171,15 @@ class BrokerWatch:
             self._changed(-1, False)
         if (detector.silent, detector.silent_to_all) > (was, was_to_all):
             self._changed(self._now_ms() - self._since_ms, detector.silent_to_all)
-            self._ending.extend(self._sessions)
+            self._ending.extend(s.upstream for s in self._sessions)
             self._end_some()
 
     def _end_some(self) -> None:
         """End what waits for the broker, some at a time: there may be thousands."""
         for _ in range(min(AT_ONCE, len(self._ending))):
-            session = self._ending.popleft()
-            if session.owed and session.cut_off:
-                session.fall_silent()
+            upstream = self._ending.popleft()
+            if upstream.owed and upstream.cut_off:
+                upstream.fall_silent()
         if self._ending:
             asyncio.get_running_loop().call_soon(self._end_some)
 

@@ -1,4 +1,4 @@
-"""Which connections are let in, and which have been quiet for too long. front.py decides what becomes of requests.
+"""Which connections are let in, and which have been quiet for too long. dispatcher.py decides what becomes of requests.
 
 Limits are Kafka's (max.connections, max.connections.per.ip, max.connection.creation.rate of KIP-612,
 connections.max.idle.ms), with one difference: a broker leaves one connection too many in the backlog of its socket.
@@ -11,33 +11,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import partial
 
-from sidecar.front.session import PAUSES, Session
+from sidecar.front.flow_control import PAUSES
+from sidecar.front.session import Session
+from sidecar.front.settings import DoorSettings
 from sidecar.link.ports import Figures, Logger
 from sidecar.proxy.actions import Close
 
 LOOKS = 10
 """So often, in the time that a connection may be quiet, is looked whether it still is."""
-
-
-@dataclass(frozen=True)
-class DoorSettings:
-    """`per_address`: for single addresses instead of `per_address_max`. `idle_s` 0: connections may be quiet for ever.
-    `first_s`: a connection without any request is closed after so long.
-    `rate`: new connections a second, and at once; `line`: so many that came faster wait, more are closed. `repeat_s`: a
-    refusal for the same reason is logged so often."""
-
-    connections_max: int = 10_000
-    per_address_max: int = 2_147_483_647
-    per_address: Mapping[str, int] = field(default_factory=dict)
-    idle_s: float = 600.0
-    first_s: float = 30.0
-    repeat_s: float = 10.0
-    rate: int = 2_147_483_647
-    line: int = 1_024
 
 
 class Door:
@@ -63,10 +46,10 @@ class Door:
 
     def opened(self, session: Session) -> str:
         """Returns why this connection is one too many; "": it is not."""
-        s, host = self.settings, session.host
+        s, host = self.settings, session.facts.host
         self.sessions[session] = None
         self._so_far += 1
-        session.number = session.facts.number = self._so_far
+        session.facts.number = self._so_far
         self._opened.inc()
         self._active.inc()
         self._from[host] += 1
@@ -82,8 +65,7 @@ class Door:
             return "connection_rate"
         self._is_silent(session, wait_s)
         if wait_s > 0:  # a session that comes too early waits for its turn
-            session.waits_for_turn = True
-            asyncio.get_running_loop().call_later(wait_s, session.let_in)
+            session.flow.wait_for_turn(wait_s)
         return ""
 
     def arriving(self, host: str) -> tuple[str, float]:
@@ -125,7 +107,7 @@ class Door:
     def _make_room(self) -> bool:
         """Whether another connection has given its place up."""
         oldest = self._oldest_silent()
-        if oldest is None or oldest.waits_for_turn:  # then all the others wait, too
+        if oldest is None or oldest.flow.waits_for_turn:  # then all the others wait, too
             return False
         del self._silent[oldest]
         oldest.abort("crowded_out")
@@ -159,7 +141,7 @@ class Door:
             self._silent.pop(session, None)
             self._active.inc(-1)
             self._figures("closed", cause).inc()
-            self._one_less(session.host)
+            self._one_less(session.facts.host)
 
     def _one_less(self, host: str) -> None:
         self._from[host] -= 1
@@ -169,11 +151,11 @@ class Door:
     def refused(self, session: Session, close: Close) -> None:
         """Bytes that close their connection: counted each time, logged now and then."""
         self._figures("refused", close.cause).inc()
-        self.say("frame refused", session.host, close.cause, close.detail, client_id=close.client_id)
+        self.say("frame refused", session.facts.host, close.cause, close.detail, client_id=close.client_id)
 
-    def broker_refused(self, session: Session, detail: str) -> None:
+    def broker_refused(self, host: str, detail: str) -> None:
         """There is a broker, but TLS with it does not come about: no client has any use of this sidecar."""
-        self.say("no TLS with the broker", session.host, "broker_tls", detail)
+        self.say("no TLS with the broker", host, "broker_tls", detail)
 
     def say(self, event: str, host: str, cause: str, detail: str, **more: object) -> None:
         """Log it, but of the same cause only now and then."""

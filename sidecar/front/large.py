@@ -9,7 +9,7 @@ A small request may have a large answer (`ALONE` in wire/apis.py), which takes a
 from its first pause on.
 
 Whoever has a place waits for nobody's client: it begins when all before it on its connection is answered, and what its
-handler asks the broker is read even if the client reads nothing (session.py).
+handler asks the broker is read even if the client reads nothing (flow_control.py).
 
 What is answered when others have done something (JoinGroup, SyncGroup, heartbeats that wait for an assignor) gives its
 place back when it waits for them: other members might never get one.
@@ -28,13 +28,15 @@ LARGE_BYTES = SMALL_BYTES
 
 
 class Sender(Protocol):
-    """A session."""
+    """The flow of a session."""
 
-    host: str
     has_place: bool
     waits_for_place: int
 
-    def flow(self) -> None: ...
+    @property
+    def host(self) -> str: ...
+
+    def adjust(self) -> None: ...
 
 
 class LargeRequests:
@@ -96,4 +98,4 @@ class LargeRequests:
         sender.waits_for_place = 0
         self._begin(sender)
         go_on()
-        sender.flow()
+        sender.adjust()

@@ -30,8 +30,9 @@ IDLE_LOOKS = 3
 
 def idle(s: Session) -> bool:
     """The client has asked for something since its link was used, which is some time ago."""
-    asked = s.link_looks >= IDLE_LOOKS and s.conn.requests != s.link_requests
-    return asked and s.upstream is not None and s.conn.between() and not (s.conn.closed or s.owed or s.cut_off)
+    conn, link = s.conn, s.upstream
+    asked = link.looks >= IDLE_LOOKS and conn.requests != link.requests
+    return asked and link.transport is not None and conn.between() and not (conn.closed or link.owed or link.cut_off)
 
 
 class Links:
@@ -62,7 +63,7 @@ class Links:
         self._look = None
         busy = bool(self._idle)
         for session in self._sessions:
-            session.link_looks += 1
+            session.upstream.looks += 1
             if idle(session):
                 self._idle.append(session)
         if not busy:

@@ -19,12 +19,12 @@ from sidecar.front.unread import Unread
 
 
 class Holder(Protocol):
-    """A session."""
+    """The flow of a session."""
 
     reserved_bytes: int
     waits_for_memory: bool
 
-    def flow(self) -> None: ...
+    def adjust(self) -> None: ...
 
 
 class Memory:
@@ -42,7 +42,7 @@ class Memory:
         self._waiting: deque[Holder] = deque()
 
     def take(self, holder: Holder, size: int, keep: bool) -> bool:
-        """The holder needs so much now, or no more than that. Returns False if it has to wait; its `flow` is called
+        """The holder needs so much now, or no more than that. Returns False if it has to wait; its `adjust` is called
         when that may have changed. `keep`: what it has is in use meanwhile. Without, it is given back: if everybody
         waited for the rest of a request and kept what is there, nobody would ever have enough."""
         before = holder.reserved_bytes
@@ -73,7 +73,7 @@ class Memory:
         while self._waiting and self.reserved_bytes < self.limit_bytes:
             first = self._waiting.popleft()
             first.waits_for_memory = False
-            first.flow()
+            first.adjust()
 
 
 def shared(total_bytes: int, connections: int, held_bytes: int, unread: Unread | None = None) -> Memory:

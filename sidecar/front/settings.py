@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from uuid import uuid4
 
 from sidecar.api.call import OwnNames, Sizes
-from sidecar.front.door import DoorSettings
 from sidecar.kafka.cluster import Address
 from sidecar.wire.frames import Limits
 
 COMMIT_LANES = 8
 """Connections to each broker that keeps offsets of groups owned here. A broker answers one request of a connection at
 a time, and a commit waits for all in-sync replicas."""
+
+
+@dataclass(frozen=True)
+class DoorSettings:
+    """`per_address`: for single addresses instead of `per_address_max`. `idle_s` 0: connections may be quiet for ever.
+    `first_s`: a connection without any request is closed after so long.
+    `rate`: new connections a second, and at once; `line`: so many that came faster wait, more are closed. `repeat_s`: a
+    refusal for the same reason is logged so often."""
+
+    connections_max: int = 10_000
+    per_address_max: int = 2_147_483_647
+    per_address: Mapping[str, int] = field(default_factory=dict)
+    idle_s: float = 600.0
+    first_s: float = 30.0
+    repeat_s: float = 10.0
+    rate: int = 2_147_483_647
+    line: int = 1_024
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sidecar.core.vocabulary.placement import partition_for
+from sidecar.front.clock import now_ms
 from sidecar.link.messages import View
 
 TICK_S = 0.1
@@ -32,8 +33,7 @@ def in_doubt(view: View, groups: tuple[str, ...]) -> bool:
 
 
 class WaitingRoom:
-    def __init__(self, now_ms: Callable[[], int]) -> None:
-        self._now_ms = now_ms
+    def __init__(self) -> None:
         self._waiting: list[_Waiting] = []
         self._ticks = False
 
@@ -68,7 +68,7 @@ class WaitingRoom:
 
     def _tick(self) -> None:
         self._ticks = False
-        at_ms = self._now_ms()
+        at_ms = now_ms()
         for w in self._leave(lambda w: w.until_ms <= at_ms):
             w.late()
         self._tick_later()

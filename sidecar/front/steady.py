@@ -65,6 +65,10 @@ class Grants:
         if now_ms >= self.resting_until_ms - REST_MS + APART_MS:
             self.resting_until_ms = now_ms + REST_MS
 
+    def stop(self) -> None:
+        """From now on the coordinator answers every heartbeat."""
+        self.resting_until_ms = FOR_EVER_MS
+
     def remember(self, grant: Grant, api_key: int, version: int, until_ms: int, frame: bytes, now_ms: int) -> Steady:
         """`frame`: the whole response that was just given; `until_ms`: the end of the principal's rights."""
         group = self.groups.get(grant.group_id)

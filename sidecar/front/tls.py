@@ -17,9 +17,9 @@ from collections.abc import Callable
 
 from sidecar.front.accepting import Acceptor
 from sidecar.front.certificates import Certificates
-from sidecar.front.front import Front
 from sidecar.front.refusals import ARRIVING
 from sidecar.front.session import Session
+from sidecar.front.socket_server import SocketServer
 from sidecar.link.ports import Figures, Logger, Tasks
 
 CROWDED_S = 0.5
@@ -63,19 +63,22 @@ class _Arrival:
 
 
 class _Arrived(Session):
-    def __init__(self, front: Front, let_go: Callable[[], None]) -> None:
-        super().__init__(front)
+    had_turn = True
+
+    def __init__(self, server: SocketServer, let_go: Callable[[], None]) -> None:
+        super().__init__(server)
         self._let_go = let_go
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._let_go()
-        self.had_turn = True
         super().connection_made(transport)
 
 
 class TlsListener:
-    def __init__(self, front: Front, certificates: Certificates, figures: Figures, log: Logger, tasks: Tasks) -> None:
-        self._front = front
+    def __init__(
+        self, server: SocketServer, certificates: Certificates, figures: Figures, log: Logger, tasks: Tasks
+    ) -> None:
+        self._server = server
         self._certificates = certificates
         self._settings = certificates.settings
         self._figures = figures
@@ -104,10 +107,10 @@ class TlsListener:
 
     # ---- arrival ------------------------------------------------------------------------------------------
     def _arrived(self, sock: socket.socket, host: str) -> None:
-        cause, turn_s = self._front.arriving(host)
+        cause, turn_s = self._server.arriving(host)
         if cause == "too_many_connections" and self._arrivals:
             self._fail(next(iter(self._arrivals)), "crowded_out", "all places are taken, and others have come since")
-            cause, turn_s = self._front.arriving(host)
+            cause, turn_s = self._server.arriving(host)
         if cause:
             self._figures("tls_handshakes", cause).inc()
             sock.close()
@@ -175,7 +178,7 @@ class TlsListener:
         ARRIVING.set(arrival.sock)
         try:
             await self._loop.connect_accepted_socket(
-                lambda: _Arrived(self._front, lambda: self._done(arrival)),
+                lambda: _Arrived(self._server, lambda: self._done(arrival)),
                 arrival.sock,
                 ssl=self._certificates.context,
                 ssl_handshake_timeout=self._settings.handshake_s + LOOPS_S,
@@ -200,7 +203,7 @@ class TlsListener:
             return
         self._figures("tls_handshakes", cause).inc()
         if detail:
-            self._front.door.say("TLS handshake failed", arrival.host, cause, detail)
+            self._server.door.say("TLS handshake failed", arrival.host, cause, detail)
         self._end(arrival)
 
     def _end(self, arrival: _Arrival) -> None:
@@ -218,5 +221,5 @@ class TlsListener:
             arrival.timer.cancel()
         del self._arrivals[arrival]
         self._under_way.pop(arrival, None)
-        self._front.door.let_go(arrival.host)
+        self._server.door.let_go(arrival.host)
         self._go_on()

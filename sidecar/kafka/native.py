@@ -15,8 +15,8 @@ from typing import Any
 from sidecar.core.streams.tasks import Tasks, merged
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka import share_group
-from sidecar.kafka.membership import INSTANCE_ID
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
+from sidecar.kafka.placeholder_requests import INSTANCE_ID
 from sidecar.wire.apis import Api, message_name
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import describe_groups as dg

@@ -15,7 +15,7 @@ import msgspec
 
 from sidecar.front.accepting import Acceptor
 from sidecar.process.admin_access import COOKIE, HEADERS, METRICS, PROBES, Access
-from sidecar.process.admin_door import AdminDoor
+from sidecar.process.admin_connections import AdminConnections
 from sidecar.process.admin_page import Pages, finished
 from sidecar.process.sockets import listens_at
 from sidecar.process.starting import Slices, nothing
@@ -60,7 +60,7 @@ class Admin:
         self._pages = pages
         self._runner: Any = None
         self._acceptor: Acceptor | None = None
-        self._door: AdminDoor | None = None
+        self._connections: AdminConnections | None = None
         self._turn = asyncio.Lock()
 
     async def start(self) -> None:
@@ -96,15 +96,15 @@ class Admin:
         )
         await self._runner.setup()
         hosts, port = listens_at(address)
-        self._door = AdminDoor(access.settings, access.context, self._runner.server, access.figures)
-        self._acceptor = Acceptor(self._door.arrived, access.log)
+        self._connections = AdminConnections(access.settings, access.context, self._runner.server, access.figures)
+        self._acceptor = Acceptor(self._connections.arrived, access.log)
         await self._acceptor.open(hosts, port, BACKLOG)
 
     async def stop(self) -> None:
         if self._acceptor is not None:
             self._acceptor.close()
-        if self._door is not None:
-            self._door.close()
+        if self._connections is not None:
+            self._connections.close()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -121,7 +121,7 @@ class Admin:
 
     # ---- what every request goes through --------------------------------------------------------------------
     async def _headed(self, request: web.Request, handler: Handle) -> web.StreamResponse:
-        door = self._door
+        door = self._connections
         assert door is not None
         door.asked(request.protocol)
         try:

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from sidecar.assign import BUILT_IN, SHARE_BUILT_IN, TASK_BUILT_IN
 from sidecar.assign.share import ShareAssignor
 from sidecar.assign.spec import Assignor
-from sidecar.assign.tasks import TaskAssignor
+from sidecar.assign.task_spec import TaskAssignor
 
 A_co = TypeVar("A_co", covariant=True)
 

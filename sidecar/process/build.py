@@ -22,20 +22,20 @@ from sidecar.process.reach import ClientsTls
 from sidecar.process.sections import split
 from sidecar.process.seen import KERNEL, in_slices, tell_figures
 from sidecar.process.settings import Settings
-from sidecar.process.shared import REAL, Edges, Shared
+from sidecar.process.shared import REAL, Environment, Shared
 from sidecar.process.starting import Slices, Starting
 from sidecar.process.systemd import Notifier, keep_alive, keep_starting
 from sidecar.process.worker import ParentEnd
 
 if TYPE_CHECKING:
     from sidecar.process.admin import Admin
-    from sidecar.process.coordination import Coordination, Keeper
+    from sidecar.process.coordination import Coordination, CoordinatorRunner
 
 ADMIN_AFTER_S = 1.0
 READY_TICK_S = 0.01
 COORDINATION, ADMIN = "sidecar.process.coordination", "sidecar.process.admin_made"
 """Modules that are imported when clients are served."""
-__all__ = ["App", "Edges", "StartError"]
+__all__ = ["App", "Environment", "StartError"]
 
 
 class Elsewhere(Starting):
@@ -53,18 +53,18 @@ class App:
     """A whole sidecar, or the half of it that the role says."""
 
     def __init__(
-        self, settings: Settings, started: float, edges: Edges = REAL, parent: ParentEnd | None = None
+        self, settings: Settings, started: float, environment: Environment = REAL, parent: ParentEnd | None = None
     ) -> None:
         self.settings = settings
         self._parent = parent
         self.started = started
-        self.shared = Shared(settings, edges)
+        self.shared = Shared(settings, environment)
         self.log = self.shared.log
         self.cluster = own_cluster(settings, f"sidecar-{settings.node_id}", self.shared.reach.own)
         self.loopback = Loopback(asyncio.get_running_loop().call_soon)
         self.fronts = [self._front()] if settings.role != "coordinator" else []
         self._elsewhere = Elsewhere(*self.fronts) if settings.role == "front" else None
-        self._keeper: Keeper | None = None
+        self._runner: CoordinatorRunner | None = None
         self._admin: Admin | None = None
         self._starting = Starting()
         self.servers: list[Listener] = []
@@ -78,7 +78,7 @@ class App:
     @property
     def half(self) -> Coordination | Starting:
         """The coordinator's half, as it is now."""
-        return self._elsewhere or (self._starting if self._keeper is None else self._keeper.half)
+        return self._elsewhere or (self._starting if self._runner is None else self._runner.half)
 
     def _front(self) -> Front:
         s, shared = self.settings, self.shared
@@ -89,7 +89,7 @@ class App:
 
             attach = UnixClient(s.link, self.log, shared.tasks, most).attach
         tls = ClientsTls(shared.reach.broker, self.log)
-        settings = front_settings(s, shared.edges.new_id, tls, shared.reach.own.now.principal)
+        settings = front_settings(s, shared.environment.new_id, tls, shared.reach.own.now.principal)
         return Front(settings, attach, self.cluster, shared.metrics, self.log, shared.tasks)
 
     # ---- life ---------------------------------------------------------------------------------------------
@@ -109,7 +109,9 @@ class App:
         if self.fronts:
             open_files(self.settings.limits.connections, self.log)
         for front in self.fronts:
-            self.servers.append(await listen(self.settings, front, self.shared.metrics, self.log, tasks, reloads))
+            self.servers.append(
+                await listen(self.settings, front.server, self.shared.metrics, self.log, tasks, reloads)
+            )
         if self.settings.loop_probe_ms:
             probe_s = self.settings.loop_probe_ms / 1000
             tasks.keep(lambda: watch_loop(self.shared.metrics, probe_s), "loop lag")
@@ -143,20 +145,20 @@ class App:
         """Raises StartError."""
         s, shared = self.settings, self.shared
         if s.role != "front":
-            keeper = self._keeper = await self._new_keeper()
-            shared.edges.starts()
+            runner = self._runner = await self._new_runner()
+            shared.environment.starts()
             await self._may_coordinate()
-            await keeper.first_look(self._knows_clients)
-            self._coordinating = shared.tasks.spawn(keeper.rounds(), "coordinator")
+            await runner.first_look(self._knows_clients)
+            self._coordinating = shared.tasks.spawn(runner.rounds(), "coordinator")
         else:
-            shared.edges.starts()
+            shared.environment.starts()
             await self._may_coordinate()
         starting = shared.tasks.spawn(keep_starting(self._manager, self.half_problem), "starting")
         while self.half.problems():
             await asyncio.sleep(READY_TICK_S)
         starting.cancel()
         self.ready_ms = round((time.monotonic() - self.started) * 1000)
-        shared.edges.started()
+        shared.environment.started()
         self._manager.ready()
         self.log.info("ready", role=s.role, kernel=KERNEL, ms=self.ready_ms, **self.half.told())
 
@@ -173,18 +175,18 @@ class App:
         if self.shared.reach.broker.now.tls:  # without it there are no certificates
             await knows_clients(cluster, self.settings.node_id, split(self.settings.broker), self.log)
 
-    async def _new_keeper(self) -> Keeper:
+    async def _new_runner(self) -> CoordinatorRunner:
         """Raises StartError. Clients are served already: what they want of the coordinator waits."""
-        made = await self.shared.edges.load(COORDINATION)
-        keeper: Keeper = made.keeper_of(self.settings, self.shared, self.cluster, self.loopback)
-        return keeper
+        made = await self.shared.environment.load(COORDINATION)
+        runner: CoordinatorRunner = made.runner_of(self.settings, self.shared, self.cluster, self.loopback)
+        return runner
 
     async def _start_admin(self, access: Access) -> None:
         """Its import takes a while, so it comes after the clients' way; but it does not wait long for a broker."""
         until = time.monotonic() + ADMIN_AFTER_S
         while self.ready_ms is None and time.monotonic() < until:
             await asyncio.sleep(READY_TICK_S)
-        module = await self.shared.edges.load(ADMIN)
+        module = await self.shared.environment.load(ADMIN)
         if self._parent is not None:
             await self._parent.go.wait()
         admin: Admin = module.admin_of(self, access)
@@ -203,11 +205,11 @@ class App:
         if self._parent is not None and self._parent.replaced:
             self._close()
         for front in self.fronts:
-            front.stopping = True
+            front.stop()
         if self._coordinating is not None:
             self._coordinating.cancel()
-        if self._keeper is not None:
-            await self._keeper.stop()
+        if self._runner is not None:
+            await self._runner.stop()
         self._close()
         for front in self.fronts:
             await front.drain(self.settings.drain_ms / 1000)
@@ -232,7 +234,8 @@ class App:
         return self._problems(), self.ready_ms
 
     def _problems(self) -> list[str]:
-        return [front.watch.problem for front in self.fronts if front.watch.problem] + self.half.problems()
+        silences = [front.server.watch.problem for front in self.fronts]
+        return [*filter(None, silences), *self.half.problems()]
 
     def owners(self, groups: list[str]) -> dict[str, object]:
         """The owners as this sidecar knows them."""

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from sidecar.assign.share import ShareAssignor
 from sidecar.assign.spec import Assignor
-from sidecar.assign.tasks import TaskAssignor
+from sidecar.assign.task_spec import TaskAssignor
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.inspect.group_metrics import Census
 from sidecar.coordinator.inspect.group_views import Lag, Views
@@ -25,11 +25,13 @@ from sidecar.coordinator.inspect.live_state import live
 from sidecar.coordinator.inspect.rebalance_history import RebalanceHistory
 from sidecar.coordinator.membership.peer_links import PeerListener
 from sidecar.coordinator.migration.empty_groups import Abandoned, AbandonedPorts
-from sidecar.coordinator.migration.group_configs import Configs, OwnKind, OwnSettings
 from sidecar.coordinator.migration.managed_groups import OwnRules, Rules
 from sidecar.coordinator.runtime.background import Background, BackgroundCollector
 from sidecar.coordinator.runtime.cluster_watch import Follower, NewTail
 from sidecar.coordinator.runtime.coordinator import Coordinator
+from sidecar.coordinator.runtime.settings_requests import SettingsRequests
+from sidecar.coordinator.settings.settings_in_force import OwnKind, OwnSettings, SettingsInForce
+from sidecar.coordinator.settings.stored_settings import StoredSettings
 from sidecar.coordinator.statelog.read_index import Written
 from sidecar.coordinator.statelog.startup import (
     Control,
@@ -54,7 +56,8 @@ from sidecar.process.assignors import CONSUMER as OFFERED
 from sidecar.process.assignors import SHARE as OFFERED_TO_SHARE
 from sidecar.process.assignors import STREAMS as OFFERED_TO_STREAMS
 from sidecar.process.assignors import UnknownAssignor, load
-from sidecar.process.coordinator_edges import CoordinatorEdges
+from sidecar.process.coordinator_environment import CoordinatorEnvironment
+from sidecar.process.coordinator_links import LoopbackLink, UnixLink
 from sidecar.process.coordinator_parts import (
     began_anew,
     coordinator_settings,
@@ -68,7 +71,6 @@ from sidecar.process.shared import Shared
 from sidecar.process.sockets import listens_at
 from sidecar.process.starting import Slices, Starting
 from sidecar.process.tasks import Broken, Supervisor
-from sidecar.process.ways import OverLoopback, OverUnix
 from sidecar.state.codec import StateCodec
 
 READY_TICK_S = 0.05
@@ -106,7 +108,7 @@ class Means:
     @classmethod
     def of(cls, s: Settings, app: Shared) -> Means:
         """Raises StartError."""
-        edges = app.edges.coordinator or CoordinatorEdges()
+        environment = app.environment.coordinator or CoordinatorEnvironment()
         try:
             assignors: dict[str, Mapping[str, Assignor | ShareAssignor | TaskAssignor]] = {
                 CONSUMER: load(s.consumer.assignors, OFFERED),
@@ -115,9 +117,9 @@ class Means:
             }
         except UnknownAssignor as exc:
             raise StartError(str(exc)) from None
-        background = edges.new_background(s.background_threads)
+        background = environment.new_background(s.background_threads)
         app.metrics.add(BackgroundCollector(background))
-        return cls(assignors, background, edges.new_tail)
+        return cls(assignors, background, environment.new_tail)
 
 
 async def _peer_listener(s: Settings) -> PeerListener | None:
@@ -157,17 +159,17 @@ class Coordination:
         state.watcher = past
         own = _own_settings(s)
         named = managed_by(s)
-        rules = Rules(OwnRules(named, named.include, named.exclude, named.never), codec, state, app.log)
+        stored = StoredSettings(codec, state, app.log)
+        rules = Rules(OwnRules(named, named.include, named.exclude, named.never), stored, app.log)
         written = Written(cluster, s.state.topic, state, max(s.takeover_hold_ms, 1_000) / 1000, tasks)
-        configs = Configs(own, codec, state, written, rules, app.log)
+        configs = SettingsInForce(own, stored, rules.managed, app.log)
         settings = coordinator_settings(s, control.address, anew, control.view.cluster_id)
         self.coordinator = Coordinator(
             settings,
             cluster,
             codec,
             state,
-            configs,
-            rules,
+            SettingsRequests(configs, rules, written),
             means.assignors,
             means.background,
             app.metrics,
@@ -180,7 +182,7 @@ class Coordination:
         if secured := app.reach.librdkafka():
             denied = partial(app.reach.tail_denied, s.state.topic)
             new_tail = partial(new_tail, security=secured, group=s.ownership.group, denied=denied)
-        self.follower = Follower(follow, leaders, control, configs, state, made, app.log, tasks, new_tail, peers)
+        self.follower = Follower(follow, leaders, control, state, made, app.log, tasks, new_tail, peers)
 
         if secured:
             app.reach.changed = lambda: self.follower.tail.secure(app.reach.librdkafka())
@@ -196,10 +198,10 @@ class Coordination:
         if s.admin is not None and s.exporter.interval_ms:
             tasks.spawn(self._exporter.rounds(), "exporter")
 
-    def _abandoned(self, s: Settings, configs: Configs, cluster: Cluster, app: Shared) -> Abandoned:
+    def _abandoned(self, s: Settings, configs: SettingsInForce, cluster: Cluster, app: Shared) -> Abandoned:
         made, own_ms = self.coordinator, s.offsets.empty_group_check_ms
         ports = AbandonedPorts(
-            check_s=lambda: (configs.retention_check_ms if own_ms is None else own_ms) / 1000,
+            check_s=lambda: (configs.broker.retention_check_ms if own_ms is None else own_ms) / 1000,
             leader_of=made.leader_of,
             placeholder_gone=made.no_placeholder,
             ask=made.moves.core.ask,
@@ -251,13 +253,13 @@ class Coordination:
         self.cluster.close()
 
 
-def keeper_of(s: Settings, app: Shared, brokers: Cluster, loopback: Loopback) -> Keeper:
+def runner_of(s: Settings, app: Shared, brokers: Cluster, loopback: Loopback) -> CoordinatorRunner:
     """Raises StartError."""
-    way = OverLoopback(loopback) if s.link is None else OverUnix(s, app)
-    return Keeper(s, app, Means.of(s, app), brokers, way)
+    link = LoopbackLink(loopback) if s.link is None else UnixLink(s, app)
+    return CoordinatorRunner(s, app, Means.of(s, app), brokers, link)
 
 
-class Way(Protocol):
+class CoordinatorLink(Protocol):
     """From the fronts to the coordinator."""
 
     async def serve(self, coordinator: Coordinator) -> None: ...
@@ -269,14 +271,14 @@ class Way(Protocol):
         """The process ends."""
 
 
-class Keeper:
+class CoordinatorRunner:
     """Runs a coordinator, and after it the next one. `half` is the present one."""
 
-    def __init__(self, s: Settings, app: Shared, means: Means, brokers: Cluster, way: Way) -> None:
+    def __init__(self, s: Settings, app: Shared, means: Means, brokers: Cluster, link: CoordinatorLink) -> None:
         """`brokers`: the fronts' cluster, which learns the addresses that coordinators find."""
         self._means = means
         self.half: Coordination | Starting = Starting()
-        self._settings, self._app, self._brokers, self._way = s, app, brokers, way
+        self._settings, self._app, self._brokers, self._link = s, app, brokers, link
         self._tasks: Supervisor | None = None
         self._ended_s: float | None = None
         """When the last coordinator ended; None: this is the first."""
@@ -385,7 +387,7 @@ class Keeper:
             cluster.close()
             raise
         self.half = made
-        await self._way.serve(made.coordinator)
+        await self._link.serve(made.coordinator)
         if self._ended_s is not None:
             tasks.spawn(self._ready_again(made, self._ended_s), "ready again")
 
@@ -414,17 +416,17 @@ class Keeper:
 
     # ---- ending -------------------------------------------------------------------------------------------
     async def stop(self) -> None:
-        """For good. Clients hear where to go before the way to the coordinator is closed."""
+        """For good. Clients hear where to go before the link to the coordinator is closed."""
         if self._tasks is not None:
             self._app.tasks.coordination = None
             await self._end(self.half, self._tasks, for_good=True)
-        self._way.close()
+        self._link.close()
         self._means.background.stop()
 
     async def _end(self, half: Coordination | Starting, tasks: Supervisor, for_good: bool) -> None:
         try:
             if not for_good:
-                self._way.lose()
+                self._link.lose()
             await half.stop(for_good)
         except Exception as exc:  # noqa: BLE001 - what ended it may be a bug, and left anything behind
             self._app.log.error("the coordinator could not end in order", error=repr(exc))

@@ -13,7 +13,7 @@ from sidecar.coordinator.runtime.settings import CoordinatorSettings
 from sidecar.coordinator.statelog.topic_watch import LOOKS
 from sidecar.core.runtime.member_limits import MemberLimits
 from sidecar.core.runtime.quarantine import Anew
-from sidecar.core.runtime.service import ServiceSettings
+from sidecar.core.runtime.settings import ServiceSettings
 from sidecar.core.vocabulary.group_patterns import Patterns
 from sidecar.kafka.cluster import Address
 from sidecar.link.ports import Logger
@@ -76,6 +76,7 @@ def coordinator_settings(s: Settings, address: Address, anew: Anew, cluster_id: 
         lease_ms=s.ownership.proof_ms,
         batch_bytes=s.state.max_message_bytes // 2,
         load_slice_s=s.takeover_slice_ms / 1000,
+        turns=s.log.turns,
         look_s=s.metadata_look_ms / 1000,
         anew=anew,
         limits=MemberLimits(

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.front.certificates import Certificates, TlsError, TlsSettings
-from sidecar.front.front import Front
 from sidecar.front.session import Session
+from sidecar.front.socket_server import SocketServer
 from sidecar.front.tls import TlsListener
 from sidecar.link.ports import Figures, Logger, Tasks
 from sidecar.process.settings import Settings
@@ -36,15 +36,15 @@ class Together:
 
 
 async def listen(
-    s: Settings, front: Front, figures: Figures, log: Logger, tasks: Tasks, reloads: list[Callable[[], None]]
+    s: Settings, server: SocketServer, figures: Figures, log: Logger, tasks: Tasks, reloads: list[Callable[[], None]]
 ) -> Listener:
     """`reloads`: what SIGHUP calls; files that are read here are added. Raises StartError."""
     settings = tls_settings(s)
     inherited = inherited_sockets(s.listen)
     try:
         if settings is None:
-            return await _plain(s, inherited, front, log)
-        return await _tls(s, settings, inherited, front, figures, log, tasks, reloads)
+            return await _plain(s, inherited, server, log)
+        return await _tls(s, settings, inherited, server, figures, log, tasks, reloads)
     except OSError as exc:
         raise StartError(f"cannot listen on {s.listen}: {exc.strerror or exc}") from None
 
@@ -70,7 +70,7 @@ async def _tls(
     s: Settings,
     settings: TlsSettings,
     inherited: Sequence[socket.socket],
-    front: Front,
+    server: SocketServer,
     figures: Figures,
     log: Logger,
     tasks: Tasks,
@@ -80,7 +80,7 @@ async def _tls(
         certificates = Certificates(settings, figures, log)
     except TlsError as exc:
         raise StartError(str(exc)) from None
-    listener = TlsListener(front, certificates, figures, log, tasks)
+    listener = TlsListener(server, certificates, figures, log, tasks)
     await listener.open(*listens_at(s.listen), s.limits.accept_backlog, inherited)
     tasks.spawn(certificates.watch(), "TLS files")
     reloads.append(certificates.reload)
@@ -88,15 +88,15 @@ async def _tls(
     return listener
 
 
-async def _plain(s: Settings, inherited: Sequence[socket.socket], front: Front, log: Logger) -> Listener:
+async def _plain(s: Settings, inherited: Sequence[socket.socket], server: SocketServer, log: Logger) -> Listener:
     hosts, port = listens_at(s.listen)
     loop = asyncio.get_running_loop()
     backlog = s.limits.accept_backlog
     if inherited:
-        servers = [await loop.create_server(lambda: Session(front), sock=sock, backlog=backlog) for sock in inherited]
+        servers = [await loop.create_server(lambda: Session(server), sock=sock, backlog=backlog) for sock in inherited]
     else:
-        servers = [await loop.create_server(lambda: Session(front), hosts, port, backlog=backlog, reuse_address=True)]
-    for sock in (sock for server in servers for sock in server.sockets):
+        servers = [await loop.create_server(lambda: Session(server), hosts, port, backlog=backlog, reuse_address=True)]
+    for sock in (sock for each in servers for sock in each.sockets):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     log.info("listening", listen=s.listen, broker=s.broker, inherited=bool(inherited))
     return Together(servers)

@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 from sidecar.api.call import OwnNames, Sizes
 from sidecar.core.vocabulary.group_patterns import Patterns
-from sidecar.front.door import DoorSettings
-from sidecar.front.settings import FrontSettings
+from sidecar.front.settings import DoorSettings, FrontSettings
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.credentials import Login
 from sidecar.kafka.security import OPEN

@@ -434,6 +434,7 @@ class LogSection(Section):
         pattern="^(auto|text|json)$",
         description="text: key=value lines; json: one object a line; auto: text if stderr is a terminal, else json.",
     )
+    turns: bool = Field(False, description="Log every event of a group and what came of it: for finding a bug.")
     repeat_ms: int = Field(10_000, ge=0, description="A refused frame is logged so often for each reason; 0: each one.")
 
 

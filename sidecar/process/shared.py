@@ -22,7 +22,7 @@ from sidecar.process.settings import Settings
 from sidecar.process.tasks import Lasting
 
 if TYPE_CHECKING:
-    from sidecar.process.coordinator_edges import CoordinatorEdges
+    from sidecar.process.coordinator_environment import CoordinatorEnvironment
 
 GC_THRESHOLDS = (700, 10, 10_000)
 MMAP_THRESHOLD, MMAP_BYTES = -3, 1 << 20
@@ -63,7 +63,7 @@ async def load(name: str) -> ModuleType:
 
 
 @dataclass(frozen=True)
-class Edges:
+class Environment:
     """Where a process meets what cannot be replayed: threads, random ids, the collector, where its log goes. The
     simulation of whole processes has its own."""
 
@@ -72,20 +72,20 @@ class Edges:
     starts: Callable[[], None] = starts
     started: Callable[[], None] = freeze
     load: Callable[[str], Awaitable[ModuleType]] = load
-    coordinator: CoordinatorEdges | None = None
-    """None: the real ones, which coordinator_edges.py has."""
+    coordinator: CoordinatorEnvironment | None = None
+    """None: the real ones, which coordinator_environment.py has."""
 
 
-REAL = Edges()
+REAL = Environment()
 
 
 class Shared:
     """What both halves of a process use: log, metrics, tasks."""
 
-    def __init__(self, s: Settings, edges: Edges) -> None:
+    def __init__(self, s: Settings, environment: Environment) -> None:
         """Raises StartError."""
-        self.edges = edges
-        self.log = edges.new_logger(s.log.level, s.log.format, node_id=s.node_id)
+        self.environment = environment
+        self.log = environment.new_logger(s.log.level, s.log.format, node_id=s.node_id)
         self.metrics = Metrics()
         self.tasks = Lasting(self.log, self.metrics)
         self.denials = Denials(self.log, {s.state.topic, s.ownership.group})

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import accumulate
 
-from sidecar.assign.tasks import (
+from sidecar.assign.task_spec import (
     AssignmentConfigs,
     MemberTasks,
     Subtopology,

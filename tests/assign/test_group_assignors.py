@@ -11,7 +11,7 @@ import pytest
 from sidecar.assign import SIMPLE, STICKY
 from sidecar.assign.share import ShareSpec, holders_of, share_problem_of
 from sidecar.assign.spec import AssignorError, MemberSpec
-from sidecar.assign.tasks import (
+from sidecar.assign.task_spec import (
     AssignmentConfigs,
     MemberTasks,
     Subtopology,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sidecar import native
-from sidecar.assign.tasks import AssignmentConfigs, Subtopology, TaskMemberSpec, TaskProblem, TaskSpec, TaskTable
+from sidecar.assign.task_spec import AssignmentConfigs, Subtopology, TaskMemberSpec, TaskProblem, TaskSpec, TaskTable
 from sidecar.drill.artifacts import ANCHORS
 from sidecar.native import groups_twin
 from tests.assign.oracle import Oracle

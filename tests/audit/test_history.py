@@ -12,7 +12,7 @@ from sidecar.audit.history import History, history, ownership
 from sidecar.audit.moments import moment, shown
 from sidecar.audit.topic import Raw, Taken, row_of
 from sidecar.cli.history import _at, _coordinator, place_of
-from sidecar.core.runtime.owner import RENEWED
+from sidecar.core.runtime.commands import RENEWED
 from sidecar.state.codec import Stamp, StateCodec
 from sidecar.state.keys import decode_key
 from tests.audit.lake.making import any_record

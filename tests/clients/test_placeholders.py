@@ -24,7 +24,7 @@ from sidecar.core.runtime.offset_checks import MemberIdentity
 from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.local import Broker, LocalKafka
 from sidecar.drill.processes import DrillError, wait_until
-from sidecar.kafka import membership as ms
+from sidecar.kafka import placeholder_requests as ms
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.wire.apis import Api, response_flexible

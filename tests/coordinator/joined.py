@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.coordinator.placeholder import broker_membership as membership
 from sidecar.coordinator.placeholder import placeholders
-from sidecar.core.runtime import owner as owner_module
+from sidecar.core.runtime import lifecycle
 from sidecar.core.vocabulary.errors import Code
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import Stamp
@@ -30,8 +30,8 @@ def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placeholders, "PAUSE_MS", 5)
     monkeypatch.setattr(placeholders, "PAUSE_MAX_MS", 20)
     monkeypatch.setattr(placeholders, "TICK_S", 0.01)
-    monkeypatch.setattr(owner_module, "REBUILD_MS", 10)
-    monkeypatch.setattr(owner_module, "FENCED_MS", 60_000)
+    monkeypatch.setattr(lifecycle, "REBUILD_MS", 10)
+    monkeypatch.setattr(lifecycle, "FENCED_MS", 60_000)
 
 
 def identity(house: House, group: str = "g") -> PlaceholderGroup:

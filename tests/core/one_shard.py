@@ -6,7 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import json
+
 from sidecar.assign.spec import AssignorError
+from sidecar.coordinator.runtime.turn_log import event_of
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.modern.target_assignment import AssignorDone, RunAssignor
 from sidecar.core.runtime.effects import Effects, Reply
@@ -39,6 +42,12 @@ class OneShard(ABC):
     def ask(self, event: Event) -> Answer:
         """The answer, which must come at once."""
         return self.replies.pop(self.request(event)).answer
+
+    def pasted(self, line: str) -> list[str]:
+        """A line `event JSON`, as `log.turns` tells it. Returns the answers that it brings."""
+        known = set(self.replies)
+        self.request(event_of(line.partition(" ")[2]))
+        return [json.encode(self.replies.pop(t).answer).decode() for t in sorted(self.replies.keys() - known)]
 
     def tell(self, event: Event) -> None:
         """The end of background work."""

@@ -65,7 +65,7 @@ class OneSidecar:
         self.replies: dict[int, Answer] = {}
         self.work: list[Work] = []
         self.lines: list[Line] = []
-        self.service.lease(10**9)
+        self.service.lease.extended(10**9)
         self.service.topics(topics, self.now)
         self.service.assigned([1], 1, {1}, self.now)
         self.drive()
@@ -82,9 +82,9 @@ class OneSidecar:
         while out:
             c = out.pop(0)
             if isinstance(c, Fence):
-                owner.fenced(c.attempt, 7, self.now)
+                owner.lifecycle.fenced(c.attempt, 7, self.now)
             elif isinstance(c, Claim):
-                owner.claimed(c.attempt, 0, self.now)
+                owner.lifecycle.claimed(c.attempt, 0, self.now)
             elif isinstance(c, Follow):
                 owner.replayed(c.attempt, self.now)
             elif isinstance(c, Append):

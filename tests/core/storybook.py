@@ -14,7 +14,7 @@ def check(path: Path, run: Callable[[str], Iterable[str]], rewrite: bool) -> Non
         if line.startswith("    "):
             continue  # an answer of last time
         got.append(line)
-        command = line.partition("#")[0].strip()
+        command = line if line.startswith("event ") else line.partition("#")[0].strip()
         if command:
             got += [f"    {answer}" for answer in run(command)]
     text = "\n".join(got) + "\n"

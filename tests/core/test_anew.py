@@ -11,10 +11,11 @@ from sidecar.core.classic.events import ClassicHeartbeat, JoinGroup, SyncGroup
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.runtime.events import Event, Standing
+from sidecar.core.runtime.events import Event, KnownGroups, KnownReply, Standing
 from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck
 from sidecar.core.runtime.quarantine import Anew
-from sidecar.core.runtime.service import Service, ServiceSettings
+from sidecar.core.runtime.service import Service
+from sidecar.core.runtime.settings import ServiceSettings
 from sidecar.core.runtime.turn import Computed, Ports
 from sidecar.core.vocabulary.errors import Code
 from tests.core.test_loading import Heir, Log
@@ -32,7 +33,7 @@ class Successor(Heir):
         config = Computed(lambda kind, group_id: ClassicConfig() if kind == CLASSIC else CONFIG)
         ports = Ports({"consumer": BUILT_IN}, config, anew=anew)
         self.service = Service(1, 1, REGISTRY, ports, self.log, ServiceSettings())
-        self.service.lease(10**9)
+        self.service.lease.extended(10**9)
         self.service.topics((topic(1, "t", 12),), self.now)
         self.token = 100
 
@@ -89,9 +90,9 @@ def test_nobody_joins_before_its_time(event: Event) -> None:
     assert heir.code(event) == Code.COORDINATOR_LOAD_IN_PROGRESS
     heir.at += QUARANTINE_MS - 1
     assert heir.code(event) == Code.COORDINATOR_LOAD_IN_PROGRESS
-    assert not heir.service.known("g")
+    assert heir.ask(1, KnownGroups(candidates=("g",))) == KnownReply(groups=frozenset())
     heir.at += 1
-    answer = heir.ask(1, event)
+    answer = heir.ask(2, event)
     assert answer is None or answer.code in (Code.NONE, Code.MEMBER_ID_REQUIRED)
 
 

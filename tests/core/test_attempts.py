@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from sidecar.core.runtime.commands import Claim, Fence, Stop, Void
-from sidecar.core.runtime.owner import FENCED_MS, RETRY_MAX_MS, RETRY_MS, Owner
+from sidecar.core.runtime.lifecycle import FENCED_MS, RETRY_MAX_MS, RETRY_MS
+from sidecar.core.runtime.owner import Owner
 from sidecar.core.runtime.phases import Phase
 from sidecar.core.runtime.turn import Now
 from sidecar.core.vocabulary.errors import Code
@@ -15,13 +16,13 @@ from tests.core.test_loading import Heir, beat, written
 
 Late = Callable[[Owner, int, Now], None]
 LATE: dict[str, Late] = {
-    "fenced": lambda owner, attempt, now: owner.fenced(attempt, 9, now),
-    "claimed": lambda owner, attempt, now: owner.claimed(attempt, 5, now),
+    "fenced": lambda owner, attempt, now: owner.lifecycle.fenced(attempt, 9, now),
+    "claimed": lambda owner, attempt, now: owner.lifecycle.claimed(attempt, 5, now),
     "replayed": lambda owner, attempt, now: owner.replayed(attempt, now),
     "failed": lambda owner, attempt, now: owner.failed(attempt, "late", False, now),
     "proved": lambda owner, attempt, now: owner.proved(attempt, Now(10**9, 10**9)),
-    "renewed": lambda owner, attempt, now: owner.renewed(attempt, 9, now),
-    "not renewed": lambda owner, attempt, now: owner.not_renewed(attempt, "late", now),
+    "renewed": lambda owner, attempt, now: owner.lifecycle.renewed(attempt, 9, now),
+    "not renewed": lambda owner, attempt, now: owner.lifecycle.not_renewed(attempt, "late", now),
     "committed": lambda owner, attempt, now: owner.committed(attempt, 1, now),
 }
 STEPS = {
@@ -33,8 +34,9 @@ STEPS = {
 
 
 def told(owner: Owner) -> list[object]:
-    names = ("phase", "attempt", "shard", "proved_until", "fenced_ms", "renew_again_ms", "renewing", "_owner_epoch")
-    return [getattr(owner, name) for name in names]
+    lifecycle = owner.lifecycle
+    fence = lifecycle.owner_epoch, lifecycle.fenced_ms, lifecycle.renew_again_ms, lifecycle.renewing
+    return [owner.phase, owner.attempt, owner.shard, owner.lease.proved_until, *fence]
 
 
 def second_attempt(phase: Phase) -> Heir:
@@ -46,8 +48,8 @@ def second_attempt(phase: Phase) -> Heir:
     heir.at += RETRY_MAX_MS
     heir.service.wake(heir.now)
     steps: list[Callable[[], None]] = [
-        lambda: owner.fenced(owner.attempt, 8, heir.now),
-        lambda: owner.claimed(owner.attempt, 3, heir.now),
+        lambda: owner.lifecycle.fenced(owner.attempt, 8, heir.now),
+        lambda: owner.lifecycle.claimed(owner.attempt, 3, heir.now),
         lambda: owner.replayed(owner.attempt, heir.now),
     ]
     for step in steps[: STEPS[phase]]:
@@ -127,9 +129,10 @@ def test_a_refused_request_is_counted_as_open_no_more() -> None:
 @pytest.mark.parametrize("phase", STEPS)
 def test_a_fence_is_renewed_only_while_the_partition_is_served(phase: Phase) -> None:
     heir = second_attempt(phase)
-    owner = heir.owner
-    owner.renewing = True
+    lifecycle = heir.owner.lifecycle
+    lifecycle.renewing = True
     heir.at += 1
-    owner.renewed(owner.attempt, 99, heir.now)
+    lifecycle.renewed(lifecycle.attempt, 99, heir.now)
     served = phase is Phase.SERVING
-    assert (owner._owner_epoch == 99, owner.fenced_ms == heir.at, owner.renewing) == (served, served, not served)
+    renewed = lifecycle.owner_epoch == 99, lifecycle.fenced_ms == heir.at, not lifecycle.renewing
+    assert renewed == (served, served, served)

@@ -43,7 +43,7 @@ def test_why(before: int | None, members: set[int], why: str) -> None:
         service.assigned([before], 1, {1, 2, 3}, START)
     service.assigned([1], 2, members, START)
     owner = service.owners[0]
-    owner.fenced(owner.attempt, 7, START)
+    owner.lifecycle.fenced(owner.attempt, 7, START)
     assert [c.why for c in service.out if isinstance(c, Claim)] == [why]
 
 
@@ -53,5 +53,5 @@ def test_whoever_was_shut_out_meanwhile_does_not_know() -> None:
     service.lost("removed")
     service.assigned([1], 4, {1, 2}, START)
     owner = service.owners[0]
-    owner.fenced(owner.attempt, 7, START)
+    owner.lifecycle.fenced(owner.attempt, 7, START)
     assert [c.why for c in service.out if isinstance(c, Claim)] == ["assigned"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sidecar.core.consumer.events import HeartbeatReply
-from sidecar.core.runtime.service import GAP_MS
+from sidecar.core.runtime.lost_time import GAP_MS
 from sidecar.core.runtime.turn import Now
 from sidecar.core.vocabulary.errors import Code
 from tests.core.test_loading import CONFIG, Heir, beat, written
@@ -48,8 +48,8 @@ class Owner(Heir):
 def test_a_lease_ends_by_either_clock() -> None:
     """A pause of the whole machine is seen by the wall clock alone."""
     s = Owner()
-    s.service._lease.until_ms = 0
-    s.service.lease(s.at + 10_000, s.at + 10_000)
+    s.service.lease.lost()
+    s.service.lease.extended(s.at + 10_000, s.at + 10_000)
     assert s.code(1) == Code.NONE
     s.wall_ms = 10_000
     assert s.code(2) == Code.NOT_COORDINATOR
@@ -61,12 +61,12 @@ def test_a_lease_ends_by_either_clock() -> None:
 
 def test_an_answer_that_was_asked_for_earlier_shortens_no_lease() -> None:
     s = Owner()
-    s.service._lease.until_ms = 0
-    s.service.lease(20_000, 30_000)
-    s.service.lease(19_999, 29_999)
-    assert s.service.lease_until == (20_000, 30_000)
-    s.service.lease(20_001, 30_001)
-    assert s.service.lease_until == (20_001, 30_001)
+    s.service.lease.lost()
+    s.service.lease.extended(20_000, 30_000)
+    s.service.lease.extended(19_999, 29_999)
+    assert s.service.lease.until == (20_000, 30_000)
+    s.service.lease.extended(20_001, 30_001)
+    assert s.service.lease.until == (20_001, 30_001)
 
 
 def test_whoever_is_out_of_the_owners_group_has_no_lease_of_before() -> None:
@@ -75,7 +75,7 @@ def test_whoever_is_out_of_the_owners_group_has_no_lease_of_before() -> None:
     s.service.assigned([1], 2, {1}, s.now)
     s.drive()
     assert s.code(1) == Code.NOT_COORDINATOR
-    s.service.lease(s.at + 1_000)
+    s.service.lease.extended(s.at + 1_000)
     assert s.code(2) == Code.NONE
 
 
@@ -83,10 +83,10 @@ def test_a_touch_moves_a_session_only_under_a_lease() -> None:
     s = Owner()
     before = s.session_end()
     s.wakes(2_000)
-    s.service._lease.until_ms = s.at
+    s.service.lease.lost()
     s.service.touch("g", s.client.member_id, s.now)
     assert s.session_end() == before
-    s.service.lease(s.at + 1_000)
+    s.service.lease.extended(s.at + 1_000)
     s.service.touch("g", s.client.member_id, s.now)
     assert (s.session_end() or 0) > (before or 0)
 
@@ -101,9 +101,9 @@ def test_time_in_which_nobody_could_be_heard_is_given_back_once(why: str) -> Non
         s.at += lost_ms
         s.wakes(50)
     else:
-        s.service._lease.until_ms = s.at
+        s.service.lease.lost()
         s.wakes(lost_ms)
-        s.service.lease(10**9)
+        s.service.lease.extended(10**9)
         s.wakes(50)
     given = (s.session_end() or 0) - before
     assert lost_ms <= given <= lost_ms + 100
@@ -124,9 +124,9 @@ def test_nobody_is_given_back_time_of_before_the_takeover() -> None:
     s = Owner()
     s.service.assigned([2], 2, {1, 2}, s.now)
     s.drive()
-    s.service._lease.until_ms = s.at
+    s.service.lease.lost()
     s.wakes(60_000)
-    s.service.lease(10**9)
+    s.service.lease.extended(10**9)
     s.service.assigned([1], 3, {1, 2}, s.now)
     s.drive()
     s.all()

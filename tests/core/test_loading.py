@@ -14,7 +14,8 @@ from sidecar.core.runtime.events import Answer, Event, ListGroups, ListReply
 from sidecar.core.runtime.group_loader import load
 from sidecar.core.runtime.owner import Owner
 from sidecar.core.runtime.records import Record
-from sidecar.core.runtime.service import Service, ServiceSettings
+from sidecar.core.runtime.service import Service
+from sidecar.core.runtime.settings import ServiceSettings
 from sidecar.core.runtime.shard import Shard
 from sidecar.core.runtime.timers import DUE, MOVES, Timers
 from sidecar.core.runtime.turn import Computed, Now, Ports
@@ -60,7 +61,7 @@ class Heir:
         self.service = Service(1, 1, REGISTRY, ports, log, ServiceSettings(hold_ms=hold_ms, load_at_once=8))
         self.replies: dict[int, Answer] = {}
         self.early: list[tuple[int, Event]] = []
-        self.service.lease(10**9)
+        self.service.lease.extended(10**9)
         self.service.topics((topic(1, "t", 12),), self.now)
 
     @property
@@ -81,9 +82,9 @@ class Heir:
         while out:
             c = out.pop(0)
             if isinstance(c, Fence):
-                self.owner.fenced(c.attempt, 7, self.now)
+                self.owner.lifecycle.fenced(c.attempt, 7, self.now)
             elif isinstance(c, Claim):
-                self.owner.claimed(c.attempt, 0, self.now)
+                self.owner.lifecycle.claimed(c.attempt, 0, self.now)
             elif isinstance(c, Follow):
                 self.owner.replayed(c.attempt, self.now)
             elif isinstance(c, Append):
@@ -187,7 +188,7 @@ def test_who_waits_is_answered_in_the_order_of_the_requests() -> None:
     c = clients["g"]
     s.ask(1, beat(c))
     s.ask(2, ConsumerHeartbeat("g", c.member_id, -1))
-    while s.owner.loading.left:
+    while s.owner.loader.queue.left:
         s.step()
     assert not s.replies
     assert s.ask(3, beat(c)) is None, "the group is there, but others have come before"
@@ -211,7 +212,7 @@ def test_who_waits_too_long_is_told_that_the_group_is_loading_and_nobody_is_forg
     at_once = Heir(log, hold_ms=0).take_over()
     answer = at_once.ask(1, beat(clients["g"]))
     assert answer is not None and answer.code == Code.COORDINATOR_LOAD_IN_PROGRESS
-    assert at_once.owner.loading.next() == "g"
+    assert at_once.owner.loader.queue.next() == "g"
 
 
 def test_requests_that_came_during_the_takeover_go_on_when_their_group_is_there() -> None:

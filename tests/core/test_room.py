@@ -157,7 +157,7 @@ REFUSED: dict[str, tuple[str, dict[str, int], Callable[[Small], object]]] = {
         lambda s: [s.join(instance=f"i{n}", version=5, protocols=LARGE) for n in range(4)],
     ),
     "bytes of a consumer": ("bytes", {"group_bytes": MIB}, consumers_of_many),
-    "bytes of all": ("bytes", {"all_bytes": MIB}, consumers_of_many),
+    "bytes of all": ("bytes", {"members_bytes": MIB}, consumers_of_many),
     "protocols": ("protocols", {}, lambda s: s.join(version=3, protocols=tuple((f"p{n}", b"") for n in range(101)))),
     "classic members": ("size", {}, lambda s: [s.join(version=3) for _ in range(3)]),
     "consumers": ("size", {}, lambda s: [s.beats(f"m{n}", ("t",)) for n in range(3)]),
@@ -188,7 +188,7 @@ def leads(s: Small, group: str, instance: str) -> JoinReply:
     return found
 
 
-@pytest.mark.parametrize("limit", ["group_bytes", "all_bytes"])
+@pytest.mark.parametrize("limit", ["group_bytes", "members_bytes"])
 def test_what_a_leader_assigns_counts(limit: str) -> None:
     """Symptom: assignments of 1.6 MB in each of some dozen groups left 176 MiB."""
     s = Small(**{limit: 1 << 20})
@@ -201,7 +201,7 @@ def test_what_a_leader_assigns_counts(limit: str) -> None:
 
 
 def test_all_groups_have_so_many_bytes_and_who_comes_later_comes_again() -> None:
-    s = Small(all_bytes=2 << 20)
+    s = Small(members_bytes=2 << 20)
     large = (("range", b"m" * 300_000),)
     for n in range(3):
         assert s.join(group=f"g{n}", instance="i", version=5, protocols=large) is None

@@ -96,7 +96,9 @@ class Story:
         words = line.split()
         options = dict(w.split("=", 1) for w in words if "=" in w)
         command = COMMANDS.get(words[0])
-        if command is not None:
+        if words[0] == "event":
+            told = self.world.pasted(line)
+        elif command is not None:
             told = command(self, words[1:], options)
         elif words[1] in CLASSIC_WAITS:
             told = [self.come(words[0], *CLASSIC_WAITS[words[1]](self.classic, words[0], options))]

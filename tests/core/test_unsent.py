@@ -102,7 +102,7 @@ def test_an_answer_that_waited_while_the_lease_ended_is_not_given() -> None:
     s = SlowHeir(g=2)
     s.join(1, "g", "new")
     assert s.ask(2, beat(s.clients["g"])) is None
-    s.at = s.service.lease_until_ms  # the process stood still
+    s.at = s.service.lease.until_ms  # the process stood still
     s.commit(1)
     assert s.code(2) == Code.NOT_COORDINATOR
 

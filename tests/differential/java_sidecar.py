@@ -11,7 +11,7 @@ from typing import cast
 from sidecar.assign import SHARE_BUILT_IN, TASK_BUILT_IN
 from sidecar.assign.share import ShareArrayAssignor, ShareProblem
 from sidecar.assign.sticky import Sticky
-from sidecar.assign.tasks import MemberTasks, TaskArrayAssignor, TaskSpec
+from sidecar.assign.task_spec import MemberTasks, TaskArrayAssignor, TaskSpec
 from sidecar.cli import main as cli
 from sidecar.cli import run, worker
 from sidecar.native import simple as kernel

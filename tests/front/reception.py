@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable, Coroutine
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 from sidecar.front.broker_watch import BrokerWatch
+from sidecar.front.flow_control import PAUSES
 from sidecar.front.large import LargeRequests
 from sidecar.front.memory import Memory
-from sidecar.front.session import PAUSES, Session, _Upstream, connect
+from sidecar.front.session import Session
+from sidecar.front.settings import FrontSettings
+from sidecar.front.upstream import Broker
 from sidecar.proxy.actions import Close, Got
 from sidecar.proxy.internal import NOT_SHOWN
 from sidecar.wire.frames import Limits, request_frame
@@ -35,27 +37,34 @@ def response(correlation: int, body: bytes = b"") -> bytes:
 
 
 class Reception:
-    """The front as a session sees it: it keeps what is dispatched, and answers when a test says so."""
+    """The socket server as a session sees it: it keeps what is dispatched, and answers when a test says so."""
 
     def __init__(self) -> None:
-        self.broker = ("127.0.0.1", 1)
-        self.upstream_tls: Callable[[], ssl.SSLContext | None] = lambda: None
-        self.upstream_host = ""
-        self.limits = Limits(10_000_000, 1_000_000, in_flight=4, turn_requests=8)
+        self.settings = FrontSettings(
+            1,
+            ("127.0.0.1", 1),
+            Limits(10_000_000, 1_000_000, in_flight=4, turn_requests=8),
+            managed=lambda group_id: True,
+            managing=True,
+            header_timeout_s=0.02,
+        )
+        self.broker = Broker(self.settings.broker, self.settings.upstream_tls)
         self.internal = NOT_SHOWN
-        self.header_timeout_s = 0.02
-        self.held_bytes = 65_536
         self.memory = Memory(0, 65_536)
         self.pauses = dict.fromkeys(PAUSES, 0)
         self.large = LargeRequests(4, self.pauses)
         self.log = Lines()
-        self.watch = BrokerWatch(0, partial(connect, self), (), lambda quiet_ms, to_all: None, Counted(), self.log)
+        self.watch = BrokerWatch(0, self.broker.connect, (), lambda quiet_ms, to_all: None, Counted(), self.log)
         self.got: list[Got] = []
         self.closed: list[str] = []
         self.refusals: list[Close] = []
         self.room = 10
         self.at_once: Callable[[Session, Got], None] | None = None
         """Called when a request is dispatched, if it is answered then."""
+
+    def given(self, **fields: Any) -> None:
+        """Other settings for sessions that come from now on."""
+        self.settings = replace(self.settings, **fields)
 
     def opened(self, session: Session) -> str:
         self.room -= 1
@@ -67,7 +76,7 @@ class Reception:
     def refused(self, session: Session, close: Close) -> None:
         self.refusals.append(close)
 
-    def broker_refused(self, session: Session, detail: str) -> None:
+    def broker_refused(self, host: str, detail: str) -> None:
         raise AssertionError(detail)
 
     def dispatch(self, session: Session, got: Got) -> None:
@@ -79,13 +88,18 @@ class Reception:
 class ManualSession(Session):
     """Its connection to the broker is made when a test says so."""
 
-    async def _connect(self) -> None:
-        await asyncio.Event().wait()
+    def __init__(self, front: Reception) -> None:
+        super().__init__(front)
+        self._reached = asyncio.Event()
+        self.upstream.connect = self._reach
+
+    async def _reach(self, factory: Callable[[], Any]) -> None:
+        await self._reached.wait()
 
     def reach(self) -> MemoryTransport:
-        upstream = _Upstream(self)
-        transport = MemoryTransport(upstream, ("broker", 9092))
-        upstream.connection_made(transport)
+        transport = MemoryTransport(self.upstream, ("broker", 9092))
+        self.upstream.connection_made(transport)
+        self._reached.set()
         return transport
 
 

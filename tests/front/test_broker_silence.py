@@ -16,7 +16,7 @@ import pytest
 from sidecar.core.consumer.events import HeartbeatReply
 from sidecar.core.runtime.offset_checks import CheckReply
 from sidecar.core.vocabulary.errors import Code
-from sidecar.front.session import SILENT
+from sidecar.front.broker_watch import SILENT
 from sidecar.link.messages import AccessAnswer, AskAccess, CommitEnded, Request
 from sidecar.wire.apis import SERVED, Api
 from sidecar.wire.frames import request_frame
@@ -42,7 +42,7 @@ class Silence(Desk):
         super().__init__(**{"silence_ms": LIMIT_MS, **given})
         self.probes = 0
         self.reached = True
-        self.front.watch.connect = self._probe
+        self.front.server.watch.connect = self._probe
 
     async def _probe(self, factory: Callable[[], asyncio.Protocol]) -> None:
         self.probes += 1
@@ -53,7 +53,7 @@ class Silence(Desk):
         Upstream(self.brokers, 1, factory())
 
     def problem(self) -> str:
-        return self.front.watch.problem
+        return self.front.server.watch.problem
 
     async def fall_silent(self) -> None:
         """Somebody finds it out."""

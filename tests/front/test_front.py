@@ -15,10 +15,10 @@ from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.runtime.events import KnownReply
 from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck
 from sidecar.core.vocabulary.errors import Code
-from sidecar.front import front as module
+from sidecar.front import dispatcher as module
 from sidecar.front import settling
 from sidecar.front.api_sets import BEFORE_ALL
-from sidecar.front.door import DoorSettings
+from sidecar.front.settings import DoorSettings
 from sidecar.link.messages import (
     AccessAnswer,
     AskAccess,
@@ -285,7 +285,7 @@ def test_an_answer_for_a_client_that_has_gone_is_dropped() -> None:
         client.close()
         desk.reply(request, accepted())
         await turns()
-        assert desk.metrics.value("handler_faults") == 0 and desk.front._waiting == {}
+        assert desk.metrics.value("handler_faults") == 0 and desk.front.channel.under_way == {}
         desk.front.from_coordinator(Reply(4711, accepted()))
 
     run(test)
@@ -316,7 +316,7 @@ def test_a_client_that_goes_while_the_broker_is_asked_ends_its_request() -> None
         await until(lambda: hung.met)
         client.close()
         await turns()
-        assert desk.sent == [] and client.session._asks == {}
+        assert desk.sent == [] and client.session.upstream.asks == {}
 
     run(test)
 
@@ -540,14 +540,14 @@ def test_drain_waits_for_answers_under_way_and_then_closes_everything() -> None:
         busy, idle = await desk.client(), await desk.client()
         busy.post(join("g", "m1"), 1)
         request = await desk.request()
-        desk.front.stopping = True
+        desk.front.stop()
         draining = asyncio.get_running_loop().create_task(desk.front.drain(1.0))
         await asyncio.sleep(0.02)
         assert not draining.done() and not idle.closed
         desk.reply(request, accepted())
         await draining
         assert (await busy.answer(join("g", "m1"), 1)).error_code == Code.NONE
-        assert busy.closed and idle.closed and not desk.front.sessions
+        assert busy.closed and idle.closed and not desk.front.server.sessions
         assert desk.metrics.value("closed", "shutdown") == 2 and desk.metrics.value("active") == 0
 
     run(test)
@@ -567,7 +567,7 @@ def test_drain_does_not_wait_for_ever() -> None:
 
 def test_a_front_that_stops_takes_no_new_connections() -> None:
     async def test(desk: Desk) -> None:
-        desk.front.stopping = True
+        desk.front.stop()
         client = await desk.client()
         assert client.closed
 

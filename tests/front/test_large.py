@@ -39,7 +39,7 @@ def at_desk(test: Callable[[Desk, list[tuple[Session, Got]]], Coroutine[Any, Any
     async def whole() -> None:
         desk = Desk(large_requests=ASKED, **given)
         handled: list[tuple[Session, Got]] = []
-        desk.front.dispatch = lambda session, got: handled.append((session, got))  # type: ignore[method-assign]
+        desk.front.server.dispatch = lambda session, got: handled.append((session, got))
         await test(desk, handled)
 
     run(lambda bench: whole())
@@ -65,14 +65,14 @@ def answer(handled: list[tuple[Session, Got]], n: int) -> None:
 def test_the_others_wait_until_one_is_answered() -> None:
     async def test(desk: Desk, handled: list[tuple[Session, Got]]) -> None:
         await sent(desk, 5)
-        assert numbers(handled) == [0, 1, 2] and desk.front.pauses["large"] >= 2
+        assert numbers(handled) == [0, 1, 2] and desk.front.server.pauses["large"] >= 2
         (await desk.client()).send(group(100))
         assert numbers(handled)[-1] == 100, "small ones wait for nobody"
         for n in (1, 0):
             answer(handled, n)
             await turns(ENOUGH)
         assert numbers(handled) == [0, 1, 2, 100, 3, 4]
-        assert desk.front.large.handled == ASKED
+        assert desk.front.server.large.handled == ASKED
 
     at_desk(test)
 
@@ -99,20 +99,20 @@ def test_who_has_gone_has_no_turn_and_leaves_its_place() -> None:
         handled[0][0].close("malformed")
         await turns(ENOUGH)
         assert numbers(handled) == [0, 1, 2, 5]
-        assert desk.front.large.handled == ASKED
+        assert desk.front.server.large.handled == ASKED
 
     at_desk(test)
 
 
 def test_what_waits_is_counted_with_what_all_connections_hold() -> None:
     async def test(desk: Desk, handled: list[tuple[Session, Got]]) -> None:
-        desk.front.memory.own_bytes = 1_000
+        desk.front.server.memory.own_bytes = 1_000
         await sent(desk, 5)
-        assert desk.front.memory.reserved_bytes >= 2 * LARGE_BYTES
+        assert desk.front.server.memory.reserved_bytes >= 2 * LARGE_BYTES
         for n in range(5):
             answer(handled, n)
             await turns(ENOUGH)
-        assert desk.front.memory.reserved_bytes == 0 == desk.front.large.handled
+        assert desk.front.server.memory.reserved_bytes == 0 == desk.front.server.large.handled
 
     at_desk(test)
 
@@ -126,18 +126,18 @@ def test_large_answers_have_places_too() -> None:
         for client in clients:
             await client.ask(cd.ConsumerGroupDescribeRequest(["nobody"]), 1)  # the broker has let it in
         front, working = house.front, []
-        begin = front.large._begin
+        begin = front.server.large._begin
 
         def begins(sender: Sender) -> None:
             begin(sender)
-            working.append(front.large.handled)
+            working.append(front.server.large.handled)
 
-        front.large._begin = begins  # type: ignore[method-assign]
+        front.server.large._begin = begins  # type: ignore[method-assign]
         for client in clients:
             client.post(cd.ConsumerGroupDescribeRequest(["g"] * 20), 1)
         told = [await client.answer(cd.ConsumerGroupDescribeRequest(), 1) for client in clients]
         assert all(len(t.groups) == 20 for t in told)
-        assert working == [1] * 6 and front.pauses["large"] >= 5 and front.large.handled == 0
+        assert working == [1] * 6 and front.server.pauses["large"] >= 5 and front.server.large.handled == 0
 
     house_run(test, front={"large_requests": 1})
 
@@ -174,6 +174,6 @@ def test_members_that_wait_for_each_other_leave_their_places(join: Callable[[str
             client.post(request, version)
         for _ in range(10):
             await desk.request()
-        assert desk.front.large.handled == 0
+        assert desk.front.server.large.handled == 0
 
     run(lambda bench: whole())

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sidecar.front.door import DoorSettings
 from sidecar.front.memory import Memory, shared
 from sidecar.front.outbox import PIECE_BYTES
 from sidecar.front.reads import LITTLE_BYTES, READ_BYTES, Reader
-from sidecar.front.session import Session, _Upstream
+from sidecar.front.session import Session
+from sidecar.front.settings import DoorSettings
 from sidecar.front.unread import Unread
 from sidecar.link.messages import Request
 from sidecar.process.limits import LimitsSection
@@ -79,7 +80,7 @@ def test_a_connection_that_ends_before_its_next_turn_has_none() -> None:
         b.client.feed(b"".join(group(i) for i in range(3 * TURN)))
         b.session.close("shutdown")
         await turns(5)
-        assert not b.session._later and len(b.front.got) == TURN
+        assert not b.session.turn_due and len(b.front.got) == TURN
         assert b.front.closed == ["shutdown"]
 
     run(test)
@@ -120,8 +121,8 @@ def test_of_large_requests_one_is_read_before_the_loop_turns_whoever_sends_them(
 
     async def test(desk: Desk) -> None:
         seen: list[int] = []
-        desk.front.large.at_a_time = 5
-        desk.front.dispatch = lambda session, got: seen.append(got.correlation_id)  # type: ignore[method-assign]
+        desk.front.server.large.at_a_time = 5
+        desk.front.server.dispatch = lambda session, got: seen.append(got.correlation_id)
         clients = [await desk.client() for _ in range(5)]
         for n, client in enumerate(clients):
             client.send(request_frame(14, 5, n, "c", True, b"x" * 100_000))
@@ -209,7 +210,8 @@ def test_a_client_that_reads_nothing_makes_the_front_hold_one_answer(
 
     async def whole() -> None:
         front = Reception()
-        front.limits, front.at_once = Limits(10_000_000, 1_000_000), answers
+        front.given(limits=Limits(10_000_000, 1_000_000))
+        front.at_once = answers
         session = ManualSession(front)
         client = NotRead(session)
         session.connection_made(client)
@@ -268,7 +270,7 @@ class Pile:
 
     def __init__(self, limit_bytes: int) -> None:
         self.front = Reception()
-        self.front.limits = Limits(100_000_000, 1_000_000)
+        self.front.settings = replace(self.front.settings, limits=Limits(100_000_000, 1_000_000))
         self.front.room = 1_000
         self.front.at_once = lambda session, got: session.reply(got.token, MIDDLING)
         self.front.memory = Memory(limit_bytes, 1_000, Unread(limit_bytes))
@@ -286,9 +288,8 @@ class Pile:
     async def reached(self, session: ManualSession) -> NotRead:
         """Its broker has taken the first request, and nothing after it."""
         await turns(2)
-        upstream = _Upstream(session)
-        broker = NotRead(upstream, ("broker", 9092))
-        upstream.connection_made(broker)
+        broker = NotRead(session.upstream, ("broker", 9092))
+        session.upstream.connection_made(broker)
         broker.read()
         return broker
 
@@ -296,7 +297,7 @@ class Pile:
     def held_bytes(self) -> int:
         """Of those that are still there, by what lies where."""
         return sum(
-            s.to_client.left_bytes + s.to_broker.left_bytes + s.conn.order.reply_bytes + s.conn.held_bytes
+            s.to_client.left_bytes + s.upstream.outbox.left_bytes + s.conn.order.reply_bytes + s.conn.held_bytes
             for s, client in zip(self.sessions, self.clients, strict=True)
             if not client.closing
         )
@@ -403,7 +404,7 @@ def test_a_client_that_never_pauses_is_not_taken_for_a_slow_one() -> None:
 
     async def test(b: Bench) -> None:
         b.front.at_once = echo
-        b.front.header_timeout_s = 0.3
+        b.front.given(header_timeout_s=0.3)
         stream = b"".join(group(i) for i in range(1, 60))
         step = len(group(1))
         b.client.feed(stream[:15])
@@ -438,7 +439,7 @@ def head(size: int) -> bytes:
 def test_large_requests_that_come_at_once_wait_for_room() -> None:
     async def whole() -> None:
         front = Reception()
-        front.limits = Limits(10_000_000, 1_000_000)
+        front.given(limits=Limits(10_000_000, 1_000_000))
         front.memory = Memory(250_000, 65_536)
         clients = []
         for _ in range(4):
@@ -510,7 +511,7 @@ def test_what_waits_behind_requests_is_counted_over_all_connections() -> None:
         for s, got in zip(sessions[1:], front.got[1:5], strict=True):
             s.reply(got.token, b"<1>")
         await turns(200)
-        assert front.memory.reserved_bytes == 0 and not any(s.waits_for_memory for s in sessions)
+        assert front.memory.reserved_bytes == 0 and not any(s.flow.waits_for_memory for s in sessions)
         assert sum(len(c.taken().split(b">")) - 1 for c in clients) == 5 + sum(held) // step
         for c in clients:
             c.lose()
@@ -523,7 +524,8 @@ def test_who_waits_for_more_and_needs_nothing_meanwhile_gives_back_what_it_has()
 
     async def whole() -> None:
         front = Reception()
-        front.limits, front.header_timeout_s, front.at_once = Limits(10_000_000, 1_000_000), 5.0, echo
+        front.given(limits=Limits(10_000_000, 1_000_000), header_timeout_s=5.0)
+        front.at_once = echo
         front.memory = Memory(300, 10)
         a, b = (MemoryTransport(ManualSession(front)) for _ in range(2))
         for c in (a, b):
@@ -562,7 +564,7 @@ def test_connections_that_come_faster_than_they_may_wait_for_their_turn() -> Non
         clients = [await desk.client() for _ in range(16)]
         for n, client in enumerate(clients):
             client.post(beat("g", f"m{n}", 1), 1)
-        assert desk.front.pauses["rate"] == 5, "what may come in a second may come at once"
+        assert desk.front.server.pauses["rate"] == 5, "what may come in a second may come at once"
         assert [c.closed for c in clients] == [False] * 13 + [True] * 3, "the line is that long"
         await turns()
         assert desk.metrics.value("closed", "connection_rate") == 3
@@ -603,7 +605,7 @@ def test_connections_of_one_address_have_a_limit() -> None:
 
 def test_connections_that_have_to_prove_themselves_first_count_while_they_do() -> None:
     async def test(desk: Desk) -> None:
-        door = desk.front.door
+        door = desk.front.server.door
         session = await desk.client("10.0.0.5")
         session.post(metadata("t"), 9)
         assert door.arriving("10.0.0.9") == ("", 0.0)
@@ -633,12 +635,12 @@ def test_the_oldest_that_never_sent_a_request_gives_way() -> None:
             late.close()
             await turns()
             silent = [c for c in silent if not c.closed] + [await desk.client("10.0.0.1")]
-            assert len(desk.front.sessions) <= 3
+            assert len(desk.front.server.sessions) <= 3
         assert desk.metrics.value("closed", "crowded_out") >= 20
         assert desk.metrics.value("closed", "too_many_connections") == 0
-        assert desk.front.door.arriving("10.0.0.7") == ("", 0.0), "for those that have to prove themselves, too"
+        assert desk.front.server.door.arriving("10.0.0.7") == ("", 0.0), "for those that have to prove themselves, too"
         await turns()
-        desk.front.door.let_go("10.0.0.7")
+        desk.front.server.door.let_go("10.0.0.7")
 
     at_desk(test, connections_max=3)
 
@@ -648,7 +650,7 @@ def test_nobody_gives_way_to_one_too_many_of_an_address() -> None:
         silent, one, two = await desk.client("10.0.0.1"), await desk.client(), await desk.client()
         three = await desk.client()
         assert [c.closed for c in (silent, one, two, three)] == [False, False, False, True]
-        assert desk.front.door.arriving("10.0.0.9")[0] == "too_many_from_address"
+        assert desk.front.server.door.arriving("10.0.0.9")[0] == "too_many_from_address"
         assert not silent.closed
 
     at_desk(test, connections_max=3, per_address_max=2)
@@ -670,7 +672,7 @@ def test_a_first_request_has_its_time() -> None:
         assert not works.closed and not half.closed, "a request that has begun has a time of its own"
         half.close()
         await turns()
-        assert not desk.front.door._silent
+        assert not desk.front.server.door._silent
 
     at_desk(test, first_s=0.1)
 
@@ -684,7 +686,7 @@ def test_what_is_kept_of_an_address_goes_with_its_last_connection() -> None:
     async def test(desk: Desk) -> None:
         for n in range(50):
             (await desk.client(f"10.0.1.{n}")).close()
-        assert not desk.front.door._from
+        assert not desk.front.server.door._from
 
     at_desk(test)
 

@@ -84,7 +84,7 @@ def test_heartbeats_keep_a_connection_open(interval_s: float, steady: bool) -> N
         for _ in range(int(60 / interval_s)):
             await desk.live(interval_s)
             await desk.heartbeat(client, grant=steady)
-        assert not client.closed and (desk.front._steady_replies > 0) == steady
+        assert not client.closed and (desk.metrics.value("steady") > 0) == steady
         assert 0 < desk.kept() <= 60 / (0.3 * LIMIT_S)
         assert desk.metrics.value("links_kept") == desk.kept()
         assert client.waiting == 0, "nobody hears the answers"
@@ -124,7 +124,7 @@ def test_a_request_of_which_a_part_has_passed_is_left_alone() -> None:
         client = await desk.member()
         session = client.session
         session.conn.requests += 1
-        session.link_looks = 9
+        session.upstream.looks = 9
         session.conn._client_pass = 1
         await desk.live(LIMIT_S / 2)
         assert desk.kept() == 0
@@ -141,8 +141,8 @@ def test_many_links_are_not_used_at_once() -> None:
         for client in clients:
             await client.ask(metadata("orders"), 12)
             client.session.conn.requests += 1
-            client.session.link_looks = 9
-        desk.front.links._look_at_all()
+            client.session.upstream.looks = 9
+        desk.front.server.links._look_at_all()
         await turns()
         assert desk.kept() == AT_ONCE
         await until(lambda: desk.kept() == AT_ONCE + 1)

@@ -17,7 +17,7 @@ def test_requests_pass_to_the_broker_and_answers_come_back() -> None:
         assert broker.taken() == passed(1) + passed(2)
         broker.feed(response(1, b"one") + response(2, b"two"))
         assert b.client.taken() == response(1, b"one") + response(2, b"two")
-        assert b.session.host == "10.0.0.9" and b.session.facts.host == "10.0.0.9"
+        assert b.session.facts.host == "10.0.0.9" and b.session.facts.host == "10.0.0.9"
 
     run(test)
 
@@ -64,7 +64,7 @@ def test_our_own_question_goes_out_on_the_clients_connection_and_its_answer_stay
         b.client.feed(passed(1) + group(2))
         broker = await b.broker()
         heard: list[bytes | None] = []
-        b.session.ask(b.front.got[0].token, b"QUESTION", heard.append)
+        b.session.upstream.ask(b.front.got[0].token, b"QUESTION", heard.append)
         assert broker.taken() == passed(1) + b"QUESTION"
         broker.feed(response(1) + response(9, b"said"))
         assert heard == [response(9, b"said")] and b.client.taken() == response(1)
@@ -79,7 +79,7 @@ def test_a_question_on_a_closed_connection_is_answered_at_once() -> None:
         b.client.feed(group(1))
         b.client.lose()
         heard: list[bytes | None] = []
-        b.session.ask(b.front.got[0].token, b"QUESTION", heard.append)
+        b.session.upstream.ask(b.front.got[0].token, b"QUESTION", heard.append)
         assert heard == [None]
 
     run(test)
@@ -89,7 +89,7 @@ def test_a_question_under_way_when_the_connection_closes_is_answered_with_nothin
     async def test(b: Bench) -> None:
         b.client.feed(group(1))
         heard: list[bytes | None] = []
-        b.session.ask(b.front.got[0].token, b"QUESTION", heard.append)
+        b.session.upstream.ask(b.front.got[0].token, b"QUESTION", heard.append)
         b.client.lose()
         assert heard == [None]
 
@@ -145,12 +145,12 @@ def test_the_answer_to_a_question_of_our_own_needs_no_client_that_reads() -> Non
     async def test(b: Bench) -> None:
         b.client.feed(group(1))
         heard: list[bytes | None] = []
-        b.session.ask(b.front.got[0].token, b"FIRST", heard.append)
+        b.session.upstream.ask(b.front.got[0].token, b"FIRST", heard.append)
         broker = await b.broker()
         b.session.pause_writing()
         broker.feed(response(1))
         assert heard == [response(1)] and not broker.reading, "what comes next may be for the client"
-        b.session.ask(b.front.got[0].token, b"SECOND", heard.append)
+        b.session.upstream.ask(b.front.got[0].token, b"SECOND", heard.append)
         broker.feed(response(2))
         assert heard == [response(1), response(2)]
 
@@ -184,7 +184,7 @@ def test_only_so_many_requests_are_read_before_an_answer() -> None:
 def test_what_comes_behind_a_request_that_waits_is_kept_only_up_to_a_limit() -> None:
     async def test(b: Bench) -> None:
         b.client.feed(group(1))
-        b.client.feed(passed(2, b.front.held_bytes + 1))
+        b.client.feed(passed(2, b.front.settings.held_bytes + 1))
         assert not b.client.reading
         b.answer(0, b"ONE")
         await b.broker()

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sidecar.front import session as module
+from sidecar.front import upstream as module
 from sidecar.front.session import Session
 from tests.front.reception import Bench, ManualSession, Reception, group, passed, response, run
 from tests.inprocess import clock
@@ -37,7 +37,7 @@ def test_the_broker_hears_of_it_when_nothing_is_left_to_send_there() -> None:
         b.client.feed_eof()
         assert not broker.eof, "the request under way may need the broker"
         heard: list[bytes | None] = []
-        b.session.ask(b.front.got[0].token, b"QUESTION", heard.append)
+        b.session.upstream.ask(b.front.got[0].token, b"QUESTION", heard.append)
         broker.feed(response(1) + response(9))
         b.answer(0, b"TWO")
         assert broker.eof and b.client.taken() == response(1) + b"TWO"
@@ -206,13 +206,13 @@ async def closed_port() -> int:
 def test_a_broker_out_of_reach_closes_the_connection() -> None:
     async def whole() -> None:
         front = Reception()
-        front.broker = ("127.0.0.1", await closed_port())
+        front.broker.address = ("127.0.0.1", await closed_port())
         session = Session(front)
         client = MemoryTransport(session)
         session.connection_made(client)
         client.feed(group(1))
-        assert session._connecting is None, "a group request alone needs no broker"
-        session.ask(front.got[0].token, b"QUESTION", lambda frame: None)
+        assert not session.upstream.connecting, "a group request alone needs no broker"
+        session.upstream.ask(front.got[0].token, b"QUESTION", lambda frame: None)
         await until(lambda: front.closed)
         assert front.closed == ["broker_unreachable"]
 
@@ -255,7 +255,7 @@ def test_from_socket_to_socket() -> None:
         loop = asyncio.get_running_loop()
         broker = await asyncio.start_server(serve, "127.0.0.1", 0)
         front = Reception()
-        front.broker = broker.sockets[0].getsockname()[:2]
+        front.broker.address = broker.sockets[0].getsockname()[:2]
         front.at_once = lambda s, got: s.reply(got.token, response(2, b"from the sidecar"))
         server = await loop.create_server(lambda: Session(front), "127.0.0.1", 0)
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sidecar.core.vocabulary.errors import Code
-from sidecar.front import front as module
+from sidecar.front import coordinator_channel as module
 from sidecar.link.messages import Request, View
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import find_coordinator as fc
@@ -73,11 +73,11 @@ def test_a_client_that_has_gone_is_not_waited_for() -> None:
         client = await desk.client()
         client.post(ASK, 4)
         await asyncio.sleep(0.02)
-        assert len(desk.front._settling) == 1
+        assert len(desk.front.channel.settling) == 1
         client.close()
         await turns()
         desk.front.from_coordinator(NEW)
-        assert len(desk.front._settling) == 0
+        assert len(desk.front.channel.settling) == 0
 
     run(test)
 

@@ -11,7 +11,7 @@ import pytest
 
 from sidecar.core.consumer.events import HeartbeatReply
 from sidecar.core.vocabulary.errors import Code
-from sidecar.front import front as module
+from sidecar.front import coordinator_channel, dispatcher, front
 from sidecar.front.steady import REST_MS, Grants, touch_due
 from sidecar.link.messages import TOUCH_MS, Grant, Lease, Request, TopicsPassed, Touch, Void
 from sidecar.proxy.internal import Passing
@@ -59,7 +59,8 @@ class Bench:
 def run(test: Callable[[Bench], Coroutine[Any, Any, None]], monkeypatch: pytest.MonkeyPatch, **given: Any) -> None:
     async def whole() -> None:
         holder: list[Bench] = []
-        monkeypatch.setattr(module, "now_ms", lambda: holder[0].now_ms if holder else 1_000_000)
+        for module in (coordinator_channel, dispatcher, front):
+            monkeypatch.setattr(module, "now_ms", lambda: holder[0].now_ms if holder else 1_000_000)
         desk = Desk(**{"access_keep_ms": 1 << 40, **given})
         desk.show()
         bench = Bench(desk, await desk.client())
@@ -116,7 +117,7 @@ def test_not_while_topics_change(monkeypatch: pytest.MonkeyPatch) -> None:
     the grants away."""
 
     async def test(b: Bench) -> None:
-        change = b.desk.front.internal.marker(Api.CREATE_TOPICS, 7)
+        change = b.desk.front.server.internal.marker(Api.CREATE_TOPICS, 7)
         assert isinstance(change, Passing)
         change.take(b"", True)
         assert b.desk.of(TopicsPassed) == [TopicsPassed()]
@@ -182,7 +183,7 @@ def test_not_after_the_link_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_not_when_the_front_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
-        b.desk.front.stopping = True
+        b.desk.front.stop()
         assert not await b.beat()
 
     run(test, monkeypatch)

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from sidecar.front.certificates import TlsSettings
-from sidecar.front.door import DoorSettings
+from sidecar.front.settings import DoorSettings
 from sidecar.wire.frames import Limits, request_frame
 from tests.front.reception import passed
 from tests.front.tls import OLD, Loops, Place, blocking, ended, exchange, play, refusal, trusting
@@ -27,10 +27,10 @@ def test_a_session_behind_tls(loops: Loops, papers: Papers, version: ssl.TLSVers
         streams = await place.connect(context)
         for n in range(1, 4):
             await exchange(streams, n)
-        (session,) = place.desk.front.sessions
-        assert session.host == "127.0.0.1" and place.count("done") == 1 and place.settled
+        (session,) = place.desk.front.server.sessions
+        assert session.facts.host == "127.0.0.1" and place.count("done") == 1 and place.settled
         streams[1].close()
-        await until(lambda: not place.desk.front.sessions)
+        await until(lambda: not place.desk.front.server.sessions)
         assert place.desk.metrics.value("closed", "client_closed") == 1
 
     play(loops, TlsSettings(papers.certificate, papers.key), test)
@@ -42,7 +42,7 @@ def test_both_legs_may_be_tls(loops: Loops, papers: Papers, authority: Authority
         await exchange(streams, 1)
         streams[1].write(passed(2) + passed(3))
         streams[1].close()
-        await until(lambda: not place.desk.front.sessions)
+        await until(lambda: not place.desk.front.server.sessions)
 
     broker = authority.issue("the-broker", "broker.example")
     behind = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -80,7 +80,7 @@ def test_a_client_that_does_not_read_is_not_read(loops: Loops, papers: Papers) -
         wanted = 400
         for n in range(wanted):
             writer.write(passed(n))
-        await until(lambda: place.desk.front.pauses["unread"])
+        await until(lambda: place.desk.front.server.pauses["unread"])
         assert place.seen < wanted, "it had to stop"
         transport.resume_reading()
         for n in range(wanted):
@@ -99,8 +99,8 @@ def test_a_session_that_is_closed_says_so_and_one_that_is_aborted_goes(loops: Lo
         writer.close()
         streams = await place.connect(trusting(papers))
         await exchange(streams, 1)
-        await until(lambda: len(place.desk.front.sessions) == 1)
-        next(iter(place.desk.front.sessions)).abort("not_read")
+        await until(lambda: len(place.desk.front.server.sessions) == 1)
+        next(iter(place.desk.front.server.sessions)).abort("not_read")
         with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError, ssl.SSLError)):
             await asyncio.wait_for(streams[0].readexactly(1), 60)
         streams[1].close()
@@ -222,7 +222,7 @@ def test_limits_of_connections_hold_before_a_handshake(loops: Loops, papers: Pap
             assert await ended(third) == b""
         streams[1].close()
         silent.pop().close()
-        await until(lambda: place.settled and not place.desk.front.sessions)
+        await until(lambda: place.settled and not place.desk.front.server.sessions)
         await exchange(await place.connect(trusting(papers)), 1)
 
     play(loops, TlsSettings(papers.certificate, papers.key), test, door=DoorSettings(per_address_max=2))
@@ -234,6 +234,6 @@ def test_who_comes_too_early_waits_before_the_handshake(loops: Loops, papers: Pa
         for n in range(7):
             await exchange(await place.connect(context), n)
         assert asyncio.get_running_loop().time() - since > 0.3
-        assert place.desk.front.pauses["rate"] == 0
+        assert place.desk.front.server.pauses["rate"] == 0
 
     play(loops, TlsSettings(papers.certificate, papers.key), test, door=DoorSettings(rate=5))

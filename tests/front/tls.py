@@ -43,7 +43,7 @@ class Place:
     def __init__(self, settings: TlsSettings, desk: Desk) -> None:
         self.desk = desk
         self.certificates = Certificates(settings, desk.metrics, desk.lines)
-        self.listener = TlsListener(desk.front, self.certificates, desk.metrics, desk.lines, desk.tasks)
+        self.listener = TlsListener(desk.front.server, self.certificates, desk.metrics, desk.lines, desk.tasks)
         self.port = 0
         self.answer = b"A"
         self.seen = 0
@@ -51,7 +51,7 @@ class Place:
 
     async def open(self, broker_tls: ssl.SSLContext | None = None) -> None:
         self.broker = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=broker_tls)
-        self.desk.front.broker = ("127.0.0.1", self.broker.sockets[0].getsockname()[1])
+        self.desk.front.server.broker.address = ("127.0.0.1", self.broker.sockets[0].getsockname()[1])
         await self.listener.open(["127.0.0.1"], 0, 1_024)
         self.port = self.listener.sockets[0].getsockname()[1]
 
@@ -82,7 +82,7 @@ class Place:
     @property
     def settled(self) -> bool:
         """Nothing of any arrival is left."""
-        listener, door = self.listener, self.desk.front.door
+        listener, door = self.listener, self.desk.front.server.door
         left = (*listener._arrivals, *listener._under_way, *listener._line)
         return not left and door._arriving == 0 and sum(door._from.values()) == len(door.sessions)
 
@@ -101,9 +101,9 @@ def play(
         await place.open(broker_tls)
         await test(place)
         place.listener.close()
-        for session in list(desk.front.sessions):
+        for session in list(desk.front.server.sessions):
             session.abort("shutdown")
-        await until(lambda: place.settled and not desk.front.sessions)
+        await until(lambda: place.settled and not desk.front.server.sessions)
         assert place.broker is not None
         place.broker.close()
         assert not desk.tasks.failed.done(), desk.tasks.failed.exception()

@@ -6,13 +6,15 @@ import asyncio
 import os
 import random
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.core.vocabulary.errors import InvariantError
-from sidecar.front.session import Session, _Upstream
+from sidecar.front.session import Session, SessionServer
 from sidecar.link.codec import Frames, LinkCodec, LinkError
 from sidecar.link.messages import Reply, Request
 from sidecar.process.settings import Settings, SettingsError, load
@@ -120,8 +122,12 @@ class Babble(Session):
 
     answer = b""
 
-    async def _connect(self) -> None:
-        upstream = _Upstream(self)
+    def __init__(self, server: SessionServer) -> None:
+        super().__init__(server)
+        self.upstream.connect = self._reach
+
+    async def _reach(self, factory: Callable[[], Any]) -> None:
+        upstream = factory()
         transport = MemoryTransport(upstream, ("broker", 9092))
         transport.heard = partial(self._heard, transport, bytearray())
         upstream.connection_made(transport)
@@ -158,7 +164,7 @@ class Reception:
             self.taken = 0
         self.taken += 1
         house = self.house
-        session = Babble(house.front)
+        session = Babble(house.front.server)
         client = MemoryTransport(session)
         session.connection_made(client)
         session.answer = data[:1] * 40 if data[:1] != b"\x80" else data[20:]
@@ -169,7 +175,7 @@ class Reception:
         await turns(6)
         client.lose()
         await turns(2)
-        assert session not in house.front.sessions
+        assert session not in house.front.server.sessions
         assert house.metrics.value("handler_faults") == 0, house.lines.lines[-3:]
         assert house.metrics.value("invariant_violations") == 0, house.lines.lines[-3:]
         if house.tasks.failed.done():

@@ -22,13 +22,15 @@ from sidecar.assign import BUILT_IN, SHARE_BUILT_IN, TASK_BUILT_IN
 from sidecar.assign.spec import Assignor
 from sidecar.coordinator.clock import lease_end, now
 from sidecar.coordinator.membership.owner_map import Assignment
-from sidecar.coordinator.migration.group_configs import Configs, OwnKind, OwnSettings
 from sidecar.coordinator.migration.managed_groups import OwnRules, Rules
 from sidecar.coordinator.migration.moves import MoveSettings
 from sidecar.coordinator.placeholder.placeholders import PlaceholderSettings
 from sidecar.coordinator.runtime.background import Background
 from sidecar.coordinator.runtime.coordinator import Coordinator
 from sidecar.coordinator.runtime.settings import CoordinatorSettings
+from sidecar.coordinator.runtime.settings_requests import SettingsRequests
+from sidecar.coordinator.settings.settings_in_force import OwnKind, OwnSettings, SettingsInForce
+from sidecar.coordinator.settings.stored_settings import StoredSettings
 from sidecar.coordinator.statelog.fenced_writer import BATCH_BYTES
 from sidecar.coordinator.statelog.read_index import Written
 from sidecar.coordinator.statelog.tail import StateLog
@@ -37,13 +39,14 @@ from sidecar.core.consumer.config import CONSUMER
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.events import Event
 from sidecar.core.runtime.owner import Owner
-from sidecar.core.runtime.service import Service, ServiceSettings
+from sidecar.core.runtime.service import Service
+from sidecar.core.runtime.settings import ServiceSettings
 from sidecar.core.runtime.shard import Shard
 from sidecar.core.share.config import SHARE
 from sidecar.core.streams.config import STREAMS
 from sidecar.core.vocabulary.errors import Code
 from sidecar.front.front import Front
-from sidecar.front.session import Session, _Upstream
+from sidecar.front.session import Session
 from sidecar.front.settings import FrontSettings
 from sidecar.link.loopback import Loopback, Soon
 from sidecar.link.messages import Reply, Request, ToCoordinator, ToFront, View
@@ -129,13 +132,14 @@ class MemorySession(Session):
     """A session whose broker is in memory, too."""
 
     def __init__(self, front: Front, brokers: FakeBrokers, node_id: int) -> None:
-        super().__init__(front)
+        super().__init__(front.server)
         self.reached: Upstream | None = None
         self._brokers = brokers
         self._node_id = node_id
+        self.upstream.connect = self._reach
 
-    async def _connect(self) -> None:
-        self.reached = Upstream(self._brokers, self._node_id, _Upstream(self))
+    async def _reach(self, factory: Callable[[], Any]) -> None:
+        self.reached = Upstream(self._brokers, self._node_id, factory())
 
 
 class HouseClient:
@@ -254,9 +258,11 @@ class House:
         self.state = StateLog(self.partitions, self.codec, self.lines, self.metrics)
         given = Consumer(**(consumer or {}))
         own = OwnSettings(node_id, {CONSUMER: own_kind(given), **(kinds or {})})
-        self.rules = Rules(OwnRules(managed), self.codec, self.state, self.lines)
+        self.stored = StoredSettings(self.codec, self.state, self.lines)
+        self.rules = Rules(OwnRules(managed), self.stored, self.lines)
         written = Written(self.cluster, STATE, self.state, 1.0, self.tasks)
-        self.configs = Configs(own, self.codec, self.state, written, self.rules, self.lines)
+        self.configs = SettingsInForce(own, self.stored, self.rules.managed, self.lines)
+        self.requests = SettingsRequests(self.configs, self.rules, written)
         address = self.brokers.address(node_id)
         limits = replace(ServiceSettings(), **(service or {}))
         held = PlaceholderSettings(**(placeholders or {}))
@@ -277,8 +283,7 @@ class House:
             self.cluster,
             self.codec,
             self.state,
-            self.configs,
-            self.rules,
+            self.requests,
             {CONSUMER: assignors, SHARE: SHARE_BUILT_IN, STREAMS: TASK_BUILT_IN},
             self.background,
             self.metrics,
@@ -370,7 +375,7 @@ class House:
                 owners=self.coordinator.assignment.owners,
                 leaders=tuple(self.brokers.topics[OFFSETS].leaders),
                 brokers={n: self.brokers.address(n) for n in self.brokers.nodes},
-                authorizer=self.configs.authorizer,
+                authorizer=self.configs.broker.authorizer,
             )
         )
 

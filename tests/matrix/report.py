@@ -120,14 +120,20 @@ The scenarios, each with a topic of 6 partitions, a steady producer and a group 
 In no scenario may two members hold a partition at the same time, by their own account, and the sidecars must own the
 group, not the broker. Sessions last 45 s, heartbeats come every second, and clients commit after each batch or twice a
 second. So that nothing waits for long, kafkajs and kafka-go fetch for 0.3 s at most, and Connect gives the tasks of a
-worker that left away at once. kafka-python asks for its topic's partitions before it polls; else it sometimes gets
-stuck, with the brokers too. Everything else is as the clients have it by default. The programs are in
-[tests/matrix/programs](../tests/matrix/programs); they do nothing but consume, commit and report.
+worker that left away at once. kafka-python learns its topic's partitions before it joins, as its users should
+([below](#kafka-python-30)). Everything else is as the clients have it by default. The programs are in
+[tests/matrix/programs](../../tests/matrix/programs); they do nothing but consume, commit and report.
 
 "–" is a scenario that the client has no setting for. "no, nor at Kafka" is one that the client fails on the brokers
 themselves too: what fails is played once more without sidecars, on the same cluster. "not run" is a client whose tools
 were not on the machine. With `ARGS=--direct` everything is played without sidecars, and with `ARGS="--direct --wire"`
 the run also tells which versions of the group's requests each client sends.
+
+## kafka-python 3.0
+
+Call `partitions_for_topic(topic)` before the first `poll()`. Otherwise a leader of 3.0.12 learns the partitions after
+it has joined, and joins again. If `poll()` ends before the answer, it forgets that join and sends no more heartbeats,
+so its session ends. That happens with the brokers, too.
 """
 
 

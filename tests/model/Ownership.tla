@@ -15,7 +15,7 @@ CONSTANTS
 VARIABLES
     generation, assignee, joined,   \* the owners' group at the broker: generation, owner of the partition, members
     known,          \* sidecar -> what it knows of the group: "none", "old", or the "current" generation
-    phase, epoch,   \* sidecar -> phase of core/runtime/owner.py, and the producer epoch of its writer
+    phase, epoch,   \* sidecar -> phase of core/runtime/lifecycle.py, and the producer epoch of its writer
     holder,         \* sidecar -> member that owns x, in the memory of this sidecar
     batch,          \* sidecar -> kind of the batch that waits for the broker's verdict
     verdict,        \* sidecar -> what the broker said to it
@@ -157,7 +157,7 @@ Confirm(s) == /\ s \in joined /\ known[s] = "current"
               /\ UNCHANGED <<group, known, phase, holder, writer, lease, proof, proving, doubt,
                              broker, clients, words>>
 
-\* sidecar/coordinator/membership/lease.py Lease.committed
+\* sidecar/coordinator/membership/member_lease.py Lease.committed
 \* Its answer: the lease counts from when the commit was sent.
 Confirmed(s) == /\ confirming[s] > 0
                 /\ LET left == IF Is("lease from the answer") THEN Lease ELSE confirming[s] - 1
@@ -187,7 +187,7 @@ Claim(s) == /\ phase[s] = "fenced"
             /\ said' = [said EXCEPT ![s] = IF @ > MaxGeneration THEN 0 ELSE @]
             /\ UNCHANGED <<group, known, holder, epoch, verdict, leases, producerEpoch, log, clients>>
 
-\* sidecar/core/runtime/owner.py Owner.claimed
+\* sidecar/core/runtime/lifecycle.py Lifecycle.claimed
 Claimed(s) == /\ phase[s] = "claiming"
               /\ verdict[s] = "written" \/ (Is("claim not checked") /\ verdict[s] = "refused")
               /\ phase' = [phase EXCEPT ![s] = "replaying"]
@@ -300,7 +300,7 @@ Heartbeat(s, m) == /\ Turn(s)
                            /\ UNCHANGED early
                    /\ UNCHANGED <<group, known, phase, holder, writer, leases, broker, words>>
 
-\* sidecar/coordinator/runtime/partition_lease.py Proofs.look
+\* sidecar/coordinator/runtime/lease_proofs.py Proofs.look
 \* Only where the group confirms nothing: else Confirm gives at least as much.
 Prove(s) == /\ Serves(s) /\ known[s] # "current" /\ batch[s] = "none" /\ lease[s] = 0 /\ proof[s] < Lease
             /\ proving' = [proving EXCEPT ![s] = Lease]

@@ -41,7 +41,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "sidecar/coordinator": (
         (
             "tests/coordinator/membership/test_owners_group.py",
-            "tests/coordinator/membership/test_lease.py",
+            "tests/coordinator/membership/test_member_lease.py",
             "tests/coordinator/membership/test_peer_links.py",
         ),
     ),

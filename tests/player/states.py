@@ -278,8 +278,13 @@ NEED_MODERN = frozenset({*MODERN, several, transaction_consumer, transaction_mix
 
 
 def looks(s: State, versions: Mapping[str, int]) -> None:
-    """What is there afterwards."""
+    """What is there afterwards.
+
+    Kafka answers a JoinGroup before the record of its new group is committed, and describes what is committed. The
+    heartbeat of a member that nobody has is answered behind all such records.
+    """
     side = s.side
+    side.ask("Heartbeat", versions["Heartbeat"], {"groupId": s.group, "generationId": 0, "memberId": "of-nobody"})
     side.ask("DescribeGroups", versions["DescribeGroups"], {"groups": [s.group]})
     if "ConsumerGroupDescribe" in versions:
         side.ask("ConsumerGroupDescribe", versions["ConsumerGroupDescribe"], {"groupIds": [s.group]})

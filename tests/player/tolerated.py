@@ -15,13 +15,14 @@ from tests.player.side import NO_TRANSACTION, SILENT, Heard
 
 NONE, UNKNOWN_SERVER_ERROR = 0, -1
 INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND = 23, 25, 69
-ILLEGAL_GENERATION, FENCED_MEMBER_EPOCH = 22, 110
+ILLEGAL_GENERATION, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID = 22, 110, 111
 OF_THE_BROKER = frozenset((3, 12, 42, 47, 48, 49, 90, 100, 120, NO_TRANSACTION))
 """Topic, partition or topic id unknown; metadata too large; the producer's id, epoch or transaction; 42: no such id."""
 OF_THE_MEMBER = frozenset((22, 25, 27, 35, 69, 82, 113))
 OFFSETS_ONLY = (states.offsets, states.transaction)
 EMPTY = (states.classic_empty, states.classic_pending, states.offsets)
 INSTANCE = "groupInstanceId"
+CONSUMER_GROUP_APIS = (68, 69)
 OFFLOAD = "consumer.assignor.offload.enable"
 Says = Callable[[Case, str, Any, Any], bool]
 """Whether the two answers of this API differ by the rule alone: theirs, ours."""
@@ -76,13 +77,17 @@ def _partition_codes(answer: Any) -> list[int]:
 
 def _codes(api: str, theirs: Any, ours: Any) -> set[tuple[int, int]]:
     """The pairs of codes of the partitions in which two answers to a commit differ; nothing if more differs."""
+    theirs, ours = _once(theirs), _once(ours)  # a topic that 3.9 answers once though it was named twice
     if not api.endswith("OffsetCommit") or without(theirs, "errorCode") != without(ours, "errorCode"):
         return set()
     return {(a, b) for a, b in zip(_partition_codes(theirs), _partition_codes(ours), strict=True) if a != b}
 
 
 def _commit_to_no_group(case: Case, api: str, theirs: Any, ours: Any) -> bool:
-    return _codes(api, theirs, ours) == {(GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID)}
+    codes = _codes(api, theirs, ours)
+    nobody = case.state is states.nothing or bool(_changes(case, "groupId"))
+    before_4 = nobody and codes == {(ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID)}
+    return before_4 or codes == {(GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID)}
 
 
 def _commit_to_offsets(case: Case, api: str, theirs: Any, ours: Any) -> bool:
@@ -117,9 +122,9 @@ def _committed_twice(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     return api == "OffsetCommit" and _once(theirs) == ours
 
 
-def _deleted_twice(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+def _answered_once(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     """Kafka 3.9."""
-    return api == "OffsetDelete" and _once(ours) == theirs
+    return api in ("OffsetDelete", "OffsetCommit", "TxnOffsetCommit") and _once(ours) == theirs
 
 
 def _fetched_twice(case: Case, api: str, theirs: Any, ours: Any) -> bool:
@@ -139,6 +144,14 @@ def _internal(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     )
 
 
+def _brought(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    """Kafka 3.9 announces them in other versions."""
+    if api != "ApiVersions" or not isinstance(theirs, dict) or not isinstance(ours, dict):
+        return False
+    a, b = ([k for k in answer["apiKeys"] if k["apiKey"] not in CONSUMER_GROUP_APIS] for answer in (theirs, ours))
+    return bool({**theirs, "apiKeys": a} == {**ours, "apiKeys": b})
+
+
 def _offload(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     if api != "DescribeConfigs" or not isinstance(ours, dict):
         return False
@@ -146,12 +159,14 @@ def _offload(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     return bool({**ours, "results": results} == theirs)
 
 
+DUE = ("groupState", "assignmentEpoch", "targetAssignment", "groupEpoch")
+
+
 def _due(case: Case, api: str, theirs: Any, ours: Any) -> bool:
-    names = ("groupState", "assignmentEpoch", "targetAssignment", "groupEpoch")
     if api not in ("ListGroups", "ConsumerGroupDescribe") or not isinstance(theirs, dict):
         return False
     due = any(g.get("groupState") in ("Assigning", "Empty") for g in theirs["groups"])
-    return due and without(theirs, *names) == without(ours, *names)
+    return due and without(theirs, *DUE) == without(ours, *DUE)
 
 
 def _order_of_members(case: Case, api: str, theirs: Any, ours: Any) -> bool:
@@ -179,8 +194,8 @@ def _two_faults_of_a_join(case: Case, api: str, theirs: Any, ours: Any) -> bool:
 
 
 def _unreadable_in_classic(case: Case, api: str, theirs: Any, ours: Any) -> bool:
-    codes = (_code(theirs), _code(ours))
-    return api == "JoinGroup" and codes == (UNKNOWN_SERVER_ERROR, NONE) and bool(_changes(case, "metadata"))
+    fails = theirs == SILENT or _code(theirs) == UNKNOWN_SERVER_ERROR
+    return api == "JoinGroup" and fails and _code(ours) == NONE and bool(_changes(case, "metadata"))
 
 
 def _protocol_twice(case: Case, api: str, theirs: Any, ours: Any) -> bool:
@@ -193,10 +208,28 @@ def _given_out(case: Case, api: str, theirs: Any, ours: Any) -> bool:
 
 
 def _empty_group_left(case: Case, api: str, theirs: Any, ours: Any) -> bool:
-    if case.api != "JoinGroup" or not isinstance(theirs, dict):
+    """Kafka 3.9 leaves it behind a TxnOffsetCommit, too."""
+    if case.api not in ("JoinGroup", "TxnOffsetCommit") or not isinstance(theirs, dict) or not isinstance(ours, dict):
         return False
-    shown = [g["groupState"] for g in theirs.get("groups", ()) if "groupState" in g]
-    return api in ("DescribeGroups", "ListGroups", "ConsumerGroupDescribe") and shown in (["Empty"], [""])
+    if api == "ListGroups":
+        empty = {"protocolType": "", "groupState": "Empty", "groupType": "classic"}
+        left = [g for g in theirs["groups"] if g not in ours["groups"]]
+        there = [g for g in theirs["groups"] if g in ours["groups"]]
+        return there == ours["groups"] and all({**g, **empty} == g for g in left)
+    shown = [[g["groupState"] for g in answer.get("groups", ()) if "groupState" in g] for answer in (theirs, ours)]
+    if api == "DescribeGroups":
+        return shown == [["Empty"], ["Dead"]]
+    return api == "ConsumerGroupDescribe" and shown == [[""], [""]]
+
+
+def _empty_group_forgotten(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    """The broker shows it when another record is committed in the group's partition."""
+    if case.api != "JoinGroup" or case.state is not states.consumer_empty or not isinstance(theirs, dict):
+        return False
+    if api == "DescribeGroups":
+        stays = "is not a classic group." in str(ours)
+        return stays and not theirs["groups"][0]["members"]
+    return api == "ListGroups" and [g["groupType"] for g in ours["groups"]] == ["consumer"] and not theirs["groups"]
 
 
 def _another_kind(case: Case, api: str, theirs: Any, ours: Any) -> bool:
@@ -220,14 +253,32 @@ def _assignments_while_members_join(case: Case, api: str, theirs: Any, ours: Any
 
 def _unresolved(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     """Each resolves the expression beside the requests, and when it has is a race."""
-    both_let_in = _code(theirs) == _code(ours) == NONE
-    return api == "ConsumerGroupHeartbeat" and both_let_in and bool(_changes(case, "subscribedTopicRegex"))
+    if case.api != "ConsumerGroupHeartbeat" or not _changes(case, "subscribedTopicRegex"):
+        return False
+    if api in ("ListGroups", "ConsumerGroupDescribe"):
+        return bool(without(theirs, *DUE, *SHARES) == without(ours, *DUE, *SHARES))
+    return api == "ConsumerGroupHeartbeat" and _code(theirs) == _code(ours) == NONE
 
 
 def _epoch_of_the_wait(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     codes = (_code(theirs), _code(ours))
     claims = case.state is states.consumer and bool(_changes(case, "memberEpoch"))
     return api == "ConsumerGroupHeartbeat" and codes == (FENCED_MEMBER_EPOCH, NONE) and claims
+
+
+def _joins_once_more(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    if api != "ConsumerGroupHeartbeat" or (_code(theirs), _code(ours)) != (UNRELEASED_INSTANCE_ID, NONE):
+        return False
+    owner_and_member: int = theirs["errorMessage"].count(ours["memberId"])
+    return owner_and_member == 2
+
+
+def _another_assignor(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    """Kafka 4.3."""
+    if api != "ConsumerGroupHeartbeat" or not _changes(case, "serverAssignor"):
+        return False
+    both_let_in = _code(theirs) == _code(ours) == NONE
+    return both_let_in and bool(ours["memberEpoch"] == theirs["memberEpoch"] + 1)
 
 
 def _unassigned_at_upgrade(case: Case, api: str, theirs: Any, ours: Any) -> bool:
@@ -240,6 +291,12 @@ def _unassigned_at_upgrade(case: Case, api: str, theirs: Any, ours: Any) -> bool
 
 def _resource_twice(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     return api == "AlterConfigs" and theirs == SILENT and "Each resource must appear at most once." in str(ours)
+
+
+def _out_of_range(case: Case, api: str, theirs: Any, ours: Any) -> bool:
+    """Kafka 4.3."""
+    same = api.endswith("AlterConfigs") and without(theirs, "errorMessage") == without(ours, "errorMessage")
+    return same and "must be in the range" in str(ours) and " than or equal to group." in str(theirs)
 
 
 def _last_offset(case: Case, api: str, theirs: Any, ours: Any) -> bool:
@@ -261,18 +318,22 @@ RULES = (
     Rule("a JoinGroup with an unknown member id and no protocol", _two_faults_of_a_join, ends=True),
     Rule("a commit that the member may not make, with a second fault", _commit_with_two_faults),
     Rule("a joining member under offload", _epoch_of_the_wait, ends=True),
+    Rule("a static member that joins once more under the same member id (2.5)", _joins_once_more, ends=True),
+    Rule("a member whose wish changes the group's assignor (2.6, 2.15)", _another_assignor, ends=True),
     Rule(
         "a group that upgrades though its last assignment leaves partitions out (2.22)",
         _unassigned_at_upgrade,
         ends=True,
     ),
     Rule("a resource that AlterConfigs names twice", _resource_twice),
+    Rule("a setting of a group outside of its range (2.29)", _out_of_range),
     Rule("a topic without partitions in a commit", _without_partitions),
     Rule("a partition that a commit names twice", _committed_twice),
-    Rule("a partition that an OffsetDelete names twice", _deleted_twice),
+    Rule("a partition that an OffsetDelete, or a commit that is refused as a whole, names twice", _answered_once),
     Rule("an OffsetFetch with a member epoch and without a member id", _fetch_of_null),
     Rule("a group, topic or partition that an OffsetFetch names twice", _fetched_twice),
     Rule("`__group_state` in Metadata", _internal),
+    Rule("ApiVersions", _brought),
     Rule("offload (3.9, 3.10)", _offload),
     Rule("a due assignment (3.1)", _due),
     Rule("order of members for an assignor (2.16, 2.17)", _order_of_members),
@@ -281,5 +342,6 @@ RULES = (
     Rule("a protocol that a member lists twice (1.7)", _protocol_twice, ends=True),
     Rule("a member id that was given out, used with an instance id (1.4)", _given_out),
     Rule("a refused JoinGroup (1.3, 1.6)", _empty_group_left),
+    Rule("a JoinGroup that an empty consumer group refuses (2.23)", _empty_group_forgotten, ends=True),
     Rule("a share or streams group under the name of a managed group", _another_kind),
 )

@@ -8,6 +8,7 @@ from sidecar.coordinator.inspect.group_views import Views
 from sidecar.coordinator.inspect.rebalance_history import RebalanceHistory
 from sidecar.coordinator.membership.owner_map import Assignment
 from sidecar.coordinator.migration.managed_groups import OwnRules, Rules
+from sidecar.coordinator.settings.stored_settings import StoredSettings
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.core.classic import records as classic
 from sidecar.core.classic.embedded import assignment, plain_subscription
@@ -32,7 +33,9 @@ class Synthetic:
         self.lines = Lines()
         self.state = StateLog(PARTITIONS, self.codec, self.lines, Counted())
         self.past = self.state.watcher = RebalanceHistory(kept, self.codec)
-        self.rules = Rules(OwnRules(lambda name: name != "theirs"), self.codec, self.state, self.lines)
+        self.rules = Rules(
+            OwnRules(lambda name: name != "theirs"), StoredSettings(self.codec, self.state, self.lines), self.lines
+        )
         members = {1: ("a", "broker-1", 9092), 2: ("b", "broker-2", 9092)}
         self.assignment = Assignment(7, tuple(1 + p % 2 for p in range(PARTITIONS)), members)
         self.cluster = "lkc-1"

@@ -69,14 +69,14 @@ def test_a_start_that_cannot_succeed_says_why(tmp_path: Path) -> None:
             ({"certificate": papers.certificate}, "no certificate and key"),
         ):
             with pytest.raises(StartError, match=words):
-                await listen(told(tls), desk.front, desk.metrics, desk.lines, desk.tasks, [])
+                await listen(told(tls), desk.front.server, desk.metrics, desk.lines, desk.tasks, [])
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             where = f"127.0.0.1:{taken.getsockname()[1]}"
             for given in ({}, {"certificate": papers.store}):
                 with pytest.raises(StartError, match=f"cannot listen on {where}: .*ddress already in use"):
-                    await listen(told(given, where), desk.front, desk.metrics, desk.lines, desk.tasks, [])
+                    await listen(told(given, where), desk.front.server, desk.metrics, desk.lines, desk.tasks, [])
 
     asyncio.run(whole())
 
@@ -89,7 +89,7 @@ def test_a_signal_reads_the_files_again(tmp_path: Path) -> None:
         given = {"certificate": papers.certificate, "key": papers.key, "reload_ms": 0}
         reloads: list[Callable[[], None]] = []
         where = told(given, f"127.0.0.1:{port}")
-        listener = await listen(where, desk.front, desk.metrics, desk.lines, desk.tasks, reloads)
+        listener = await listen(where, desk.front.server, desk.metrics, desk.lines, desk.tasks, reloads)
         assert desk.lines.fields("listening")["tls"] == "TLSv1.2"
         for reload in reloads:
             reload()
@@ -100,7 +100,7 @@ def test_a_signal_reads_the_files_again(tmp_path: Path) -> None:
         listener.close()
         with pytest.raises(OSError):
             await asyncio.open_connection("127.0.0.1", port)
-        await until(lambda: not desk.front.sessions)
+        await until(lambda: not desk.front.server.sessions)
         assert not desk.tasks.failed.done()
 
     asyncio.run(whole())
@@ -118,7 +118,9 @@ def test_all_addresses_are_those_of_both_families(tmp_path: Path, host: str) -> 
         desk, port = Desk(), free_port()
         papers = Authority(tmp_path).issue("sidecar")
         for tls in ({}, {"certificate": papers.certificate, "key": papers.key}):
-            listener = await listen(told(tls, f"{host}:{port}"), desk.front, desk.metrics, desk.lines, desk.tasks, [])
+            listener = await listen(
+                told(tls, f"{host}:{port}"), desk.front.server, desk.metrics, desk.lines, desk.tasks, []
+            )
             for address in ("127.0.0.1", "::1") if two_families() else ("127.0.0.1",):
                 _, writer = await asyncio.open_connection(address, port)
                 assert writer.get_extra_info("peername")[0] == address
@@ -129,7 +131,7 @@ def test_all_addresses_are_those_of_both_families(tmp_path: Path, host: str) -> 
             _, writer = await asyncio.open_connection(address, peers.port)
             writer.close()
         peers.close()
-        await until(lambda: not desk.front.sessions)
+        await until(lambda: not desk.front.server.sessions)
 
     asyncio.run(whole())
 

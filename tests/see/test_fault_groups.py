@@ -16,8 +16,8 @@ from confluent_kafka.admin import AdminClient
 from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.local import Broker
 from sidecar.drill.processes import wait_until
-from sidecar.kafka.membership import INSTANCE_ID
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
+from sidecar.kafka.placeholder_requests import INSTANCE_ID
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import leave_group as lg

@@ -163,12 +163,12 @@ class Node:
         service, now = self.service, self.clock()
         service.wake(now)
         self.drain()
-        if service.lease_valid(now):
+        if service.lease.valid(now):
             self.lived_ms += TICK_MS
             self._nobody_waits_too_long()
         for owner in service.owners:
             for _ in range(LOAD_STEPS):
-                if not (owner.loading.left or owner.loading.behind):
+                if not (owner.loader.queue.left or owner.loader.queue.behind):
                     break
                 owner.load_next(now)
                 self.drain()
@@ -182,7 +182,7 @@ class Node:
         until_ms = lease_end(self.proved)
         if 0 <= self._generation < world.generation - 1:
             service.lost("a generation passed without this sidecar")
-        service.lease(until_ms if world.leases else FOR_EVER_MS)
+        service.lease.extended(until_ms if world.leases else FOR_EVER_MS)
         if self._generation != world.generation:
             self._generation = world.generation
             service.assigned(world.owners, world.generation, set(world.owners), now)
@@ -241,7 +241,7 @@ class Node:
     def _holds(self, owner: Owner, shard: Shard) -> None:
         """With nothing outstanding, and nobody else in the log, the live state is what the log says."""
         term, log = self.terms[owner.partition], self.world.logs[owner.partition]
-        self.checks.sessions(shard, term.since_ms, owner.loading.left)
+        self.checks.sessions(shard, term.since_ms, owner.loader.queue.left)
         if owner.idle and term.epoch == log.fence:
             length, revisions = len(log.entries), 0
             for soft in shard.soft.values():
@@ -251,7 +251,7 @@ class Node:
                 self.checks.same(owner)
 
     def _fence(self, c: Fence) -> None:
-        if not self.service.lease_valid(self.clock()):
+        if not self.service.lease.valid(self.clock()):
             raise Violation(f"sidecar {self.name} shuts out the owner of {c.partition} without a lease of its own")
         rng, faults = self.world.rng, self.world.faults
         term = self.terms[c.partition] = Term(c.attempt)
@@ -270,7 +270,7 @@ class Node:
 
         def fenced(epoch: int) -> None:
             term.epoch = epoch
-            owner.fenced(c.attempt, epoch, self.clock())
+            owner.lifecycle.fenced(c.attempt, epoch, self.clock())
             self.drain()
 
         def failed() -> None:
@@ -305,7 +305,7 @@ class Node:
             else:
                 term.epoch, term.renewing = epoch, False
                 self.world.figures["fences renewed"] += 1
-                owner.renewed(c.attempt, epoch, self.clock())
+                owner.lifecycle.renewed(c.attempt, epoch, self.clock())
                 if term.queue:
                     self._send(p, term)
             self.drain()
@@ -318,7 +318,7 @@ class Node:
 
         def then(outcome: Outcome, offset: int) -> None:
             if outcome is Outcome.DONE:
-                owner.claimed(c.attempt, offset, self.clock())
+                owner.lifecycle.claimed(c.attempt, offset, self.clock())
             else:
                 owner.failed(c.attempt, outcome.value, outcome is Outcome.FENCED, self.clock())
             self.drain()

@@ -14,6 +14,7 @@ from sidecar.core.consumer.records import Kind
 from sidecar.core.modern import epochs, target_assignment
 from sidecar.core.modern.soft_state import Flight
 from sidecar.core.modern.target_assignment import Targets
+from sidecar.core.runtime.deferred_replies import DeferredReplies
 from sidecar.core.runtime.owner import Owner
 from sidecar.core.runtime.pending_requests import Waiting
 from sidecar.core.runtime.records import Tombstone
@@ -119,15 +120,7 @@ def replies_before_the_commit(patch: Patch, sim: Cluster) -> None:
 
 def answers_before_the_commit(patch: Patch) -> None:
     """The simulation of whole processes has it, too."""
-    real = Owner._settle
-
-    def planted(self: Any, fx: Any, now: Any) -> None:
-        replies, fx.replies = fx.replies, []
-        real(self, fx, now)
-        for reply in replies:
-            self._release(self.shard, reply, now)
-
-    patch.setattr(Owner, "_settle", planted)
+    patch.setattr(DeferredReplies, "send", DeferredReplies._release)
 
 
 def zombies_write_and_serve(patch: Patch, sim: Cluster) -> None:
@@ -147,13 +140,7 @@ def keeps_a_broken_shard(patch: Patch, sim: Cluster) -> None:
 
 def forgets_who_waits(patch: Patch, sim: Cluster) -> None:
     """An owner that drops its shard answers nobody."""
-    real = Owner._drop
-
-    def planted(self: Any, *args: Any, **more: Any) -> None:
-        self._unsent.open.clear()
-        real(self, *args, **more)
-
-    patch.setattr(Owner, "_drop", planted)
+    patch.setattr(DeferredReplies, "refuse_open", lambda self, code: None)
 
 
 def keeps_the_held_waiting(patch: Patch, sim: Cluster) -> None:

@@ -25,7 +25,7 @@ from sidecar.core.classic.registration import CLASSIC as CLASSIC_KIND
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.records import Kind
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.runtime.owner import Owner
+from sidecar.core.runtime.deferred_replies import DeferredReplies
 from sidecar.core.runtime.records import Tombstone
 from sidecar.core.runtime.turn import Turn
 from sidecar.core.vocabulary.errors import Code
@@ -36,16 +36,15 @@ from tests.sim.planted import Bug, Patch
 # ---- classic groups -------------------------------------------------------------------------------------------
 def assigns_before_the_commit(patch: Patch, sim: Cluster) -> None:
     """SyncGroup is answered before the leader's assignment is in the log."""
-    real = Owner._settle
+    real = DeferredReplies.send
 
-    def planted(self: Any, fx: Any, now: Any) -> None:
-        early = [r for r in fx.replies if isinstance(r.answer, SyncReply)]
-        fx.replies = [r for r in fx.replies if r not in early]
-        real(self, fx, now)
-        for reply in early:
-            self._release(self.shard, reply, now)
+    def planted(self: Any, reply: Any, shard: Any, now: Any) -> None:
+        if isinstance(reply.answer, SyncReply):
+            self._release(reply, shard, now)
+        else:
+            real(self, reply, shard, now)
 
-    patch.setattr(Owner, "_settle", planted)
+    patch.setattr(DeferredReplies, "send", planted)
 
 
 def tells_everybody_the_members(patch: Patch, sim: Cluster) -> None:

@@ -11,7 +11,7 @@ from sidecar.assign.spec import Assignor, GroupSpec
 from sidecar.core.classic.config import CLASSIC, ClassicConfig
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.runtime.records import Record
-from sidecar.core.runtime.service import ServiceSettings
+from sidecar.core.runtime.settings import ServiceSettings
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.core.vocabulary.topics import Topic
 from tests.harness.endings import Endings

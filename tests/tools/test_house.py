@@ -411,7 +411,7 @@ def test_the_last_line_is_one_json_object_and_check_fails_on_a_circle(
     )
     code, lines = printed(capsys, root)
     sizes = {"files_over_500": 1, "functions_over_60": 1, "classes": 0}
-    counts = {"circles": 2, **sizes, "sleeps": 0, "max_rooms_of_a_path": None}
+    counts = {"circles": 2, **sizes, "sleeps": 0, "words": 0, "max_rooms_of_a_path": None}
     assert (code, json.loads(lines[-1])) == (0, counts)
     assert "    b/one.py:1 imports a/one.py" in lines
     assert "    501  b/one.py" in lines

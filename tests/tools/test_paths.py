@@ -44,7 +44,7 @@ def test_an_offset_commit_asks_the_coordinator_once_and_then_the_broker() -> Non
 
 def test_a_takeover_fences_then_claims_then_follows() -> None:
     names = [c.name for c in calls("takeover") if c.room == "core"]
-    steps = ("Owner.assigned", "Owner.fenced", "Owner.claimed", "Owner.replayed")
+    steps = ("Lifecycle.assigned", "Lifecycle.fenced", "Lifecycle.claimed", "Owner.replayed")
     assert [n for n in names if n in steps] == list(steps)
 
 

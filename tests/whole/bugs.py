@@ -14,9 +14,9 @@ import sidecar.api.offset_commit as offset_commit
 import sidecar.api.offset_fetch as offset_fetch
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.membership.former_owners import FormerOwners
-from sidecar.coordinator.membership.lease import Lease
 from sidecar.coordinator.membership.lease_commit import Confirming
-from sidecar.coordinator.membership.owners_group import Ownership
+from sidecar.coordinator.membership.member_lease import MemberLease
+from sidecar.coordinator.membership.owners_group import OwnersGroup
 from sidecar.coordinator.migration.intake import Intakes
 from sidecar.coordinator.migration.moves import Moves
 from sidecar.coordinator.migration.parked_requests import ParkedRequests
@@ -31,6 +31,8 @@ from sidecar.coordinator.statelog.fenced_writer import FencedWriter
 from sidecar.coordinator.statelog.read_index import Written
 from sidecar.coordinator.statelog.tail import StateLog, Tail
 from sidecar.coordinator.statelog.write_errors import RETRIABLE
+from sidecar.core.runtime.deferred_replies import DeferredReplies
+from sidecar.core.runtime.lifecycle import Lifecycle
 from sidecar.core.runtime.offset_checks import CheckReply, FetchCheck
 from sidecar.core.runtime.owner import Owner
 from sidecar.core.runtime.pending_requests import Waiting
@@ -195,19 +197,19 @@ def looks_at_no_lease(patch: Patch, world: World) -> None:
     real = Service.request
 
     def planted(self: Any, token: int, event: Any, now: Any) -> None:
-        before, self._lease.until_ms = self._lease.until_ms, 10**15
+        before, self.lease.until_ms = self.lease.until_ms, 10**15
         try:
             real(self, token, event, now)
         finally:
-            self._lease.until_ms = before
+            self.lease.until_ms = before
 
     patch.setattr(Service, "request", planted)
-    patch.setattr(Ownership, "_lost", lambda self, why: setattr(self, "member_id", ""))
+    patch.setattr(OwnersGroup, "_lost", lambda self, why: setattr(self, "member_id", ""))
 
 
 def counts_the_lease_from_the_answer(patch: Patch, world: World) -> None:
-    real = Lease.committed
-    patch.setattr(Lease, "committed", lambda self, sent: real(self, now()))
+    real = MemberLease.committed
+    patch.setattr(MemberLease, "committed", lambda self, sent: real(self, now()))
 
 
 def believes_heartbeats_alone(patch: Patch, world: World) -> None:
@@ -241,19 +243,20 @@ def gives_no_time_back(patch: Patch, world: World) -> None:
 
 def keeps_a_problem(patch: Patch, world: World) -> None:
     """What hindered a takeover is told for ever, also when the partition went to another sidecar."""
-    real = Owner.released
+    real = Lifecycle.released
 
-    def planted(self: Any, why: str) -> None:
+    def planted(self: Any, why: str) -> bool:
         problem = self.problem
-        real(self, why)
+        ended = real(self, why)
         self.problem = problem
+        return ended
 
-    patch.setattr(Owner, "released", planted)
+    patch.setattr(Lifecycle, "released", planted)
 
 
 def stays_withdrawn(patch: Patch, world: World) -> None:
     """Who has left because its broker was gone does not come back with it."""
-    patch.setattr(Ownership, "resume", lambda self: None)
+    patch.setattr(OwnersGroup, "resume", lambda self: None)
 
 
 # ---- offsets --------------------------------------------------------------------------------------------------
@@ -376,13 +379,7 @@ def holds_requests_for_ever(patch: Patch, world: World) -> None:
 
 def forgets_who_waits(patch: Patch, world: World) -> None:
     """An owner that drops its state answers nobody."""
-    real: Any = Owner._drop
-
-    def planted(self: Any, *args: Any, **more: Any) -> None:
-        self._unsent.open.clear()
-        real(self, *args, **more)
-
-    patch.setattr(Owner, "_drop", planted)
+    patch.setattr(DeferredReplies, "refuse_open", lambda self, code: None)
 
 
 def forgets_who_waits_for_a_placeholder(patch: Patch, world: World) -> None:

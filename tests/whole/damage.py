@@ -104,7 +104,7 @@ def _refuses(world: World, group_id: str) -> bool:
     """Whoever has claimed its partition last has found out."""
     s = world.sidecars.get(world.judge.owner_of(group_id))
     owners = s.owners() if s is not None else []
-    return bool(owners) and group_id in owners[world.judge.fold.partition_of(group_id)].unreadable
+    return bool(owners) and group_id in owners[world.judge.fold.partition_of(group_id)].loader.unreadable
 
 
 def _was_emptied(world: World, group_id: str) -> bool:

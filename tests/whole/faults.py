@@ -90,6 +90,8 @@ class Faults:
         """An administrator has stored which groups are managed, so that it does not matter what sidecars are told."""
         self.rowdy: Rowdy | None = None
         self.lagging: list[SimTail] = []
+        self.back: set[str] = set()
+        """Clients that have come back."""
         self.kinds: list[tuple[int, Callable[[], None]]] = [
             (4, self.sidecar_crashes),
             (2, self.sidecar_stops),
@@ -122,9 +124,6 @@ class Faults:
         ]
         if "share" in world.kinds:
             self.kinds.append((4, self.share_coordinator_is_away))
-
-        self.back: set[str] = set()
-        """Clients that have come back."""
 
     def begin(self) -> None:
         self.on = True

@@ -9,20 +9,20 @@ import time
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
-import sidecar.coordinator.membership.lease as lease_module
+import sidecar.coordinator.membership.member_lease as lease_module
 import sidecar.coordinator.membership.owners_client as owners_client_module
-import sidecar.coordinator.runtime.partition_lease as proofs_module
+import sidecar.coordinator.runtime.lease_proofs as proofs_module
 import sidecar.coordinator.statelog.topic_watch as state_topic_module
-import sidecar.front.front as front_module
+import sidecar.front.clock as front_clock
 import sidecar.process.coordination as coordination
 from sidecar.api.call import Call
 from sidecar.coordinator import clock
 from sidecar.coordinator.membership.map_check import MapCheck
-from sidecar.coordinator.membership.owners_group import Ownership
+from sidecar.coordinator.membership.owners_group import OwnersGroup
 from sidecar.coordinator.membership.peer_links import Peers
 from sidecar.coordinator.migration.managed_groups import Rules
 from sidecar.coordinator.runtime.coordinator import Coordinator
-from sidecar.coordinator.runtime.partition_lease import Proofs
+from sidecar.coordinator.runtime.lease_proofs import LeaseProofs
 from sidecar.coordinator.runtime.tail_listener import TailListener
 from sidecar.coordinator.runtime.takeovers import Takeovers
 from sidecar.coordinator.statelog.fence import Fence
@@ -31,8 +31,10 @@ from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.topic_watch import StateTopic
 from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.core.runtime.events import FOR_EVER_MS
+from sidecar.core.runtime.group_loader import GroupLoader
 from sidecar.core.runtime.owner import Owner
 from sidecar.core.runtime.quarantine import Anew
+from sidecar.core.runtime.service import Service
 from sidecar.core.runtime.shard import Shard
 from sidecar.core.runtime.turn import Now
 from sidecar.core.vocabulary.errors import InvariantError
@@ -78,18 +80,18 @@ def waits_at_the_old_coordinator(patch: Patch, world: World) -> None:
 
 def takes_part_before_it_has_read(patch: Patch, world: World) -> None:
     """L2: a sidecar that has just been started takes partitions from owners that know them."""
-    real = Ownership.__init__
+    real = OwnersGroup.__init__
 
     def planted(self: Any, *args: Any) -> None:
         real(self, *args)
         self.take_part()
 
-    patch.setattr(Ownership, "__init__", planted)
+    patch.setattr(OwnersGroup, "__init__", planted)
 
 
 def removes_the_peer_of_the_first_day(patch: Patch, world: World) -> None:
     """L3: the link knows the member id under which a peer was first seen."""
-    real = Ownership._remove
+    real = OwnersGroup._remove
 
     async def planted(self: Any, node: int, member_id: str, why: str) -> bool:
         first = self.__dict__.setdefault("first_ids", {})
@@ -106,7 +108,7 @@ def removes_the_peer_of_the_first_day(patch: Patch, world: World) -> None:
                     first.setdefault(node, member[0])
         show(self, a)
 
-    patch.setattr(Ownership, "_remove", planted)
+    patch.setattr(OwnersGroup, "_remove", planted)
     patch.setattr(Coordinator, "owners_assigned", assigned)
 
 
@@ -126,7 +128,7 @@ def waits_for_its_predecessor(patch: Patch, world: World) -> None:
     async def planted(self: Any) -> None:
         return None
 
-    patch.setattr(Ownership, "_send_predecessors_away", planted)
+    patch.setattr(OwnersGroup, "_send_predecessors_away", planted)
 
 
 def leaves_behind_its_own_join(patch: Patch, world: World) -> None:
@@ -180,7 +182,7 @@ def an_unreadable_group_takes_its_partition_down(patch: Patch, world: World) -> 
     def planted(self: Any, group_id: str, why: str) -> None:
         raise InvariantError(why)
 
-    patch.setattr(Owner, "_keep_unreadable", planted)
+    patch.setattr(GroupLoader, "_keep_unreadable", planted)
 
 
 def both_twins_own(patch: Patch, world: World) -> None:
@@ -232,7 +234,7 @@ def believes_that_the_topic_is_kept(patch: Patch, world: World) -> None:
 def counts_leases_by_the_monotonic_clock(patch: Patch, world: World) -> None:
     """S7: it does not count the time for which its host was suspended."""
     patch.setattr(clock, "CLOCK", time.CLOCK_MONOTONIC)
-    patch.setattr(front_module, "CLOCK", time.CLOCK_MONOTONIC)
+    patch.setattr(front_clock, "CLOCK", time.CLOCK_MONOTONIC)
 
 
 def counts_leases_by_one_clock(patch: Patch, world: World) -> None:
@@ -248,7 +250,7 @@ def counts_leases_by_one_clock(patch: Patch, world: World) -> None:
 # ---- brokers that give no answer, or none yet -------------------------------------------------------------------
 def proves_no_partition(patch: Patch, world: World) -> None:
     """L5: a lease is what the coordinator of the owners' group says, and nothing else."""
-    patch.setattr(Proofs, "look", lambda self: None)
+    patch.setattr(LeaseProofs, "look", lambda self: None)
 
 
 def says_not_why_there_is_no_fence(patch: Patch, world: World) -> None:
@@ -271,7 +273,16 @@ def expects_to_know_the_owners(patch: Patch, world: World) -> None:
 
 def renews_fences_by_takeovers(patch: Patch, world: World) -> None:
     """Every hour each partition is taken over from itself, and everything is decoded anew."""
-    patch.setattr(Owner, "renew", lambda self, now: self._rest("the fence is renewed", 0, now))
+
+    def planted(self: Service, owner: Any, now: Now) -> None:
+        real(self, owner, now)
+        if owner.lifecycle.renewing:
+            self.out.pop()
+            owner.lifecycle.rest("the fence is renewed", 0, now)
+            owner._drop()
+
+    real = Service._renew
+    patch.setattr(Service, "_renew", planted)
 
 
 def writes_no_more_than_a_batch(patch: Patch, world: World) -> None:

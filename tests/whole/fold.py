@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.assign import BUILT_IN
-from sidecar.coordinator.migration.managed_groups import order_of
+from sidecar.coordinator.settings.stored_settings import order_of
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import Kind as ClassicKind
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.records import Kind as ConsumerKind
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.runtime.owner import RENEWED
+from sidecar.core.runtime.commands import RENEWED
 from sidecar.core.runtime.shard import Shard
 from sidecar.core.runtime.turn import Computed, Ports
 from sidecar.core.share.group import ShareGroup

@@ -15,6 +15,7 @@ from sidecar.coordinator.migration.adoption import SESSION_TIMEOUT_MS
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import State
 from sidecar.core.runtime.events import FOR_EVER_MS
+from sidecar.core.runtime.lease import Lease, PartitionLease
 from sidecar.core.runtime.owner import Owner
 from sidecar.core.runtime.phases import Phase
 from sidecar.core.runtime.service import Service
@@ -61,28 +62,28 @@ USUAL_ERRORS = (
 """Lines of the level error that faults alone bring about."""
 LONG = (Api.JOIN_GROUP, Api.SYNC_GROUP)
 NEVER = (-1e12, -1e12)
-_granted: WeakKeyDictionary[Service | Owner, tuple[float, float]] = WeakKeyDictionary()
+_granted: WeakKeyDictionary[Lease | PartitionLease, tuple[float, float]] = WeakKeyDictionary()
 """When a lease was last granted, and until when, on the clock of the process."""
 _lost: WeakKeyDictionary[Service, float] = WeakKeyDictionary()
 """When it was last lost before its time, on the same clock."""
 
 
 def _listen() -> None:
-    lease, lost, proved = Service.lease, Service.lost, Owner.proved
+    extended, lost, proved = Lease.extended, Service.lost, PartitionLease.proved
 
-    def on_lease(self: Service, until_ms: int, until_wall_ms: int = FOR_EVER_MS) -> None:
-        lease(self, until_ms, until_wall_ms)
+    def on_lease(self: Lease, until_ms: int, until_wall_ms: int = FOR_EVER_MS) -> None:
+        extended(self, until_ms, until_wall_ms)
         _granted[self] = time.clock_gettime(CLOCK) * 1000, until_ms
 
     def on_loss(self: Service, why: str) -> None:
         lost(self, why)
         _lost[self] = time.clock_gettime(CLOCK) * 1000
 
-    def on_proof(self: Owner, attempt: int, until: Now) -> None:
-        proved(self, attempt, until)
+    def on_proof(self: PartitionLease, until: Now) -> None:
+        proved(self, until)
         _granted[self] = time.clock_gettime(CLOCK) * 1000, until.mono_ms
 
-    Service.lease, Service.lost, Owner.proved = on_lease, on_loss, on_proof  # type: ignore[method-assign]
+    Lease.extended, Service.lost, PartitionLease.proved = on_lease, on_loss, on_proof  # type: ignore[method-assign]
 
 
 _listen()
@@ -193,18 +194,18 @@ class Inside:
 
     def _granted(self, s: Sidecar, service: Service, asked_ms: float) -> bool:
         """Between two looks a lease may come and go. A host that was suspended has not been looked at."""
-        granted_ms, until_ms = _granted.get(service, NEVER)
+        granted_ms, until_ms = _granted.get(service.lease, NEVER)
         lost_ms = _lost.get(service, NEVER[0])
         began_ms = self._universe.now_ms - s.proc.boot_ms()  # of the process' clock
         return asked_ms < began_ms + until_ms and (granted_ms > lost_ms or asked_ms <= began_ms + lost_ms)
 
     def _proved_lately(self, s: Sidecar, owner: Owner, asked_ms: float) -> bool:
         at_ms = s.proc.boot_ms()
-        granted_ms, until_ms = _granted.get(owner, NEVER)
+        granted_ms, until_ms = _granted.get(owner.lease, NEVER)
         return at_ms - granted_ms < 2 * EVERY_MS and asked_ms < self._universe.now_ms + until_ms - at_ms
 
     def _note_lease(self, s: Sidecar, service: Service, p: int) -> bool:
-        left_ms = max(service.lease_until_ms, service.owners[p].proved_until.mono_ms) - s.proc.boot_ms()
+        left_ms = max(service.lease.until_ms, service.owners[p].lease.proved_until.mono_ms) - s.proc.boot_ms()
         key, now_ms = (s.proc.host, p), self._universe.now_ms
         self._leased_ms[key] = now_ms + left_ms if left_ms > 0 else min(now_ms, self._leased_ms.get(key, 0.0))
         return left_ms > 0
@@ -226,7 +227,7 @@ class Inside:
         if asked_ms is None or asked_ms <= self._disturbed.get(s.proc, -1.0):
             return
         now_ms = s.proc.boot_ms() - self._universe.now_ms
-        late_ms = half.coordinator.service.lease_until_ms - (now_ms + asked_ms + LEASE_MS + ROUNDING_MS)
+        late_ms = half.coordinator.service.lease.until_ms - (now_ms + asked_ms + LEASE_MS + ROUNDING_MS)
         if late_ms > 0:
             told = f"the lease of sidecar {s.node_id} lasts {late_ms:.0f} ms too long"
             raise Violation(f"{told}: nobody who could commit has heard of it")
@@ -236,10 +237,10 @@ class Inside:
         one clock may have stood still; a proof is over when either says so."""
         part = self._fold.parts[owner.partition]
         until_ms = part.claimed_ms + LEASE_MS + ROUNDING_MS - self._universe.now_ms
-        by_boot_ms = owner.proved_until.mono_ms - (s.proc.boot_ms() + until_ms)
-        by_wall_ms = owner.proved_until.wall_ms - (s.proc.wall_ms() + until_ms)
+        by_boot_ms = owner.lease.proved_until.mono_ms - (s.proc.boot_ms() + until_ms)
+        by_wall_ms = owner.lease.proved_until.wall_ms - (s.proc.wall_ms() + until_ms)
         late_ms = min(by_boot_ms, by_wall_ms)
-        if part.claimed != owner._owner_epoch and late_ms > 0:
+        if part.claimed != owner.lifecycle.owner_epoch and late_ms > 0:
             raise Violation(f"a proof of sidecar {s.node_id} for {owner.partition} lasts {late_ms:.0f} ms too long")
 
     def _tail(self, s: Sidecar, half: Coordination) -> None:
@@ -258,13 +259,18 @@ class Inside:
         """An owner whose records are all committed, and who has not been replaced, has what the log says."""
         p, shard = owner.partition, owner.shard
         part = self._fold.parts[p]
-        if owner.phase is not Phase.SERVING or shard is None or not owner.idle or part.claimed != owner._owner_epoch:
+        if (
+            owner.phase is not Phase.SERVING
+            or shard is None
+            or not owner.idle
+            or part.claimed != owner.lifecycle.owner_epoch
+        ):
             return
         self._fold.read(p)
         if not self._fold.is_whole(p):
             return
         for group_id in sorted({*shard.groups, *part.shard.groups}):
-            if group_id in owner.loading.left or group_id in self._fold.foreign:
+            if group_id in owner.loader.queue.left or group_id in self._fold.foreign:
                 continue
             live, folded = shard.groups.get(group_id), part.shard.groups.get(group_id)
             where = f"{group_id} in sidecar {s.node_id}"
@@ -280,7 +286,7 @@ class Inside:
     def _held(self, s: Sidecar, owner: Owner) -> None:
         """A request waits for a takeover, but not longer than it should."""
         calm = self._universe.now_ms - self._disturbed.get(s.proc, -1e9) > WELL_AGAIN_MS
-        for held in (*owner._held, *owner.loading.everybody()) if calm else ():
+        for held in (*owner.held, *owner.loader.queue.everybody()) if calm else ():
             if held.until_ms + HELD_MS < s.proc.boot_ms():
                 raise Violation(f"sidecar {s.node_id} holds a request longer than it should: {held.event}")
 
@@ -305,7 +311,7 @@ class Inside:
             return
         at_ms = s.proc.boot_ms()
         for front in s.app.fronts:
-            for run in front._waiting.values():
+            for run in front.channel.under_way.values():
                 # A write is given up when its process has run for so long.
                 waited_ms = at_ms - run.now_ms - sum(ms for woke_ms, ms in self._slept[s.proc] if woke_ms > run.now_ms)
                 limit_ms = joins_ms if run.api_key in LONG else bound_ms

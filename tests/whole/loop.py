@@ -178,7 +178,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.set_exception_handler(lambda loop, context: None)
         self._tasks.clear()
 
-    # ---- the edges ----------------------------------------------------------------------------------------
+    # ---- the environment ----------------------------------------------------------------------------------------
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:

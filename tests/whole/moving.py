@@ -8,7 +8,7 @@ from typing import Protocol
 
 from sidecar.core.streams.group import StreamsGroup
 from sidecar.core.vocabulary import group_config as cf
-from sidecar.kafka.membership import INSTANCE_ID
+from sidecar.kafka.placeholder_requests import INSTANCE_ID
 from tests.whole.broker.group import Group, State
 from tests.whole.broker.groups import partition_for
 from tests.whole.broker.offsets import GroupShard

@@ -1,6 +1,6 @@
 """The real sidecar process on virtual time: everything from the accepted connection to the state topic is what
-operators run. Its edges are simulated: sockets and clock by the loop, threads by calls that come back later, librdkafka
-by reads of the simulated brokers."""
+operators run. Its environment is simulated: sockets and clock by the loop, threads by calls that come back later,
+librdkafka by reads of the simulated brokers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from confluent_kafka import Message
 from sidecar.coordinator.runtime.background import Background, Stuck
 from sidecar.coordinator.statelog.tail import END, Listener, StateLog, Tail
 from sidecar.core.runtime.owner import Owner
-from sidecar.process.build import App, Edges
+from sidecar.process.build import App, Environment
 from sidecar.process.coordination import Coordination
-from sidecar.process.coordinator_edges import CoordinatorEdges
+from sidecar.process.coordinator_environment import CoordinatorEnvironment
 from sidecar.process.settings import Settings
 from tests.inprocess.tail import Polled
 from tests.whole.kafka import Kafka
@@ -231,18 +231,18 @@ class Sidecar:
         self._ids = 0
         proc.later(0, lambda: self.loop.create_task(self._main()))
 
-    def _edges(self) -> Edges:
+    def _edges(self) -> Environment:
         def new_tail(bootstrap: str, topic: str, client_id: str, log: StateLog, listener: Listener) -> Tail:
             self.tail = SimTail(self.proc, self.kafka, topic, log, listener, self.reads_after_ms)
             return self.tail
 
-        return Edges(
+        return Environment(
             new_logger=lambda level, form, **bound: self.lines,
             new_id=self._new_id,
             starts=lambda: None,
             started=lambda: None,
             load=_load,
-            coordinator=CoordinatorEdges(lambda threads: SimBackground(self.proc, threads), new_tail),
+            coordinator=CoordinatorEnvironment(lambda threads: SimBackground(self.proc, threads), new_tail),
         )
 
     def _new_id(self) -> str:

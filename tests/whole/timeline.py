@@ -87,7 +87,7 @@ def _sidecar(s: Sidecar) -> str:
     if not isinstance(half, Coordination):
         return f"{told}, does not coordinate yet"
     service = half.coordinator.service
-    lease_ms = service.lease_until_ms - s.proc.mono_ms()
+    lease_ms = service.lease.until_ms - s.proc.mono_ms()
     owners = ", ".join(f"{o.partition} {o.phase.value}" for o in service.owners)
     problem = f", problem: {service.problem()}" if service.problem() else ""
     return f"{told}, lease {lease_ms:,} ms, partitions {owners}{problem}"

@@ -11,8 +11,8 @@ from sidecar.audit.explain.model import ExplainError, Sidecar
 from sidecar.audit.topic import Row, Taken
 from sidecar.core.classic.config import CLASSIC, ClassicConfig
 from sidecar.core.kinds import REGISTRY
+from sidecar.core.runtime.commands import RENEWED
 from sidecar.core.runtime.group_loader import load
-from sidecar.core.runtime.owner import RENEWED
 from sidecar.core.runtime.records import Record, Role
 from sidecar.core.runtime.registry import Registry
 from sidecar.core.runtime.shard import Shard

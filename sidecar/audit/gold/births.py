@@ -20,11 +20,9 @@ def births(groups: Frame, classic: Frame, cuts: Frame, was: Mapping[str, Frame])
     """From where on everything of a group was read. `groups` and `classic`: records; `was`: what the last batch
     left."""
     lost = sql("select distinct state_partition from {cuts} where is_new and from_offset > 0", cuts=cuts)
-    records = " union all ".join(
-        f"""select state_partition, group_id, '{kind}' as kind, offset, written_ms from {{{kind}}}
-            where revision = 1 and not deleted"""
-        for kind in ("consumer", "classic")
-    )
+    born = "offset, written_ms from {{{}}} where revision = 1 and not deleted"
+    records = f"""select state_partition, group_id, kind, {born.format("groups")} union all
+        select state_partition, group_id, 'classic', {born.format("classic")}"""
     return done(
         sql(
             f"""with old as (select state_partition, group_id, kind, offset from {{births}}
@@ -46,7 +44,7 @@ def births(groups: Frame, classic: Frame, cuts: Frame, was: Mapping[str, Frame])
             rebalances=was["rebalances"],
             lost=lost,
             cuts=cuts,
-            consumer=groups,
+            groups=groups,
             classic=classic,
         )
     )

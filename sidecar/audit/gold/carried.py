@@ -8,7 +8,7 @@ from typing import Any
 from sidecar.audit.columns import FLAG, INT, LONG, TEXT, Column, Table, by_name, many, record
 from sidecar.audit.layers import NAMED, OWNED, PLACES
 
-CARRIED_VERSION = 3
+CARRIED_VERSION = 4
 """Rises when these tables change, or what is in them."""
 REC = record(offset=LONG, ms=LONG, written_ms=LONG, why=TEXT)
 TIMES = record(offset=LONG, ms=LONG, written_ms=LONG)
@@ -38,7 +38,7 @@ ACC = record(
     p_who=record(offset=LONG, w=WHO),
     done=FLAG,
 )
-MEMBER_PAYLOAD = record(instance_id=TEXT, client_id=TEXT, client_host=TEXT, rack_id=TEXT)
+MEMBER_PAYLOAD = record(instance_id=TEXT, client_id=TEXT, client_host=TEXT, rack_id=TEXT, process_id=TEXT)
 STALE = many(record(topic=TEXT, partitions=many(INT), generation=INT, holder=TEXT))
 
 
@@ -50,6 +50,7 @@ def _carried(name: str, doc: str, key: tuple[str, ...], **columns: Any) -> Table
 
 _PLACE = {"state_partition": INT, "group_id": TEXT, "kind": TEXT, "topic_key": TEXT, "partition": INT}
 _MEMBER = {"state_partition": INT, "group_id": TEXT, "member_id": TEXT}
+_HOLDER = {**_MEMBER, "kind": TEXT}
 _LIFE = {
     "state_partition": INT,
     "group_id": TEXT,
@@ -105,9 +106,9 @@ CARRIED = by_name(
         ),
         _carried(
             "holdings",
-            "The last current assignment of each member of a consumer group.",
-            tuple(_MEMBER),
-            **_MEMBER,
+            "The last current assignment of each member of a group with epochs.",
+            tuple(_HOLDER),
+            **_HOLDER,
             offset=LONG,
             revision=LONG,
             member_epoch=INT,
@@ -194,6 +195,28 @@ CARRIED = by_name(
             **_LIVED,
         ),
         _carried(
+            "ready",
+            "Whether the topology of each streams group is ready.",
+            ("state_partition", "group_id", "kind", "key_id"),
+            **_LIFE,
+            payload=FLAG,
+            **_LIVED,
+        ),
+        _carried(
+            "initialised",
+            "What the broker has initialised for each share group.",
+            tuple(_MEMBER),
+            **_MEMBER,
+            initialised=PLACES,
+        ),
+        _carried(
+            "subscribed",
+            "What each member of a share group subscribes to.",
+            tuple(_MEMBER),
+            **_MEMBER,
+            topic_names=many(TEXT),
+        ),
+        _carried(
             "stale_claims",
             "What members last claimed that was another's.",
             tuple(_MEMBER),
@@ -265,16 +288,16 @@ CARRIED = by_name(
         _carried(
             "target_members",
             "The last target of each member.",
-            tuple(_MEMBER),
-            **_MEMBER,
+            tuple(_HOLDER),
+            **_HOLDER,
             offset=LONG,
             partitions=PLACES,
         ),
         _carried(
             "target_changes",
             "Changes of targets since the last one that is complete.",
-            (*_MEMBER, "offset", "place"),
-            **_MEMBER,
+            (*_HOLDER, "offset", "place"),
+            **_HOLDER,
             offset=LONG,
             gain=INT,
             place=TEXT,
@@ -282,9 +305,10 @@ CARRIED = by_name(
         _carried(
             "complete_targets",
             "The last complete target of each group.",
-            ("state_partition", "group_id"),
+            ("state_partition", "group_id", "kind"),
             state_partition=INT,
             group_id=TEXT,
+            kind=TEXT,
             offset=LONG,
         ),
         _carried(

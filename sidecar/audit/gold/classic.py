@@ -142,13 +142,14 @@ def _events(counted: Frame, heads: Frame) -> Frame:
         )
     )
     changes = sql(
-        f"""with a as (select {MEMBER}, since as offset, case when waits then h_ms else log_ms end as log_ms,
+        f"""with a as (select {MEMBER}, 'classic' as kind, since as offset,
+                case when waits then h_ms else log_ms end as log_ms,
                 case when waits then h_written_ms else written_ms end as written_ms, why,
                 coalesce(unbroken, false) as adjacent, case when not b_deleted then b_since end as b_offset, missing,
                 generation as epoch, case when not b_deleted then b_generation end as b_epoch, held as assigned,
                 case when not b_deleted then b_held end as b_assigned from {{chain}} where not carried
-            union all select c.state_partition, c.group_id, c.member_id, h.offset, h.log_ms, h.written_ms, h.why,
-                coalesce(c.since >= h.whole_from, false), c.since, 0, null, c.generation, null, c.held
+            union all select c.state_partition, c.group_id, c.member_id, 'classic', h.offset, h.log_ms, h.written_ms,
+                h.why, coalesce(c.since >= h.whole_from, false), c.since, 0, null, c.generation, null, c.held
                 from {{chain}} c join {{heads}} h on c.state_partition = h.state_partition
                     and c.group_id = h.group_id and c.life = h.life and h.deleted
                 where c.latest and not c.deleted)
@@ -156,7 +157,7 @@ def _events(counted: Frame, heads: Frame) -> Frame:
         chain=chain,
         heads=heads,
     )
-    return events(changes, "classic", "topic")
+    return events(changes, "topic")
 
 
 def _last(counted: Frame, heads: Frame) -> Frame:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sidecar.audit.gold.frames import Frame, pack, sql
-from sidecar.core.runtime.owner import RENEWED
+from sidecar.core.runtime.commands import RENEWED
 from sidecar.state.fold import UNFENCED
 
 LOGGED = pack("offset, ms = log_ms, written_ms")

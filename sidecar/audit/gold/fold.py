@@ -7,19 +7,21 @@ of the last batch are those that one single batch gives.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from sidecar.audit.columns import Table
-from sidecar.audit.gold import births, coordinators, epochs, holdings, members, ownership, rebalances
+from sidecar.audit.gold import births, coordinators, epochs, holdings, members, ownership, rebalances, shares
 from sidecar.audit.gold.carried import CARRIED
 from sidecar.audit.gold.classic import classic
-from sidecar.audit.gold.frames import Database, Frame, done, shape, sql
+from sidecar.audit.gold.frames import Database, Frame, done, pack, shape, sql
+from sidecar.audit.gold.kinds import CLASSIC, CONSUMER, MODERN, PROCESS, SHARE, TASKS, Modern, every, in_processes
+from sidecar.audit.gold.shares import NOBODY
 from sidecar.audit.gold.steps import cuts, keyed, read, revisions, stretches, unsure, valid
 from sidecar.audit.gold.tables import GOLD
-from sidecar.audit.layers import NO_TABLE, SILVER_TABLES
+from sidecar.audit.layers import ROLES, SILVER_TABLES
 
 Frames = Mapping[str, Frame]
 REVISED = {
@@ -28,8 +30,12 @@ REVISED = {
     "assigned_groups": "revision",
     "members": "last_revision",
     "static_members": "last_revision",
+    "ready": "last_revision",
 }
 """Tables that carry the last revision of a key, and the column."""
+OWNED = (CONSUMER, CLASSIC)
+ACTIVE = "active"
+FENCE = ", owner_epoch, claimed_epoch"
 Cuts = Mapping[int, tuple[int, int]]
 CUT = pa.schema([("state_partition", pa.int32()), ("from_offset", pa.int64()), ("until_offset", pa.int64())])
 
@@ -104,7 +110,7 @@ class _Partitions(_Fold):
         self.carry("coverage", per_group)
         self.carry("revisions", revised.where("latest and not deleted and revision is not null"))
         if not self.idle(("corrupt",), ()):
-            self.add("unreadable", self.silver["corrupt"].where(f"reason not like '{NO_TABLE}%'"))
+            self.add("unreadable", self.silver["corrupt"])
         whole = last.where("whole_from is not null")
         self.out.between["whole"] = done(whole.select("state_partition, whole_from, until"))
 
@@ -119,6 +125,14 @@ class _Partitions(_Fold):
         return found
 
 
+def _held(kind: str, modern: Modern) -> list[tuple[str, str]]:
+    """A record says what a member holds of each kind."""
+    return [
+        (of, f"{FENCE}, member_id, member_epoch, {assigned} as assigned, {pending} as pending")
+        for of, (assigned, pending) in modern.held.items()
+    ]
+
+
 class _Groups(_Fold):
     """What is said of groups. `whole`: where the state partitions are; `cuts`: what of them was never read."""
 
@@ -130,25 +144,39 @@ class _Groups(_Fold):
                 self.was[name] = unsure(self.was[name], cuts, revision)
 
     def of(self, name: str) -> Frame:
-        """Valid records of this kind, with the begin of the stretch without gaps that they are in."""
+        """Valid records of this table, with the begin of the stretch without gaps that they are in."""
+        return self.whole_of(valid(self.silver[name]))
+
+    def whole_of(self, records: Frame) -> Frame:
         return sql(
             """select r.*, whole_from from {records} r
                 left join (select state_partition as sp, whole_from, until from {whole}) w
                     on sp = r.state_partition and offset >= whole_from and (until is null or offset < until)""",
-            records=valid(self.silver[name]),
+            records=records,
             whole=self.whole,
         )
 
+    def every(self, name: str, columns: Callable[[Modern], str]) -> Frame:
+        """Valid records of all kinds of groups with epochs."""
+        return valid(every(self.silver, name, lambda kind, modern: [(kind, f"{FENCE}{columns(modern)}")]))
+
     def fold(self) -> None:
+        if "streams_current" in self.silver:
+            current, people = self.silver["streams_current"], valid(self.silver["streams_members"])
+            self.silver["streams_current"] = done(in_processes(current, people, self.was["members"]))
         self.ownership()
         self.people()
         self.rebalances()
 
     def ownership(self) -> None:
         gone = "deleted"
-        consumer = holdings.consumer(self.of("current"), self.of("members").where(gone), self.was["holdings"])
-        self.carry("holdings", consumer.last)
-        assignments, events = self.was["assignments"], consumer.events
+        current = every(self.silver, "current", _held)
+        removed = every(self.silver, "members", lambda kind, m: [(of, f"{FENCE}, member_id") for of in m.held])
+        modern = holdings.modern(
+            self.whole_of(valid(current)), self.whole_of(valid(removed).where(gone)), self.was["holdings"]
+        )
+        self.carry("holdings", modern.last)
+        assignments, events = self.was["assignments"], modern.events
         if not self.idle(("classic_assignments", "classic_groups"), ("assignments", "assigned_groups")):
             of_classic = classic(
                 self.of("classic_assignments"),
@@ -161,19 +189,36 @@ class _Groups(_Fold):
             events = sql("select * from {a} union all select * from {b}", a=events, b=of_classic.events)
             self.carry("assignments", assignments)
             self.carry("assigned_groups", of_classic.groups)
+        if not self.idle(("share_placeholders", "share_members"), ("initialised", "subscribed")):
+            wanted = shares.wanted(
+                valid(self.silver["share_placeholders"]),
+                valid(self.silver["share_members"]),
+                modern.events,
+                self.was["initialised"],
+                self.was["subscribed"],
+                self.was["intervals"],
+            )
+            events = sql("select * from {a} union all by name select * from {b}", a=events, b=wanted.events)
+            self.carry("initialised", wanted.initialised)
+            self.carry("subscribed", wanted.subscribed)
         self.events = self.out.between["events"] = done(events)
         self.out.between["epochs"] = sql(
-            """select state_partition, group_id, 'consumer' as kind, member_id, member_epoch as epoch from {c}
+            """select state_partition, group_id, kind, member_id, member_epoch as epoch from {m}
                 union all select state_partition, group_id, 'classic', member_id, generation from {a}
                     where at_offset is not null""",
-            c=consumer.last,
+            m=modern.last,
             a=assignments,
         )
 
     def people(self) -> None:
-        found = done(members.members(self.of("members"), self.of("classic_members"), self.was["members"]))
+        modern = self.every("members", lambda m: f", member_id, {pack(m.member)} as payload")
+        found = done(members.members(self.whole_of(modern), self.of("classic_members"), self.was["members"]))
         self.add("members", members.as_members(found))
         self.carry("members", found.where("open"))
+        if not self.idle(("streams_groups",), ("ready",)):
+            ready = done(members.ready(self.of("streams_groups"), self.was["ready"]))
+            self.add("streams_not_ready", ready.where("state = 'not ready'"))
+            self.carry("ready", ready.where("open"))
         if not self.idle(("static_members",), ("static_members",)):
             held = done(members.static_members(self.of("static_members"), self.was["static_members"]))
             self.add("static_member_history", members.as_static(held))
@@ -187,21 +232,18 @@ class _Groups(_Fold):
 
     def rebalances(self) -> None:
         line = rebalances.people(
-            valid(self.silver["current"]),
-            valid(self.silver["members"]),
+            self.every("current", lambda m: f", member_id, member_epoch, {m.steady} as steady"),
+            self.every("members", lambda m: ", member_id"),
             valid(self.silver["classic_members"]),
             self.was["people"],
         )
+        groups = rebalances.new_epochs(self.every("groups", lambda m: ", epoch"), self.was["rebalances"])
         targets, moved = self.targets()
-        told = rebalances.told(
-            line, valid(self.silver["groups"]), targets, moved, self.classic_steps(), self.was["rebalances"]
-        )
+        told = rebalances.told(line, groups, targets, moved, self.classic_steps(), self.was["rebalances"])
         found = done(epochs.epochs(told.rows, told.said))
         told_of = epochs.as_rebalances(found, self.whole)
         if self.cuts is not None:
-            born = births.births(
-                valid(self.silver["groups"]), valid(self.silver["classic_groups"]), self.cuts, self.was
-            )
+            born = births.births(groups, valid(self.silver["classic_groups"]), self.cuts, self.was)
             self.carry("births", born)
             told_of = births.only_of_these(told_of, born, self.cuts)
         self.add("rebalances", told_of)
@@ -210,10 +252,11 @@ class _Groups(_Fold):
 
     def targets(self) -> tuple[Frame | None, Frame | None]:
         """Those that are complete, and how much each moved."""
-        if self.idle(("targets", "target_members"), ("target_members", "target_changes", "complete_targets")):
+        named = [m.tables + name for m in MODERN.values() for name in ("targets", "target_members")]
+        if self.idle(named, ("target_members", "target_changes", "complete_targets")):
             return None, None
-        targets = valid(self.silver["targets"])
-        records = valid(self.silver["target_members"])
+        targets = self.every("targets", lambda m: ", epoch, assignor")
+        records = self.every("target_members", lambda m: f", member_id, {m.target} as partitions")
         moved = rebalances.moves(
             records,
             targets,
@@ -244,21 +287,38 @@ class _Places(_Fold):
 
     def fold(self, events: Frame, epochs: Frame, whole: Frame, cuts: Frame | None) -> None:
         found = ownership.owned(events, self.was["intervals"], self.was["doubtful"], self.was["places"], whole)
-        self.add(
-            "intervals",
-            sql(
-                """select i.* exclude (last_epoch), coalesce(last_epoch, epoch) as last_epoch from {ended} i
-                    left join {epochs} e on i.state_partition = e.state_partition and i.group_id = e.group_id
-                        and i.kind = e.kind and i.member_id = e.member_id""",
-                ended=found.intervals,
-                epochs=epochs,
-            ),
+        ended = sql(
+            """select i.* exclude (last_epoch), coalesce(last_epoch, epoch) as last_epoch from {ended} i
+                left join {epochs} e on i.state_partition = e.state_partition and i.group_id = e.group_id
+                    and i.kind = e.kind and i.member_id = e.member_id""",
+            ended=found.intervals,
+            epochs=epochs,
         )
+        overlaps = found.overlaps if cuts is None else ownership.doubted(found.overlaps, cuts)
+        self.add("intervals", ended.where(f"kind in {OWNED}"))
+        self.add("second_owners", as_told(overlaps.where(f"kind in {(*OWNED, ACTIVE, PROCESS)}")))
+        self.add("unowned", as_told(found.unowned.where(f"kind in {(*OWNED, ACTIVE)}")))
         self.carry("intervals", found.intervals.where("open"))
-        self.add("second_owners", found.overlaps if cuts is None else ownership.doubted(found.overlaps, cuts))
-        self.add("unowned", found.unowned)
         self.carry("doubtful", found.doubtful)
         self.carry("places", found.places)
+        kinds = {kind for batch in found.kinds.batches() for kind in batch["kind"].to_pylist()}
+        if SHARE in kinds:
+            self.add("share_holdings", ended.where(f"kind = '{SHARE}' and member_id <> '{NOBODY}'"))
+            self.add("share_coverage", shares.coverage(found.unowned, cuts))
+        if not kinds.isdisjoint(TASKS):
+            tasks = ended.where(f"kind in {ROLES}")
+            self.add(
+                "streams_tasks",
+                tasks.select("*, topic_key as subtopology, kind as role, nullif(topic, '') as process_id"),
+            )
+
+
+def as_told(rows: Frame) -> Frame:
+    """A task is a place of a streams group."""
+    return rows.select(
+        f"""* replace (case when kind in {TASKS} then 'streams' else kind end as kind,
+            case when kind in {TASKS} then topic_key else topic end as topic)"""
+    )
 
 
 def fold(db: Database, silver: Frames, carried: Frames, cut: Cuts | None = None) -> Folded:

@@ -1,4 +1,7 @@
-"""Who came to hold which partition by which record, and who lost it: events of (group, member, place).
+"""Who came to hold which partition or task by which record, and who lost it: events of (group, member, place).
+
+The kind of an event is that of its group; of a task its role, or `process` (kinds.py). A task's topic is its
+subtopology, and instead of the topic's name it has the process of the member.
 
 An event's `type`: `a` assigned, `p` only pending revocation, `x` gone, `k` still held, but records before are missing.
 """
@@ -11,7 +14,8 @@ from sidecar.audit.gold.frames import Frame, done, sql
 from sidecar.audit.gold.steps import MISSING, ORDER, adjacent
 
 MEMBER = "state_partition, group_id, member_id"
-CHANGE = f"{MEMBER}, offset, log_ms, written_ms, why, adjacent, b_offset, missing, epoch, b_epoch"
+HOLDER = f"{MEMBER}, kind"
+CHANGE = f"{HOLDER}, offset, log_ms, written_ms, why, adjacent, b_offset, missing, epoch, b_epoch"
 """What is known of a record by which holdings change, beside the lists of places: `assigned` and `pending`, and with
 `b_` those before it. `b_offset` and `b_epoch` are of the last record before it in which the member held something."""
 
@@ -23,15 +27,15 @@ class Held(NamedTuple):
     last: Frame
 
 
-def consumer(current: Frame, members: Frame, last: Frame) -> Held:
+def modern(current: Frame, members: Frame, last: Frame) -> Held:
     """`current`: valid records with `whole_from`; `members`: tombstones of members, who hold nothing from then on;
     `last`: what the last batch left. Holdings are compared only where a record differs from the one before."""
     rows = sql(
-        f"""select {MEMBER}, offset, log_ms, written_ms, why, revision, deleted, member_epoch, assigned, pending,
+        f"""select {HOLDER}, offset, log_ms, written_ms, why, revision, deleted, member_epoch, assigned, pending,
                 whole_from, false as carried from {{current}}
-            union all select {MEMBER}, offset, log_ms, written_ms, why, null, true, null, null, null, whole_from, false
+            union all select {HOLDER}, offset, log_ms, written_ms, why, null, true, null, null, null, whole_from, false
                 from {{members}}
-            union all select {MEMBER}, offset, null, null, null, revision, false, member_epoch, assigned, pending,
+            union all select {HOLDER}, offset, null, null, null, revision, false, member_epoch, assigned, pending,
                 null, true from {{last}}""",
         current=current,
         members=members,
@@ -45,7 +49,7 @@ def consumer(current: Frame, members: Frame, last: Frame) -> Held:
                 coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
                 lag(offset) over w as b_raw_offset, lag(member_epoch) over w as b_raw_epoch,
                 lag(assigned) over w as b_assigned, lag(pending) over w as b_pending, lead(1) over w is null as latest
-                from {{rows}} window w as (partition by {MEMBER} {ORDER}))
+                from {{rows}} window w as (partition by {HOLDER} {ORDER}))
             select *, {MISSING} as missing, {adjacent("b_raw_offset")} as adjacent, member_epoch as epoch,
                 case when b_live then b_raw_offset end as b_offset, case when b_live then b_raw_epoch end as b_epoch,
                 {changed} as changed
@@ -59,14 +63,14 @@ def consumer(current: Frame, members: Frame, last: Frame) -> Held:
         chain=chain,
     )
     left = sql(
-        f"""select {MEMBER}, offset, revision, member_epoch, assigned, pending from {{chain}}
+        f"""select {HOLDER}, offset, revision, member_epoch, assigned, pending from {{chain}}
             where latest and not deleted""",
         chain=chain,
     )
-    return Held(events(changes, "consumer", "topic_id"), left)
+    return Held(events(changes, "topic_id"), left)
 
 
-def events(changes: Frame, kind: str, key: str) -> Frame:
+def events(changes: Frame, key: str) -> Frame:
     """`key`: the field of a place that names its topic. Each list is taken apart, and a place is in one or more of
     them: 1 and 2 are assigned and pending, 4 and 8 the same before."""
     numbered = done(sql("select row_number() over () as r, * from {changes}", changes=changes))
@@ -84,7 +88,7 @@ def events(changes: Frame, kind: str, key: str) -> Frame:
                 case when bits & 4 > 0 then 'a' when bits & 8 > 0 then 'p' end as before from a),
             c as (select b.*, {", ".join(f"n.{c.strip()}" for c in CHANGE.split(","))}
                 from b join {{numbered}} n on b.r = n.r where now is distinct from before or not adjacent)
-            select state_partition, group_id, '{kind}' as kind, topic_key, partition, topic, member_id,
+            select state_partition, group_id, kind, topic_key, partition, topic, member_id,
                 unnest(list_filter([case when now is null then 'x' when now is distinct from before then now end,
                     case when now is not null and before is not null and not adjacent then 'k' end],
                     lambda x: x is not null)) as type,

@@ -6,28 +6,42 @@ from typing import NamedTuple
 
 from sidecar.audit.gold.frames import Frame, done, pack, sql
 from sidecar.audit.gold.holdings import MEMBER
+from sidecar.audit.gold.kinds import HEAD
 from sidecar.audit.gold.steps import ORDER, lives
 from sidecar.state.keys import ROSTER
 
-HEAD = "offset, log_ms, written_ms, why, revision, deleted"
 CARRIED = """last_offset as offset, null as log_ms, null as written_ms, null as why, last_revision as revision,
     false as deleted"""
 ACC = pack("from_offset, from_ms, from_written_ms, from_why, from_not_before_offset, from_exact, unseen")
 
 
-def members(consumer: Frame, classic: Frame, was: Frame) -> Frame:
-    """Both kinds; `was`: the open ones of the last batch."""
-    said = f"{pack('instance_id, client_id, client_host, rack_id')} as payload"
+def members(modern: Frame, classic: Frame, was: Frame) -> Frame:
+    """All kinds; `modern`: records with their `kind` and the payload; `was`: the open ones of the last batch."""
+    said = pack("instance_id, client_id, client_host, rack_id, process_id = null")
     rows = sql(
-        f"""select state_partition, group_id, 'consumer' as kind, member_id as key_id, '' as state, {HEAD}, {said},
-                whole_from, false as carried, null as acc from {{consumer}}
+        f"""select state_partition, group_id, kind, member_id as key_id, '' as state, {HEAD}, payload, whole_from,
+                false as carried, null as acc from {{modern}}
             union all select state_partition, group_id, 'classic', member_id, '', {HEAD}, {said}, whole_from, false,
                 null
                 from {{classic}}
             union all select state_partition, group_id, kind, key_id, state, {CARRIED}, payload, null, true,
                 {ACC} as acc from {{was}}""",
-        consumer=consumer,
+        modern=modern,
         classic=classic,
+        was=was,
+    )
+    return lives(rows)
+
+
+def ready(groups: Frame, was: Frame) -> Frame:
+    """Since when a streams group's topology was ready, and since when it was not."""
+    rows = sql(
+        f"""select state_partition, group_id, 'streams' as kind, '' as key_id,
+                case when validated_topology_epoch < 0 then 'not ready' else 'ready' end as state, {HEAD},
+                true as payload, whole_from, false as carried, null as acc from {{groups}}
+            union all select state_partition, group_id, kind, key_id, state, {CARRIED}, payload, null, true,
+                {ACC} as acc from {{was}}""",
+        groups=groups,
         was=was,
     )
     return lives(rows)

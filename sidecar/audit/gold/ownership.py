@@ -1,4 +1,5 @@
-"""From events of holdings to intervals, overlaps and unowned time.
+"""From events of holdings to intervals, overlaps and unowned time. Of a share group, where several members may hold a
+place, only the last counts.
 
 Two members own a place at the same time if one begins before the other has ended. For each that begins it is enough to
 know which of those before it goes on longest, so a window over the place's intervals, in the order in which they began,
@@ -33,6 +34,8 @@ class Owned(NamedTuple):
     """Beginnings at which somebody else had not ended who has not ended yet: who went on longest is to be seen."""
     places: Frame
     """Of each place what went on longest among what has ended."""
+    kinds: Frame
+    """Of holdings."""
 
 
 def owned(events: Frame, was: Frame, doubtful: Frame, places: Frame, whole: Frame) -> Owned:
@@ -50,6 +53,7 @@ def owned(events: Frame, was: Frame, doubtful: Frame, places: Frame, whole: Fram
         graded(unowned, whole, "from_offset", "to_offset"),
         _named(_doubtful(rows, before), known),
         _named(left, known),
+        done(sql("select distinct kind from {known}", known=known)),
     )
 
 
@@ -70,8 +74,8 @@ def _numbered(rows: Frame, places: Frame) -> Frame:
 
 def _named(rows: Frame, places: Frame) -> Frame:
     return sql(
-        """select n.* exclude (p), case when n.kind = 'consumer' then n.topic_key end as topic_id, r.* exclude (p)
-            from {rows} r join {places} n on r.p = n.p""",
+        """select n.* exclude (p), case when n.kind in ('consumer', 'share') then n.topic_key end as topic_id,
+                r.* exclude (p) from {rows} r join {places} n on r.p = n.p""",
         rows=rows,
         places=places,
     )

@@ -7,13 +7,27 @@ from typing import NamedTuple
 
 from sidecar.audit.gold.epochs import GROUP, NOT_YET
 from sidecar.audit.gold.frames import Frame, done, pack, sql
-from sidecar.audit.gold.holdings import MEMBER
+from sidecar.audit.gold.holdings import HOLDER
 from sidecar.audit.gold.steps import ORDER
 
 REC = pack("offset, ms, written_ms, why")
 LOGGED = pack("offset, ms = log_ms, written_ms, why")
 AIM = pack("offset = t.offset, ms = log_ms, written_ms, assignor, moved, since")
 AIM_OF_CLASSIC = pack("offset, ms, written_ms, assignor = protocol, moved, since = offset")
+
+
+def new_epochs(groups: Frame, was: Frame) -> Frame:
+    """Without those records of streams groups that say something else of the epoch before. `was`: what the last batch
+    left."""
+    return sql(
+        f"""select * exclude (carried, before) from (
+                select *, lag(epoch) over (partition by {GROUP} {ORDER}) as before from (
+                    select *, false as carried from {{groups}} union all by name
+                    select {GROUP}, -1 as offset, acc.head.epoch as epoch, true as carried from {{was}}))
+            where not carried and (kind <> 'streams' or deleted or epoch is distinct from before)""",
+        groups=groups,
+        was=was,
+    )
 
 
 class Line(NamedTuple):
@@ -28,11 +42,10 @@ def people(current: Frame, members: Frame, classic_members: Frame, was: Frame) -
     """What each record of a member changes: how many there are, and from and to which epoch it has come. `was`: what
     the last batch left of each member."""
     rows = sql(
-        f"""select state_partition, group_id, 'consumer' as kind, member_id, offset, log_ms, written_ms, 'c' as type,
-                not deleted as there, case when not deleted and state = 'STABLE' and len(pending) = 0
-                    then member_epoch end as reached, false as carried from {{current}}
-            union all select state_partition, group_id, 'consumer', member_id, offset, log_ms, written_ms, 'm',
-                not deleted, null, false from {{members}}
+        f"""select {GROUP}, member_id, offset, log_ms, written_ms, 'c' as type, not deleted as there,
+                case when not deleted and steady then member_epoch end as reached, false as carried from {{current}}
+            union all select {GROUP}, member_id, offset, log_ms, written_ms, 'm', not deleted, null, false
+                from {{members}}
             union all select state_partition, group_id, 'classic', member_id, offset, log_ms, written_ms, 'm',
                 not deleted, null, false from {{classic_members}}
             union all select {GROUP}, member_id, -1, null, null, 'm', true, null, true from {{was}} where member
@@ -90,46 +103,46 @@ class Moves(NamedTuple):
 
 
 def moves(target_members: Frame, targets: Frame, was: Frame, pending: Frame, before: Frame) -> Moves:
-    """Of consumer groups. `before`: the last complete target of each so far."""
+    """`before`: the last complete target of each so far."""
     rows = sql(
-        f"""select {MEMBER}, offset, deleted, partitions, false as carried from {{target_members}}
-            union all select {MEMBER}, offset, false, partitions, true from {{was}}""",
+        f"""select {HOLDER}, offset, deleted, partitions, false as carried from {{target_members}}
+            union all select {HOLDER}, offset, false, partitions, true from {{was}}""",
         target_members=target_members,
         was=was,
     )
     chain = done(
         sql(
             f"""select *, lag(partitions) over w as b_partitions, lead(1) over w is null as latest
-                from {{rows}} window w as (partition by {MEMBER} {ORDER})""",
+                from {{rows}} window w as (partition by {HOLDER} {ORDER})""",
             rows=rows,
         ).where("latest or partitions is distinct from b_partitions")
     )
     changes = sql(
-        f"""with a as (select {MEMBER}, offset, unnest(partitions) as t, 1 as gain from {{chain}} where {MOVED}
-                union all select {MEMBER}, offset, unnest(b_partitions), -1 from {{chain}} where {MOVED}),
-            b as (select {MEMBER}, offset, t.topic_id as topic_id, unnest(t.partitions) as partition, gain from a)
-            select {MEMBER}, offset, sum(gain)::int as gain, concat(partition, '|', topic_id) as place from b
-                group by {MEMBER}, offset, topic_id, partition having sum(gain) <> 0
-            union all select {MEMBER}, offset, gain, place from {{pending}}""",
+        f"""with a as (select {HOLDER}, offset, unnest(partitions) as t, 1 as gain from {{chain}} where {MOVED}
+                union all select {HOLDER}, offset, unnest(b_partitions), -1 from {{chain}} where {MOVED}),
+            b as (select {HOLDER}, offset, t.topic_id as topic_id, unnest(t.partitions) as partition, gain from a)
+            select {HOLDER}, offset, sum(gain)::int as gain, concat(partition, '|', topic_id) as place from b
+                group by {HOLDER}, offset, topic_id, partition having sum(gain) <> 0
+            union all select {HOLDER}, offset, gain, place from {{pending}}""",
         chain=chain,
         pending=pending,
     )
     numbered = sql(
-        f"""select *, coalesce(sum(is_target) over (partition by state_partition, group_id order by offset
+        f"""select *, coalesce(sum(is_target) over (partition by {GROUP} order by offset
                     rows between unbounded preceding and 1 preceding), 0)::bigint as n from (
-                select {MEMBER}, offset, gain, place, 0 as is_target from {{changes}}
-                union all select state_partition, group_id, null, offset, 0, null, 1 from {{targets}}
+                select {HOLDER}, offset, gain, place, 0 as is_target from {{changes}}
+                union all select state_partition, group_id, null, kind, offset, 0, null, 1 from {{targets}}
                     where not deleted)""",
         changes=changes,
         targets=targets,
     )
     numbered = done(numbered)
-    left = sql(f"select {MEMBER}, offset, partitions from {{chain}} where latest and not deleted", chain=chain)
+    left = sql(f"select {HOLDER}, offset, partitions from {{chain}} where latest and not deleted", chain=chain)
     waiting = sql(
-        f"""select {MEMBER}, offset, gain, place from {{numbered}} c anti join (
-                select state_partition, group_id, max(offset) as last from {{numbered}} where is_target = 1
-                group by state_partition, group_id) t
-                on c.state_partition = t.state_partition and c.group_id = t.group_id and c.offset < t.last
+        f"""select {HOLDER}, offset, gain, place from {{numbered}} c anti join (
+                select {GROUP}, max(offset) as last from {{numbered}} where is_target = 1 group by {GROUP}) t
+                on c.state_partition = t.state_partition and c.group_id = t.group_id and c.kind = t.kind
+                    and c.offset < t.last
             where is_target = 0""",
         numbered=numbered,
     )
@@ -139,14 +152,15 @@ def moves(target_members: Frame, targets: Frame, was: Frame, pending: Frame, bef
 def _moved(changes: Frame, before: Frame) -> Frame:
     """`n` counts the complete targets before a change."""
     return sql(
-        """with a as (select state_partition, group_id, n, member_id, place, sum(gain) as net,
+        f"""with a as (select {GROUP}, n, member_id, place, sum(gain) as net,
                     max(case when is_target = 1 then offset end) as target
-                from {changes} group by state_partition, group_id, n, member_id, place),
-            b as (select state_partition, group_id, n, max(target) as target_offset,
-                    count(distinct case when net > 0 then place end) as moved from a group by 1, 2, 3)
-            select b.state_partition, b.group_id, target_offset, moved, coalesce(lag(target_offset) over
-                    (partition by b.state_partition, b.group_id order by n), l.offset, 0) as since
-                from b left join {before} l on b.state_partition = l.state_partition and b.group_id = l.group_id
+                from {{changes}} group by {GROUP}, n, member_id, place),
+            b as (select {GROUP}, n, max(target) as target_offset,
+                    count(distinct case when net > 0 then place end) as moved from a group by {GROUP}, n)
+            select b.state_partition, b.group_id, b.kind, target_offset, moved, coalesce(lag(target_offset) over
+                    (partition by b.state_partition, b.group_id, b.kind order by n), l.offset, 0) as since
+                from b left join {{before}} l on b.state_partition = l.state_partition and b.group_id = l.group_id
+                    and b.kind = l.kind
                 where target_offset is not null""",
         changes=changes,
         before=before,
@@ -155,10 +169,10 @@ def _moved(changes: Frame, before: Frame) -> Frame:
 
 def _latest(targets: Frame, before: Frame) -> Frame:
     return sql(
-        """select state_partition, group_id, max(offset) as offset from (
-                select state_partition, group_id, offset, deleted from {targets}
-                union all select state_partition, group_id, offset, false from {before})
-            group by state_partition, group_id having not arg_max(deleted, offset)""",
+        f"""select {GROUP}, max(offset) as offset from (
+                select {GROUP}, offset, deleted from {{targets}}
+                union all select {GROUP}, offset, false from {{before}})
+            group by {GROUP} having not arg_max(deleted, offset)""",
         targets=targets,
         before=before,
     )
@@ -247,28 +261,28 @@ def told(
 ) -> Told:
     """`classic`: of `classic_steps`; `was`: what the last batch left. None: there is nothing of the kind."""
     frames = {"line": line.rows, "reached": line.reached, "groups": groups, "was": was}
-    consumer = "state_partition, group_id, 'consumer'"
     no = "0 as came, null as from_epoch, null as to_epoch, 0 as d"
     rows = f"""select {GROUP}, offset, type, log_ms as ms, written_ms, there, reached as epoch, came, from_epoch,
                 to_epoch, 1 as d from {{line}}
-            union all select {consumer}, offset, 'g', log_ms, written_ms, not deleted, epoch, {no} from {{groups}}
+            union all select {GROUP}, offset, 'g', log_ms, written_ms, not deleted, epoch, {no} from {{groups}}
             union all select {GROUP}, -1, 'w', null, null, acc.there, acc.head.epoch, acc.live, null, null, 0
                 from {{was}}
             union all select {GROUP}, -2, 'r', null, null, true, null, 0, null, epoch, members from {{reached}}"""
     said = f"""select {GROUP}, offset, type, member_id, b_there, null as began, null as target, null as acc,
                 null as revision from {{line}} where type = 'm'
-            union all select {consumer}, offset, 'g', null, null, {LOGGED}, null, null, revision from {{groups}}
+            union all select {GROUP}, offset, 'g', null, null, {LOGGED}, null, null, revision from {{groups}}
             union all select {GROUP}, -1, 'w', null, null, null, null, acc, null from {{was}}"""
     if targets is not None and moved is not None:
         frames |= {"targets": targets, "moved": moved}
         rows += f"""
-            union all select {consumer}, offset, 't', log_ms, written_ms, true, epoch, {no} from {{targets}}
+            union all select {GROUP}, offset, 't', log_ms, written_ms, true, epoch, {no} from {{targets}}
                 where not deleted"""
         said += f"""
-            union all select t.state_partition, t.group_id, 'consumer', t.offset, 't', null, null, null, {AIM}, null,
+            union all select t.state_partition, t.group_id, t.kind, t.offset, 't', null, null, null, {AIM}, null,
                 null
                 from {{targets}} t left join {{moved}} m on t.state_partition = m.state_partition
-                    and t.group_id = m.group_id and t.offset = m.target_offset where not deleted"""
+                    and t.group_id = m.group_id and t.kind = m.kind and t.offset = m.target_offset
+                    where not deleted"""
     if classic is not None:
         frames["classic"] = classic
         rows += f"""

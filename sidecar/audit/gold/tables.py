@@ -30,13 +30,18 @@ GROUP = (
     Column("state_partition", INT, "Partition of the state topic."),
     Column("group_id", TEXT, "The group."),
 )
-KIND = Column("kind", TEXT, "`consumer` or `classic`: the kind of the group.")
+KIND = Column("kind", TEXT, "Of the group: `consumer`, `classic`, `share` or `streams`.")
 PLACE = (
     KIND,
-    Column("topic_key", TEXT, "Names the topic: its id in a consumer group, its name in a classic one."),
-    Column("topic_id", TEXT, "Id of the topic (base64).", "a classic group, which knows names only"),
-    Column("topic", TEXT, "Name of the topic; empty if it was not known."),
-    Column("partition", INT, "Partition of the topic."),
+    Column(
+        "topic_key",
+        TEXT,
+        "Names the topic: its id in a consumer group, its name in a classic one; of a task of a streams group its"
+        " subtopology.",
+    ),
+    Column("topic_id", TEXT, "Id of the topic (base64).", "a classic group, which knows names only; a task"),
+    Column("topic", TEXT, "Name of the topic, or the subtopology; empty if it was not known."),
+    Column("partition", INT, "Partition of the topic, or of the task."),
 )
 GRADE = Column(
     "grade",
@@ -77,25 +82,37 @@ def _gold(name: str, doc: str, key: tuple[str, ...], *columns: Column, is_open: 
     return Table("gold", name, doc, key, columns, open="open" if is_open else "")
 
 
+EPOCHS = (
+    Column("first_epoch", INT, "Member epoch in which it began."),
+    Column("last_epoch", INT, "The last member epoch in which a record shows it."),
+)
+SHARED = (
+    Column("topic_id", TEXT, "Id of the topic (base64)."),
+    Column("topic", TEXT, "Name of the topic; empty if it was not known."),
+    Column("partition", INT, "Partition of the topic."),
+)
+REVOKING = at("revoking_from_", "The record since which it only had to give it up.", "it has not had to")
+
 PLACE_KEY = ("state_partition", "group_id", "kind", "topic_key", "partition")
 OFFSET_KEY = ("state_partition", "offset")
 
 INTERVALS = _gold(
     "intervals",
-    "A member owned a partition, as assigned or as pending revocation.",
+    "A member of a consumer or classic group owned a partition, as assigned or as pending revocation.",
     (*PLACE_KEY, "member_id", "from_offset"),
     *GROUP,
     *PLACE,
     Column("member_id", TEXT, "The member."),
     *LIFE,
-    *at("revoking_from_", "The record since which it only had to give it up.", "it has not had to"),
+    *REVOKING,
     Column("first_epoch", INT, "Member epoch in which it began; of a classic member, the generation."),
     Column("last_epoch", INT, "The last member epoch, or generation, in which a record shows it."),
 )
 OVERLAPS = _gold(
     "second_owners",
-    "A member began to own a partition that another one still owned. There must be no proven one. Of several former"
-    " owners the row names the one that went on longest.",
+    "A member began to own a partition, or to have an active task, that another one still had. Or it began to have a"
+    " task that another member of its process still had, in any role: its `topic` then names the process. There must be"
+    " no proven one. Of several former owners the row names the one that went on longest. Not of share groups.",
     (*PLACE_KEY, "member_id", "offset"),
     *GROUP,
     *PLACE,
@@ -109,7 +126,8 @@ OVERLAPS = _gold(
 )
 UNOWNED = _gold(
     "unowned",
-    "Nobody owned a partition that somebody had owned, also while the group was empty or did not want the topic.",
+    "Nobody owned a partition, or had an active task, that somebody had owned, also while the group was empty or did"
+    " not want it. Of share groups: `share_coverage`.",
     (*PLACE_KEY, "from_offset"),
     *GROUP,
     *PLACE,
@@ -120,6 +138,53 @@ UNOWNED = _gold(
     Column("to_not_before_offset", LONG, "The last offset at which it was free.", OPEN_END + "; unknown"),
     GRADE,
     OPEN,
+)
+SHARE_HOLDINGS = _gold(
+    "share_holdings",
+    "A member of a share group had a partition; others may have had it, too.",
+    ("state_partition", "group_id", "topic_id", "partition", "member_id", "from_offset"),
+    *GROUP,
+    *SHARED,
+    Column("member_id", TEXT, "The member."),
+    *LIFE,
+    *EPOCHS,
+)
+SHARE_COVERAGE = _gold(
+    "share_coverage",
+    "Nobody had a partition of a share group that the broker had initialised and to whose topic a member subscribed."
+    " So is each at first, for as long as it takes to assign it.",
+    ("state_partition", "group_id", "topic_id", "partition", "from_offset"),
+    *GROUP,
+    *SHARED,
+    Column("former_member_id", TEXT, "Who had it last.", "it was not wanted before"),
+    *at("from_", "The record since which somebody should have it."),
+    Column("member_id", TEXT, "Who got it.", OPEN_END + "; it was not wanted any more"),
+    *at("to_", "The record that ended it.", OPEN_END),
+    Column("to_not_before_offset", LONG, "The last offset at which nobody had it.", OPEN_END + "; unknown"),
+    GRADE,
+    OPEN,
+)
+STREAMS_TASKS = _gold(
+    "streams_tasks",
+    "A member of a streams group had a task, as assigned or as pending revocation.",
+    ("state_partition", "group_id", "subtopology", "partition", "role", "member_id", "from_offset"),
+    *GROUP,
+    Column("subtopology", TEXT, "Subtopology of the task."),
+    Column("partition", INT, "Partition of the task."),
+    Column("role", TEXT, "`active`, `standby` or `warmup`."),
+    Column("member_id", TEXT, "The member."),
+    Column("process_id", TEXT, "The Streams instance that it was a thread of.", "no record before tells it"),
+    *LIFE,
+    *REVOKING,
+    *EPOCHS,
+)
+STREAMS_NOT_READY = _gold(
+    "streams_not_ready",
+    "The topology of a streams group was not ready at its last epoch, so that no tasks were assigned. The reason is in"
+    " no record: members are told it.",
+    ("state_partition", "group_id", "from_offset"),
+    *GROUP,
+    *LIFE,
 )
 REBALANCES = _gold(
     "rebalances",
@@ -144,7 +209,7 @@ REBALANCES = _gold(
     Column(
         "partitions_moved",
         LONG,
-        "Partitions that were given to somebody who had not been given them before.",
+        "Partitions, or active tasks, that were given to somebody who had not been given them before.",
         "there was no target",
     ),
     *at(
@@ -167,6 +232,7 @@ MEMBERS = _gold(
     Column("client_id", TEXT, "Its client id, as it said last."),
     Column("client_host", TEXT, "Where it connected from last."),
     Column("rack_id", TEXT, "Its rack.", "it names none"),
+    Column("process_id", TEXT, "Of a streams member, the instance that it is a thread of.", "another kind of group"),
     *LIFE,
 )
 STATIC_MEMBERS = _gold(
@@ -302,6 +368,10 @@ GOLD = by_name(
         INTERVALS,
         OVERLAPS,
         UNOWNED,
+        SHARE_HOLDINGS,
+        SHARE_COVERAGE,
+        STREAMS_TASKS,
+        STREAMS_NOT_READY,
         REBALANCES,
         MEMBERS,
         STATIC_MEMBERS,
@@ -315,7 +385,12 @@ GOLD = by_name(
     )
 )
 
-_LIVES = ("intervals", "members", "static_member_history")
+_LIVES = (
+    *("intervals", "members", "static_member_history"),
+    *("share_holdings", "streams_tasks", "streams_not_ready"),
+)
+_HELD = {"intervals": "i.kind", "share_holdings": "'share'", "streams_tasks": "'streams'"}
+_FREE = ("unowned", "share_coverage")
 
 
 def _lives(check: str, sentence: str, where: str) -> dict[str, tuple[str, str]]:
@@ -331,7 +406,10 @@ def once(table: Table, named: str = "") -> tuple[str, str]:
 
 
 INVARIANTS: dict[str, tuple[str, str]] = {
-    "one_owner": ("No partition has two owners.", "select * from second_owners where grade = 'proven'"),
+    "one_owner": (
+        "No partition and no active task has two owners, and no task is twice in one process.",
+        "select * from second_owners where grade = 'proven'",
+    ),
     "no_stale_writes": ("No fenced coordinator writes.", "select * from stale_writes"),
     **_lives("order", "Nothing ends before it began.", "from_offset >= to_offset"),
     **_lives(
@@ -347,11 +425,14 @@ INVARIANTS: dict[str, tuple[str, str]] = {
         " or (to_exact and to_not_before_offset <> to_offset - 1)",
     ),
     **_lives("open", "What is open has no end.", "open <> (to_offset is null)"),
-    "known_members": (
-        "Whoever owns a partition is a member.",
-        "select i.* from intervals i left anti join members m on i.state_partition = m.state_partition"
-        " and i.group_id = m.group_id and i.kind = m.kind and i.member_id = m.member_id",
-    ),
+    **{
+        "known_members" + (table != "intervals") * f"_{table}": (
+            "Whoever owns a partition or has a task is a member.",
+            f"select i.* from {table} i left anti join members m on i.state_partition = m.state_partition"
+            f" and i.group_id = m.group_id and {kind} = m.kind and i.member_id = m.member_id",
+        )
+        for table, kind in _HELD.items()
+    },
     "settled_after_target": (
         "Nobody reaches an epoch that has no target yet.",
         "select * from rebalances where grade = 'proven' and settled_offset is not null"
@@ -361,7 +442,10 @@ INVARIANTS: dict[str, tuple[str, str]] = {
         "The epoch of a group goes back only if the group began anew.",
         "select * from rebalances where went_back",
     ),
-    "unowned_order": ("Nothing ends before it began.", "select * from unowned where from_offset >= to_offset"),
+    **{
+        f"{t}_order": ("Nothing ends before it began.", f"select * from {t} where from_offset >= to_offset")
+        for t in _FREE
+    },
     **{f"once_{name}": once(table) for name, table in GOLD.items()},
 }
 """Name -> a sentence, and a query over the tables of gold that gives the rows for which it does not hold."""

@@ -13,6 +13,7 @@ import math
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sidecar.audit.columns import FLAG, INT, LONG, TEXT, Column, Table, by_name
@@ -120,15 +121,22 @@ def planned(rows: Mapping[int, int], parallelism: int, rows_per_task: int = ROWS
     return [units for units in (first, *parts) if units]
 
 
+@contextmanager
+def folding(memory: str = "") -> Iterator[Database]:
+    """A database for one fold, with the executor's disk for what does not fit into its memory."""
+    folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
+    with (
+        tempfile.TemporaryDirectory(prefix="sidecar-audit-", dir=folders[0] or None) as spill,
+        database(memory, spill) as db,
+    ):
+        yield db
+
+
 def gold_of_units(units: Sequence[Unit], work: Work, ids: Iterator[int]) -> list[str]:
     """Folds the units of these numbers; tells the files it wrote."""
     writers: dict[str, TableWriter] = {}
-    folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
     for i in ids:
-        with (
-            tempfile.TemporaryDirectory(prefix="sidecar-audit-", dir=folders[0] or None) as spill,
-            database(work.memory, spill) as db,
-        ):
+        with folding(work.memory) as db:
             _write(_folded(db, units[i], work), work, writers)
     told = []
     for name, writer in writers.items():

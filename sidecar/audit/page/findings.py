@@ -22,6 +22,7 @@ def findings(source: Source, groups: Groups, until: int) -> list[Finding]:
         *_went_back(source, groups),
         *_unreadable(source, groups),
         *groups.unowned_findings(),
+        *_not_ready(source, groups, until),
         *_outages(source),
         *_stale_claims(source, groups),
         *_settings(source, groups),
@@ -127,6 +128,15 @@ def _unreadable(source: Source, groups: Groups) -> Iterator[Finding]:
     ):
         number = groups.number.get((sp, group or ""), NONE)
         yield Finding("unreadable", POSSIBLE, ms, None, offset, sp, f"{kind or 'unknown kind'}: {reason}", number)
+
+
+def _not_ready(source: Source, groups: Groups, until: int) -> Iterator[Finding]:
+    for sp, group, begin, end, offset, why in source.rows("streams_not_ready").each(
+        "state_partition", "group_id", "from_ms", "to_ms", "from_offset", "from_why"
+    ):
+        lasted = (until if end is None else end) - begin
+        text = f"the topology was not ready for {span(max(lasted, 0))}, so no task was assigned ({why})"
+        yield Finding("unready", NOTE, begin, end, offset, sp, text, groups.number[sp, group])
 
 
 def _outages(source: Source) -> Iterator[Finding]:

@@ -7,25 +7,30 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.audit.page.kinds import FAULT, LONGEST, NOTE, POSSIBLE, Finding, span
+from sidecar.audit.page.kinds import FAULT, FREE, LONGEST, NOTE, POSSIBLE, Finding, span
 from sidecar.audit.page.lives import lives, pack_intervals, pack_rebalances, pack_unowned
 from sidecar.audit.page.pack import NONE, Bar, Rows, Texts, merged, shares
 from sidecar.audit.page.source import Budget, Source
 from sidecar.audit.page.verdict import Coverage
 
 Key = tuple[int, str]
+Place = tuple[str, int, str, int]
+"""Topic or task, partition, topic id, and the number of the lane."""
+FOR_EVER = 1 << 62
 TABLES = ("intervals", "unowned", "rebalances", "members", "second_owners", "stale_claims")
 
 
 @dataclass
 class Group:
-    """`owners`: number of each member id, in the order in which they came. `places`: number of each partition.
+    """`owners`: number of each member id, in the order in which they came. `places`: number of each partition or task.
 
-    A partition is told by the topic's name; the topic's id counts only where one name had several."""
+    A partition is told by the topic's name; the topic's id counts only where one name had several. Where several
+    members may have it at once, each has a lane of its own (`beside`: by row of the intervals)."""
 
     owners: dict[str, int] = field(default_factory=dict)
-    clients: dict[str, tuple[str, str | None]] = field(default_factory=dict)
-    places: dict[tuple[str, int, str], int] = field(default_factory=dict)
+    clients: dict[str, tuple[str, str | None, str | None]] = field(default_factory=dict)
+    places: dict[Place, int] = field(default_factory=dict)
+    beside: dict[int, int] = field(default_factory=dict)
     ids: dict[str, set[str]] = field(default_factory=dict)
     rows: dict[str, list[int]] = field(default_factory=lambda: {t: [] for t in TABLES})
     alive: list[tuple[int, int]] = field(default_factory=list)
@@ -35,10 +40,9 @@ class Group:
 class Groups:
     def __init__(self, source: Source, covered: Coverage, texts: Texts, budget: Budget, until: int) -> None:
         self._covered, self._texts, self._budget, self._until = covered, texts, budget, until
-        self._tables = {t: source.rows(t) for t in TABLES}
+        self._tables = {t: source.rows(t) for t in TABLES} | {"intervals": source.held(), "unowned": source.free()}
         self.left_out: list[str] = []
-        settings = source.rows("setting_changes")
-        named = [*self._tables.values(), settings]
+        named = [*self._tables.values(), source.rows("setting_changes"), source.rows("streams_not_ready")]
         keys = {k for t in named for k in t.each("state_partition", "group_id")} | set(covered.groups)
         self.keys: list[Key] = sorted((k for k in keys if k[1]), key=lambda k: (k[1], k[0]))
         self.number = {key: n for n, key in enumerate(self.keys)}
@@ -57,30 +61,48 @@ class Groups:
         g.rows["members"].sort(key=lambda n: (members["from_ms"][n], members["from_offset"][n]))
         for n in g.rows["members"]:
             g.owners.setdefault(members["member_id"][n], len(g.owners))
-            g.clients[members["member_id"][n]] = (members["client_id"][n], members["instance_id"][n])
+            said = (members[c][n] for c in ("client_id", "instance_id", "process_id"))
+            g.clients[members["member_id"][n]] = tuple(said)
         g.rows["intervals"].sort(key=lambda n: (intervals["from_ms"][n], intervals["from_offset"][n]))
         for n in g.rows["intervals"]:
             g.owners.setdefault(intervals["member_id"][n], len(g.owners))
         for name in ("intervals", "unowned", "second_owners"):
             t = self._tables[name]
             for n in g.rows[name]:
-                if t["kind"][n] == "consumer":
+                if t["topic_id"][n]:
                     g.ids.setdefault(t["topic"][n] or t["topic_key"][n], set()).add(t["topic_key"][n])
+        self._put_beside(g)
         seen = {
             self._key(g, self._tables[name], n)
             for name in ("intervals", "unowned", "second_owners")
             for n in g.rows[name]
         }
         g.places = {key: n for n, key in enumerate(sorted(seen))}
-        g.names = [f"{name}-{p}{f' ({topic_id})' if topic_id else ''}" for name, p, topic_id in g.places]
+        g.names = [
+            f"{name}-{p}{f' ({topic_id})' if topic_id else ''}{f' [{lane + 1}]' if lane else ''}"
+            for name, p, topic_id, lane in g.places
+        ]
         spans = [(members["from_ms"][n], members["to_ms"][n]) for n in g.rows["members"]]
         g.alive = union((begin, self._until if end is None else end) for begin, end in spans)
 
-    @staticmethod
-    def _key(g: Group, t: Rows, n: int) -> tuple[str, int, str]:
+    def _put_beside(self, g: Group) -> None:
+        """What several members may have at once: partitions of share groups, and tasks that are not active."""
+        t, ends = self._tables["intervals"], dict[Place, list[int]]()
+        for n in g.rows["intervals"]:
+            kind = t["kind"][n]
+            if kind == "share" or (kind == "streams" and t["topic"][n] != t["topic_key"][n]):
+                lanes = ends.setdefault(self._key(g, t, n), [])
+                begin, end = t["from_ms"][n], FOR_EVER if t["to_ms"][n] is None else t["to_ms"][n]
+                lane = next((k for k, until in enumerate(lanes) if until <= begin), len(lanes))
+                lanes[lane : lane + 1] = [end]
+                g.beside[n] = lane
+
+    def _key(self, g: Group, t: Rows, n: int) -> Place:
         name = t["topic"][n] or t["topic_key"][n]
-        several = t["kind"][n] == "consumer" and len(g.ids.get(name, ())) > 1
-        return name, t["partition"][n], t["topic_key"][n] if several else ""
+        several = bool(t["topic_id"][n]) and len(g.ids.get(name, ())) > 1
+        lane = g.beside.get(n, 0) if t is self._tables["intervals"] else 0
+        task = "task " if t["kind"][n] == "streams" else ""
+        return f"{task}{name}", t["partition"][n], t["topic_key"][n] if several else "", lane
 
     def _index_ends(self) -> None:
         """When the intervals ended that an overlap names."""
@@ -110,14 +132,15 @@ class Groups:
         g = self._groups[group]
         if member not in g.owners:
             return member
-        client = g.clients.get(member, ("", None))[0]
+        client = g.clients.get(member, ("", None, None))[0]
         return f"m{g.owners[member] + 1} ({client or member})"
 
     def end(self, group: int, place: int, member: str, from_offset: int) -> int | None:
         return self._ends.get((group, place, member, from_offset))
 
     def unowned_findings(self) -> Iterable[Finding]:
-        """As long as the group had members: a partition of an empty group is unowned, as it should be."""
+        """As long as the group had members: a partition of an empty group is unowned, as it should be. What nobody had
+        of a share group somebody should have had."""
         t, brief = self._tables["unowned"], 0
         for number, g in enumerate(self._groups):
             for n in g.rows["unowned"]:
@@ -125,19 +148,21 @@ class Groups:
                 shared = longest_shared(g.alive, begin, self._until if end is None else end)
                 if shared is None:
                     continue
-                if shared[1] - shared[0] < self._budget.unowned_ms:
-                    brief += 1
+                share = t["kind"][n] == "share"
+                if shared[1] - shared[0] < (self._budget.uncovered_ms if share else self._budget.unowned_ms):
+                    brief += not share
                     continue
                 place = self.place(number, t, n)
                 name = self.place_name(number, place)
-                text = f"{name} was nobody’s for {span(shared[1] - shared[0])} while the group had members"
+                had = "a member subscribed to it" if share else "the group had members"
+                text = f"{name} was nobody’s for {span(shared[1] - shared[0])} while {had}"
                 if end is None:
                     text += "; it still is"
                 grave = NOTE if t["grade"][n] == "proven" else POSSIBLE
                 if grave == POSSIBLE:
                     text += " (perhaps: records are missing)"
                 sp, offset = t["state_partition"][n], t["from_offset"][n]
-                yield Finding("unowned", grave, *shared, offset, sp, text, number, place)
+                yield Finding("uncovered" if share else "unowned", grave, *shared, offset, sp, text, number, place)
         if brief:
             least = span(self._budget.unowned_ms)
             self.left_out.append(
@@ -208,11 +233,12 @@ class Groups:
         return lanes
 
     def _owners(self, g: Group) -> dict[str, Any]:
-        clients = [g.clients.get(m, (None, None)) for m in g.owners]
+        clients = [g.clients.get(m, (None, None, None)) for m in g.owners]
         return {
             "id": [self._texts(m) for m in g.owners],
             "client": [self._texts(c[0]) for c in clients],
             "instance": [self._texts(c[1]) for c in clients],
+            "process": [self._texts(c[2]) for c in clients],
         }
 
     def _head(self, n: int, takeovers: dict[int, int], mine: list[Finding]) -> dict[str, Any]:
@@ -222,7 +248,7 @@ class Groups:
         turns = g.rows["rebalances"]
         settle = [(max(r["settled_ms"][k] - r["from_ms"][k], 0), k) for k in turns if r["settled_ms"][k] is not None]
         longest = max(settle, default=(NONE, NONE))
-        free = max((((f.end or f.ms) - f.ms, f.ms) for f in mine if f.kind == "unowned"), default=(NONE, NONE))
+        free = max((((f.end or f.ms) - f.ms, f.ms) for f in mine if f.kind in FREE), default=(NONE, NONE))
         covered = self._covered.of((sp, name))
         kinds = {t["kind"][k] for t, of in ((r, turns), (m, g.rows["members"]), (i, g.rows["intervals"])) for k in of}
         begins = [
@@ -233,6 +259,7 @@ class Groups:
             "sp": sp,
             "kinds": sorted(kinds),
             "from": min(begins, default=NONE),
+            "partitions": len({place[:3] for place in g.places}),
             "members": sum(m["to_ms"][k] is None for k in g.rows["members"]),
             "rebalances": sum(not r["anew"][k] for k in turns),
             "settle": longest[0],

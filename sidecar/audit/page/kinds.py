@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sidecar.audit.page.pack import NONE
-from sidecar.core.runtime.owner import MOVED
+from sidecar.core.runtime.commands import MOVED
 
 FAULT, POSSIBLE, NOTE = 0, 1, 2
 """How grave a finding is: it must not be; it may have been; good to know."""
@@ -19,9 +19,12 @@ KINDS = (
     ("claimed", "stale claim"),
     ("setting", "setting changed"),
     ("unowned", "unowned"),
+    ("uncovered", "nobody’s, of a share group"),
+    ("unready", "topology not ready"),
 )
 """Key and name of each kind, the gravest first."""
-LONGEST = ("unowned", "outage")
+FREE = ("unowned", "uncovered")
+LONGEST = (*FREE, "outage", "unready")
 """Kinds of which the longest count most; of the others, the newest."""
 
 

@@ -12,7 +12,7 @@ from sidecar.audit.page.kinds import Finding, handed_over
 from sidecar.audit.page.pack import NONE, Rows, Texts, after, deltas
 from sidecar.audit.page.period import Period
 from sidecar.audit.page.source import Budget, Source
-from sidecar.core.runtime.owner import RENEWED
+from sidecar.core.runtime.commands import RENEWED
 
 VERSION = 1
 NEEDED = ("coverage", "intervals", "second_owners", "stale_writes", "unreadable")

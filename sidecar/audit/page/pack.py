@@ -53,6 +53,19 @@ class Rows:
     def each(self, *names: str) -> Iterable[tuple[Any, ...]]:
         return zip(*(self.columns[n] for n in names), strict=True)
 
+    def having(self, **columns: Sequence[Any]) -> Rows:
+        return Rows(self.count, {**self.columns, **columns})
+
+    def with_more(self, *others: Rows) -> Rows:
+        """And the rows of others, as far as they have these columns."""
+        more = [o for o in others if o.count]
+        if not more:
+            return self
+        columns = {
+            n: [*v, *(x for o in more for x in o.columns.get(n, [None] * o.count))] for n, v in self.columns.items()
+        }
+        return Rows(self.count + sum(o.count for o in more), columns)
+
 
 def rows(table: Any, names: Iterable[str], where: Mapping[str, Sequence[Any]] | None = None) -> Rows:
     """`where`: a row stays if each of these columns has one of its values. No table is as good as one without rows."""

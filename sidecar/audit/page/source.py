@@ -22,6 +22,8 @@ class Budget:
     members: int = 50_000
     claims: int = 20_000
     findings: int = 1000
+    uncovered_ms: int = 6000
+    """How long a partition of a share group may wait for a member: Kafka's assignment interval and a heartbeat."""
     unowned_ms: int = 1000
     """Unowned time below this is how a partition changes hands, and no finding."""
     reasons: int = 3_000_000
@@ -57,3 +59,20 @@ class Source:
             if name != "setting_changes":
                 where["state_partition"] = self._homes
         return rows(self._tables.get(name), names, where)
+
+    def held(self) -> Rows:
+        """Intervals, and what members of share groups and streams groups had as rows like them. A task that is not
+        active has its role in the topic's name."""
+        shares, tasks = self.rows("share_holdings"), self.rows("streams_tasks")
+        roles = [s if role == "active" else f"{s} {role}" for s, role in tasks.each("subtopology", "role")]
+        return self.rows("intervals").with_more(
+            shares.having(kind=["share"] * shares.count, topic_key=shares["topic_id"]),
+            tasks.having(kind=["streams"] * tasks.count, topic_key=tasks["subtopology"], topic=roles),
+        )
+
+    def free(self) -> Rows:
+        """Unowned time, and of share groups the time in which nobody had what somebody should have had."""
+        shares = self.rows("share_coverage")
+        return self.rows("unowned").with_more(
+            shares.having(kind=["share"] * shares.count, topic_key=shares["topic_id"])
+        )

@@ -22,7 +22,6 @@ from sidecar.kafka.net import NO_ANSWER
 from sidecar.kafka.offsets import EARLIEST, LATEST, Offsets, Place, committed, listed
 from sidecar.link.ports import Figures, Logger
 
-"""The connection to each broker over which it is asked: commits do not wait behind it."""
 GROUPS_AT_ONCE, PLACES_AT_ONCE = 100, 1_000
 """Groups, and partitions, in one question."""
 ANSWER_S = 30.0

@@ -37,7 +37,7 @@ Slices = Generator[None, None, Any]
 
 
 @dataclass(slots=True)
-class Crowd:
+class MemberCount:
     """Members: how many, and the first of them by name."""
 
     count: int = 0
@@ -55,8 +55,8 @@ class Step:
 
     kind: str
     value: bytes
-    joined: Crowd | None
-    left: Crowd | None
+    joined: MemberCount | None
+    left: MemberCount | None
     target: bytes | None = None
     last: bytes | None = None
     """The last value of a member's current assignment."""
@@ -70,8 +70,8 @@ class Step:
 @dataclass(slots=True)
 class _Group:
     steps: deque[Step]
-    joined: Crowd | None = None
-    left: Crowd | None = None
+    joined: MemberCount | None = None
+    left: MemberCount | None = None
     dropped: int = 0
     """Steps that made room for others of this group."""
 
@@ -117,10 +117,10 @@ class RebalanceHistory:
             group = self._groups[key.group_id] = _Group(deque(maxlen=self._kept * STEPS))
         if role is Role.MEMBER:
             if value is None:
-                group.left = group.left or Crowd()
+                group.left = group.left or MemberCount()
                 group.left.add(key.sub_id)
             elif before is None:
-                group.joined = group.joined or Crowd()
+                group.joined = group.joined or MemberCount()
                 group.joined.add(key.sub_id)
         elif value is not None and group.steps:
             step = group.steps[-1]
@@ -187,8 +187,8 @@ class RebalanceHistory:
             if not found or inspect.begins(before, heading):
                 found.append(_told(step, body))
             else:
-                for name, crowd in (("joined", step.joined), ("left", step.left)):
-                    found[-1][name] = _joined(found[-1][name], crowd)
+                for name, these in (("joined", step.joined), ("left", step.left)):
+                    found[-1][name] = _joined(found[-1][name], these)
             before, now = heading, found[-1]
             now["epoch"] = heading.epoch
             if heading.state:
@@ -253,12 +253,12 @@ def _by_state(told: Told, heading: Heading, inspect: Inspect, at_ms: int) -> Non
 EMPTY = "Empty"
 
 
-def _joined(told: Told | None, crowd: Crowd | None) -> Told:
+def _joined(told: Told | None, these: MemberCount | None) -> Told:
     names = [] if told is None else told["names"]
     count = 0 if told is None else told["count"]
-    if crowd is None:
+    if these is None:
         return {"count": count, "names": names}
-    return {"count": count + crowd.count, "names": (names + crowd.names)[:NAMES_MAX]}
+    return {"count": count + these.count, "names": (names + these.names)[:NAMES_MAX]}
 
 
 def _ms(at: datetime) -> int:

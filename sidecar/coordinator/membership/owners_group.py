@@ -19,14 +19,14 @@ from collections.abc import Mapping, Set
 
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.membership.giving_up import GivingUp
-from sidecar.coordinator.membership.lease import Lease
 from sidecar.coordinator.membership.lease_commit import Confirming
 from sidecar.coordinator.membership.map_check import MapCheck
+from sidecar.coordinator.membership.member_lease import MemberLease
 from sidecar.coordinator.membership.owner_map import Assignment, SidecarInfo, joining
 from sidecar.coordinator.membership.owners_client import Lost, OwnersClient, check
 from sidecar.coordinator.membership.owners_heartbeat import HeartbeatPorts, OwnersHeartbeats
 from sidecar.coordinator.membership.peer_links import LEFT, TOPICS, Answers, Peer, Peers
-from sidecar.coordinator.membership.ports import Listener, OwnershipSettings
+from sidecar.coordinator.membership.ports import OwnershipSettings, OwnersListener
 from sidecar.coordinator.membership.rebalance_barriers import Barriers
 from sidecar.coordinator.membership.roster import Members, assignment_of
 from sidecar.core.vocabulary.errors import Code, name_of
@@ -40,18 +40,16 @@ from sidecar.wire.generated import sync_group as sg
 
 AGAIN_S = 0.1
 PROTOCOL_TYPE, PROTOCOL = "sidecar", "beside-leader-v1"
-"""The connection for JoinGroup and SyncGroup: a JoinGroup that the broker holds back holds up all that comes behind it
-on its connection, and a LeaveGroup for a lost peer is what it waits for."""
 
 
-class Ownership:
+class OwnersGroup:
     def __init__(
         self,
         cluster: Cluster,
         node_id: int,
         address: Address,
         settings: OwnershipSettings,
-        listener: Listener,
+        listener: OwnersListener,
         roster: Members,
         log: Logger,
         tasks: Tasks,
@@ -73,7 +71,7 @@ class Ownership:
         self.member_id = ""
         self.assignment = Assignment()
         self.is_leader = False
-        self._lease = Lease(settings.session_timeout_ms, settings.proof_ms, listener.lease_proved)
+        self._lease = MemberLease(settings.session_timeout_ms, settings.proof_ms, listener.lease_proved)
         self._group = OwnersClient(cluster, settings.group_id, log)
         self.map_check = MapCheck(node_id, roster, self._group, log)
         self._started_ms = int(time.time() * 1000)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sidecar.coordinator.clock import now
-from sidecar.coordinator.membership.lease import Lease
+from sidecar.coordinator.membership.member_lease import MemberLease
 from sidecar.coordinator.membership.ports import OwnershipSettings
 from sidecar.core.runtime.turn import Now
 from sidecar.core.vocabulary.errors import Code
@@ -36,7 +36,7 @@ class HeartbeatPorts:
 
 class OwnersHeartbeats:
     def __init__(
-        self, cluster: Cluster, settings: OwnershipSettings, lease: Lease, ports: HeartbeatPorts, log: Logger
+        self, cluster: Cluster, settings: OwnershipSettings, lease: MemberLease, ports: HeartbeatPorts, log: Logger
     ) -> None:
         self._cluster = cluster
         self._settings = settings

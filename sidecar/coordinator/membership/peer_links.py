@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, cast
 
-from sidecar.link.crowd import gives_way
+from sidecar.link.eviction import gives_way
 from sidecar.link.ports import Logger, Tasks
 
 PING, LEFT, TOPICS = b"ping from sidecar-%d", b"left", b"topics"

@@ -29,7 +29,7 @@ class OwnershipSettings:
     """Of groups that this sidecar coordinates."""
 
 
-class Listener(Protocol):
+class OwnersListener(Protocol):
     """Who is told of ownership."""
 
     def owners_assigned(self, a: Assignment) -> None: ...

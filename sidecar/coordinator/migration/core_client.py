@@ -43,7 +43,8 @@ class CoreClient:
     # ---- what is there --------------------------------------------------------------------------------------
     def serves(self, partition: int) -> bool:
         """Under a lease."""
-        return self._service.owners[partition].shard is not None and self._service.leased(partition, now())
+        owner = self._service.owners[partition]
+        return owner.shard is not None and owner.lease.valid(now())
 
     def serves_group(self, group_id: str) -> bool:
         """Whether this sidecar is the group's coordinator, be it there or not."""

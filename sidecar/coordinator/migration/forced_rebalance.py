@@ -46,11 +46,11 @@ class Forced:
 
     def begin(self) -> None:
         """The state topic has been read to its end."""
-        self._orders = {g: self._rules.order(g) for g in self._rules.groups_with(cf.REBALANCE)}
+        self._orders = {g: self._rules.settings.order(g) for g in self._rules.settings.groups_with(cf.REBALANCE)}
 
     def stored(self, group_id: str) -> None:
         """The setting stands there anew, or is gone from there."""
-        order = self._rules.order(group_id)
+        order = self._rules.settings.order(group_id)
         if order:
             self._orders[group_id] = order
         elif group_id not in self._at_work:
@@ -74,7 +74,7 @@ class Forced:
 
     async def _once(self, group_id: str, order: str) -> bool:
         """Whether this order needs nothing more."""
-        if self._rules.last_reason(group_id) != order:
+        if self._rules.settings.state.last_reason(group_id) != order:
             self._log.info("rebalance asked for", group_id=group_id, why=order)
             answer = await self._ask(Rebalance(group_id, order))
             if answer.code not in (Code.NONE, Code.GROUP_ID_NOT_FOUND):

@@ -120,7 +120,7 @@ class Intakes:
         return Outcome.NOT_TAKEN
 
     async def _adopt(self, group_id: str, found: Native) -> None:
-        why = self._rules.why(group_id) or "the patterns name it"
+        why = self._rules.settings.why(group_id) or "the patterns name it"
         reply = await self._core.ask(adoption(group_id, found, f"taken over from the broker: {why}"))
         if reply.code not in (Code.NONE, Code.NON_EMPTY_GROUP):
             raise ConnectionLost(f"not taken in: {name_of(reply.code)}")

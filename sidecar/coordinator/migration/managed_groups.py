@@ -10,17 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from sidecar.coordinator.statelog.tail import GROUP_KINDS, StateLog
+from sidecar.coordinator.settings.stored_settings import StoredSettings
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.group_patterns import Patterns, doubts, fault, split
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.link.messages import GroupRules
 from sidecar.link.ports import Logger
-from sidecar.state.codec import StateCodec
 from sidecar.state.keys import StateKey
-from sidecar.state.schema import StateError
 
 Store = Callable[[str, dict[str, str | None], str], Awaitable[None]]
 """Writes settings of a group, and why."""
@@ -39,15 +36,11 @@ class OwnRules:
     never: frozenset[str] = frozenset()
 
 
-def order_of(body: Mapping[str, Any] | None) -> str:
-    """What tells this setting from any other one of its name: the value, who changed it, and when. Empty for none."""
-    if body is None:
-        return ""
-    return f"{body['value']} ({body['why']}, {body['time_ms'].isoformat(timespec='milliseconds')})"
-
-
 class Rules:
-    def __init__(self, own: OwnRules, codec: StateCodec, state: StateLog, log: Logger) -> None:
+    """`settings`: what is stored."""
+
+    def __init__(self, own: OwnRules, settings: StoredSettings, log: Logger) -> None:
+        self.settings = settings
         self.ready = False
         """All that is stored has been read."""
         self.dirty = False
@@ -59,8 +52,7 @@ class Rules:
         self.kept: set[str] = set()
         """Groups that have records here, though they are not wanted here."""
         self._own = own
-        self._codec = codec
-        self._state = state
+        self._state = settings.state
         self._log = log
         self._stored: Patterns | None = None
         self._patterns_s = 0.0
@@ -129,7 +121,7 @@ class Rules:
 
     def _override(self, group_id: str) -> bool:
         before = self.overrides.get(group_id)
-        now = self._verdict(group_id) or self.value(group_id, cf.MANAGED)
+        now = self.settings.verdict(group_id) or self.settings.value(group_id, cf.MANAGED)
         if now == before:
             return False
         if now is None:
@@ -146,7 +138,7 @@ class Rules:
         return True
 
     def _patterns(self) -> bool:
-        include, exclude = (self.value("", f"/{n}") for n in cf.BROKER_MOVES)
+        include, exclude = (self.settings.value("", f"/{n}") for n in cf.BROKER_MOVES)
         broken = fault(include or "") or fault(exclude or "")
         if broken:
             self._log.error("stored patterns are void", problem=broken)
@@ -177,59 +169,6 @@ class Rules:
         for doubt in (*doubts(these, former[0]), *doubts(those, former[1])):
             self._log.warning("stored pattern is doubtful", problem=doubt, remedy=AS_MEANT)
 
-    def value(self, group_id: str, name: str) -> str | None:
-        raw = self._raw(group_id, name)
-        try:
-            return None if raw is None else self._codec.config_value(raw)[0]
-        except StateError as exc:
-            self._log.error("setting skipped", group_id=group_id, name=name, error=str(exc))
-            return None
-
-    def _verdict(self, group_id: str) -> str:
-        """What the owner has found about the order that stands; "" if nothing."""
-        word, _, order = (self.value(group_id, cf.VERDICT) or "").partition(": ")
-        return word if order == self.order(group_id, cf.MANAGED) else ""
-
-    def verdict(self, group_id: str, word: str) -> str:
-        """As it is stored: about the order that stands now."""
-        return f"{word}: {self.order(group_id, cf.MANAGED)}"
-
-    def why(self, group_id: str) -> str:
-        """Why the group is where it is; "" if nothing was said of it."""
-        body = self._body(group_id, cf.VERDICT if self._verdict(group_id) else cf.MANAGED)
-        return "" if body is None else str(body["why"])
-
-    def order(self, group_id: str, name: str = cf.REBALANCE) -> str:
-        """What was asked for, by whom and when, which tells it from any other order; empty if nothing was."""
-        return order_of(self._body(group_id, name))
-
-    def _body(self, group_id: str, name: str) -> dict[str, Any] | None:
-        """As it stands in the topic; None if it is not there, or cannot be read."""
-        raw = self._raw(group_id, name)
-        try:
-            return None if raw is None else self._codec.schemas.decode(raw)
-        except StateError:
-            return None
-
-    def groups_with(self, name: str) -> list[str]:
-        """Groups of which this is said."""
-        return [g for part in self._state.partitions for g, said in part.configs.items() if g and name in said]
-
-    def last_reason(self, group_id: str) -> str:
-        """Why the group's record was written last."""
-        for key, value in self._records(group_id).items():
-            if key.kind in GROUP_KINDS:
-                try:
-                    record = self._codec.decode(key, value)[0]
-                except StateError:
-                    continue
-                return str(getattr(record, "why", ""))
-        return ""
-
-    def _raw(self, group_id: str, name: str) -> bytes | None:
-        partition = partition_for(group_id, len(self._state.partitions)) if group_id else 0
-        return self._state.partitions[partition].configs.get(group_id, {}).get(name)
-
     # ---- the other sidecars' own settings ---------------------------------------------------------------------
     def told(self) -> dict[str, list[str]]:
         """This sidecar's own patterns, as the others are told."""
@@ -244,7 +183,7 @@ class Rules:
     def differing(self) -> list[int]:
         """Sidecars that coordinate other groups than this one does: their own patterns count where none are stored."""
         told = self.told()
-        counts = [n for n, key in zip(told, cf.BROKER_MOVES, strict=True) if self.value("", f"/{key}") is None]
+        counts = [n for n, key in zip(told, cf.BROKER_MOVES, strict=True) if self.settings.value("", f"/{key}") is None]
         return sorted(node for node, said in self._peers.items() if any(said[n] != told[n] for n in counts))
 
     def _say_who_differs(self) -> None:

@@ -119,7 +119,7 @@ class Moves:
     def _look_at(self, token: int, event: Event) -> None:
         group_id = event.group_id
         owner = self._service.owner_of(group_id)
-        if owner.shard is None or not self._service.leased(owner.partition, now()):
+        if owner.shard is None or not owner.lease.valid(now()):
             # Whether the group is here will be known when the partition is. The core's own waiting rooms would let
             # the request past the questions that are asked below.
             hold_ms = self._service.settings.hold_ms

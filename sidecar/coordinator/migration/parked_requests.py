@@ -60,5 +60,5 @@ class ParkedRequests:
                     continue
                 # A broker answers a heartbeat of a classic member that all is well while its group is loaded. So only
                 # the holder of a lease may say that it is loading.
-                leased = self._service.leased(self._service.partition_of(h.event.group_id), at)
+                leased = self._service.owner_of(h.event.group_id).lease.valid(at)
                 waiting.refuse_one(h, Code.COORDINATOR_LOAD_IN_PROGRESS if leased else Code.NOT_COORDINATOR)

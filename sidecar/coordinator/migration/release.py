@@ -63,7 +63,7 @@ class Releases:
 
     async def _give_back(self, group_id: str) -> None:
         began_s = time.monotonic()
-        why = self._rules.why(group_id) or "the patterns leave it to the broker"
+        why = self._rules.settings.why(group_id) or "the patterns leave it to the broker"
         await self._unserved.look(group_id)
         while not self._rules.wanted(group_id):
             reply = await self._core.ask(Drain(group_id, f"goes back to the broker: {why}"))

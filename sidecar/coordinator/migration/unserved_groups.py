@@ -35,7 +35,7 @@ class UnservedGroups:
         """Returns when the group is to go and its broker serves its members, or when it is to stay."""
         said = ""
         while self._core.serves_group(group_id) and not self._rules.wanted(group_id):
-            verdict = self._rules.verdict(group_id, "true")
+            verdict = self._rules.settings.as_verdict(group_id, "true")
             if verdict != said:  # else it was said of this order, and is not read back yet
                 try:
                     problem = await self._natives.refusal(group_id)

@@ -105,11 +105,11 @@ class UnstableGroups:
 
     async def _judge(self, group_id: str, word: str, why: str) -> None:
         """About the order that is known now; of one that is under way, this will say nothing."""
-        await self._store(group_id, {cf.VERDICT: self._rules.verdict(group_id, word)}, why)
+        await self._store(group_id, {cf.VERDICT: self._rules.settings.as_verdict(group_id, word)}, why)
 
     async def _comes(self, group_id: str) -> None:
         """It need not be waited for any more. An older sidecar has written in the place of the order."""
         name, value = cf.VERDICT, None
-        if self._rules.value(group_id, cf.MANAGED) == cf.LATER:
+        if self._rules.settings.value(group_id, cf.MANAGED) == cf.LATER:
             name, value = cf.MANAGED, None if self._rules.matches(group_id) else "true"
         await self._store(group_id, {name: value}, "it is stable at the broker now")

@@ -20,11 +20,11 @@ from typing import Protocol, TypeVar
 
 from sidecar.core.runtime.offset_checks import MemberIdentity
 from sidecar.core.vocabulary.errors import Code, name_of
-from sidecar.kafka import membership as ms
+from sidecar.kafka import placeholder_requests as ms
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.lanes import PLACEHOLDERS, Lane
-from sidecar.kafka.membership import Looked
 from sidecar.kafka.net import NO_ANSWER, BrokerConnection
+from sidecar.kafka.placeholder_requests import Looked
 from sidecar.link.ports import Logger, Tasks
 from sidecar.wire.generated import join_group as jg
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.membership.owner_map import Assignment
 from sidecar.coordinator.runtime.settings import CoordinatorSettings
-from sidecar.core.runtime.owner import ASSIGNED, MOVED
+from sidecar.core.runtime.commands import ASSIGNED, MOVED
 from sidecar.state.codec import OWNER_CLAIM, Encoded, Stamp, StateCodec
 from sidecar.state.fold import PartitionFold
 from sidecar.state.keys import encode_key

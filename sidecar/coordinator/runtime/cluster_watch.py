@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 from sidecar.coordinator.membership.former_owners import FormerOwners
 from sidecar.coordinator.membership.owner_map import Assignment
-from sidecar.coordinator.membership.owners_group import Ownership
+from sidecar.coordinator.membership.owners_group import OwnersGroup
 from sidecar.coordinator.membership.peer_links import PeerListener
 from sidecar.coordinator.membership.ports import OwnershipSettings
 from sidecar.coordinator.membership.roster import ENROL_S, Roster
-from sidecar.coordinator.migration.group_configs import Configs
 from sidecar.coordinator.runtime.broker_absence import BrokerAbsence
 from sidecar.coordinator.runtime.coordinator import Coordinator
 from sidecar.coordinator.runtime.leader_watch import LeaderWatch
@@ -58,7 +57,6 @@ class Follower:
         settings: FollowerSettings,
         leaders: tuple[int, ...],
         control: Control,
-        configs: Configs,
         state: StateLog,
         coordinator: Coordinator,
         log: Logger,
@@ -69,7 +67,7 @@ class Follower:
         """`leaders`: of `__consumer_offsets`, as found at the start; `peers`: where this sidecar answers pings."""
         self._settings = settings
         self._control = control
-        self._configs = configs
+        self._configs = coordinator.requests.configs
         self._state = state
         self._coordinator = coordinator
         self._log = log
@@ -88,12 +86,12 @@ class Follower:
         async def append(partition: int, records: list[Encoded]) -> None:
             await append_unfenced(cluster, coordinator.appender, state, s.topic, partition, records, ENROL_S)
 
-        roster = Roster(state, append, configs.all_read, log)
+        roster = Roster(state, append, coordinator.requests.written.all_read, log)
         former = FormerOwners(state, roster, lambda: coordinator.assignment, s.lease_ms)
         former.tells(coordinator.service.owners)
         self.from_tail = TailListener(coordinator, state, self.state_topic, roster, former, control, log, tasks)
         self.tail = new_tail(settings.tail_bootstrap, s.topic, settings.tail_client_id, state, self.from_tail)
-        self.ownership = Ownership(cluster, s.node_id, s.address, settings.ownership, self, roster, log, tasks, peers)
+        self.ownership = OwnersGroup(cluster, s.node_id, s.address, settings.ownership, self, roster, log, tasks, peers)
         if peers is not None:
             coordinator.fresh.tell = peers.say_topics
         roster.came_late = self.ownership.place_anew
@@ -127,16 +125,16 @@ class Follower:
             owners=self._owners(),
             leaders=self._leaders.of_offsets,
             brokers=dict(self._control.view.brokers),
-            authorizer=self._configs.authorizer,
+            authorizer=self._configs.broker.authorizer,
             suspects=tuple(sorted(self._suspects)),
-            idle_ms=self._configs.idle_ms,
+            idle_ms=self._configs.broker.idle_ms,
             lacking=tuple(self._lacking),
         )
 
     def _owners(self) -> tuple[int, ...]:
         """As the owners' group says. A sidecar that has just started, was lost or has withdrawn is no member and hears
         nothing of it; the claims tell it who has taken over, and before that nobody has."""
-        if self._coordinator.service.map:
+        if self._coordinator.service.owner_map.owners:
             return self._coordinator.assignment.owners
         own = self._coordinator.settings.node_id
         return tuple(-1 if n == own else n for n in map(self._claimant, range(len(self._state.partitions))))
@@ -193,7 +191,7 @@ class Follower:
 
     # ---- what the others find -------------------------------------------------------------------------------
     def _claimed(self) -> None:
-        if not self._coordinator.service.map:
+        if not self._coordinator.service.owner_map.owners:
             self._show()
 
     async def _check_state_topic(self) -> None:
@@ -225,7 +223,7 @@ class Follower:
             found.append(f"another sidecar, beside the broker at {double}, has the same node id")
         if not self.ownership.takes_part:
             return [*found, f"{len(self.from_tail.unread)} partitions of the state topic are being read"]
-        if not service.map:
+        if not service.owner_map.owners:
             found.append("no owner is known yet")
         elif not self._coordinator.leased():
             found.append("the lease on the owned partitions is not proved")

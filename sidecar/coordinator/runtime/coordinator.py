@@ -15,8 +15,6 @@ from sidecar.coordinator.clock import now
 from sidecar.coordinator.membership.owner_map import Assignment
 from sidecar.coordinator.migration.core_client import COORDINATORS_OWN
 from sidecar.coordinator.migration.fleet_kinds import FleetKinds
-from sidecar.coordinator.migration.group_configs import Configs
-from sidecar.coordinator.migration.managed_groups import Rules
 from sidecar.coordinator.migration.moves import MovePorts, Moves
 from sidecar.coordinator.placeholder.placeholders import PlaceholderPorts, Placeholders
 from sidecar.coordinator.placeholder.share_placeholders import SharePlaceholderPorts, SharePlaceholders
@@ -24,12 +22,14 @@ from sidecar.coordinator.runtime.assignor_task import assigning
 from sidecar.coordinator.runtime.background import Background
 from sidecar.coordinator.runtime.fronts import Fronts, front_of
 from sidecar.coordinator.runtime.group_loader import Loader
+from sidecar.coordinator.runtime.lease_proofs import LeaseProofs
 from sidecar.coordinator.runtime.metrics import count, observe, show
-from sidecar.coordinator.runtime.partition_lease import Proofs
 from sidecar.coordinator.runtime.regex_task import Visible
 from sidecar.coordinator.runtime.settings import CoordinatorSettings
+from sidecar.coordinator.runtime.settings_requests import SettingsRequests
 from sidecar.coordinator.runtime.takeovers import TakeoverPorts, Takeovers
 from sidecar.coordinator.runtime.topic_refresh import Fresh
+from sidecar.coordinator.runtime.turn_log import TurnLog
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.unfenced_append import append_unfenced
 from sidecar.coordinator.statelog.write_errors import WriteLost
@@ -76,8 +76,7 @@ class Coordinator:
         cluster: Cluster,
         codec: StateCodec,
         state: StateLog,
-        configs: Configs,
-        rules: Rules,
+        requests: SettingsRequests,
         assignors: Mapping[str, Mapping[str, Any]],
         background: Background,
         figures: Figures,
@@ -89,11 +88,13 @@ class Coordinator:
         self.assignment, self.view = Assignment(), View()
         self.broker_silence: Callable[[int], None] = lambda quiet_ms: None
         self._codec, self._state = codec, state
-        self._configs, self._background, self._figures = configs, background, figures
+        self.requests, self._background, self._figures = requests, background, figures
+        configs, rules = requests.configs, requests.rules
         self._log, self._tasks = log, tasks
         limits = (settings.batch_bytes, settings.lease_ms, settings.anew, settings.limits)
         self.fresh = Fresh(settings.look_s, figures)
-        ports = Ports(assignors, configs.groups, lambda: configs.authorizer, *limits, self.fresh.moved)
+        turns = TurnLog(log).turn if settings.turns else None
+        ports = Ports(assignors, configs.groups, lambda: configs.broker.authorizer, *limits, self.fresh.moved, turns)
         self.service = Service(settings.node_id, len(state.partitions), REGISTRY, ports, state, settings.service)
         self.takeovers = Takeovers(
             settings, cluster, self.appender, codec, state, self.service.owners, self._takeover_ports(), tasks
@@ -121,14 +122,14 @@ class Coordinator:
         }
         show(figures, self.service, lambda: len(self.moves.parked))
         tasks.spawn(self._tick(), "tick")
-        tasks.spawn(Proofs(self.service, self.takeovers.terms, settings.lease_ms).rounds(), "proofs")
+        tasks.spawn(LeaseProofs(self.service, self.takeovers.terms, settings.lease_ms).rounds(), "proofs")
 
     def _placeholder_ports(self) -> PlaceholderPorts:
         return PlaceholderPorts(
-            leased=lambda partition: self.service.leased(partition, now()),
+            leased=lambda partition: self.service.owners[partition].lease.valid(now()),
             leader_of=self.leader_of,
             partition_of=self.service.partition_of,
-            managed=self._configs.managed,
+            managed=self.requests.rules.managed,
             strangers=lambda group_id: self.moves.intakes.strangers(group_id),
             prove=self.takeovers.prove,
             again=self._check_again,
@@ -137,7 +138,8 @@ class Coordinator:
 
     def _share_ports(self) -> SharePlaceholderPorts:
         def serves(partition: int) -> bool:
-            return self.service.owners[partition].shard is not None and self.service.leased(partition, now())
+            owner = self.service.owners[partition]
+            return owner.shard is not None and owner.lease.valid(now())
 
         return SharePlaceholderPorts(
             serves=serves,
@@ -165,7 +167,7 @@ class Coordinator:
     def _move_ports(self) -> MovePorts:
         async def store(group_id: str, values: dict[str, str | None], why: str) -> None:
             try:
-                await self._configs.put(group_id, values, why, self.append_unfenced)
+                await self.requests.rules.settings.put(group_id, values, why, self.append_unfenced)
             except WriteLost as exc:
                 raise ConnectionLost(str(exc)) from exc
 
@@ -190,7 +192,7 @@ class Coordinator:
     # ---- fronts -------------------------------------------------------------------------------------------
     def connect(self, front: FrontEnd) -> None:
         self.fronts.add(front)
-        front.from_coordinator(Lease(*self.service.lease_until))
+        front.from_coordinator(Lease(*self.service.lease.until))
         if self.moves.rules.ready:
             front.from_coordinator(self.moves.rules.message())
         front.from_coordinator(self.view)
@@ -226,7 +228,7 @@ class Coordinator:
             elif isinstance(message, BrokerSilence):
                 self.broker_silence(message.quiet_ms)
             elif isinstance(message, SettingsPassed):
-                self._configs.poll()
+                self.requests.configs.broker.wanted.set()
             elif isinstance(message, TopicsPassed):
                 self.fresh.passed()
             self._drain()
@@ -258,7 +260,7 @@ class Coordinator:
                 self.share_placeholders.leaders_moved(before, view.leaders)
 
     async def _configure(self, token: int, event: Event) -> None:
-        self._reply(Reply(token, await self._configs.handle(event, self.append_unfenced)))
+        self._reply(Reply(token, await self.requests.handle(event, self.append_unfenced)))
 
     # ---- commands -----------------------------------------------------------------------------------------
     def _drain(self) -> None:
@@ -305,7 +307,7 @@ class Coordinator:
         assignor = self.assignors[ask.input.kind].get(ask.input.assignor)
         told = partial(self._done, c.partition, c.attempt)
         work, done = assigning(REGISTRY.runner(ask.input.kind), ask.input, assignor, encoder, told)
-        limit_s = self._configs.assignor_timeout_s(ask.input.kind)
+        limit_s = self.requests.configs.assignor_timeout_s(ask.input.kind)
         self._background.submit(f"assignor {ask.input.assignor}", work, done, limit_s)
 
     async def append_unfenced(self, partition: int, records: list[Encoded]) -> None:
@@ -329,8 +331,8 @@ class Coordinator:
         return self.service.all_leased(now())
 
     def lease_proved(self, until: Now) -> None:
-        self.service.lease(until.mono_ms, until.wall_ms)
-        self.fronts.broadcast(Lease(*self.service.lease_until))
+        self.service.lease.extended(until.mono_ms, until.wall_ms)
+        self.fronts.broadcast(Lease(*self.service.lease.until))
 
     # ---- time, topics, settings -----------------------------------------------------------------------------
     async def _tick(self) -> None:
@@ -353,11 +355,11 @@ class Coordinator:
         self._drain()
 
     def config_changed(self) -> None:
-        self.service.config_changed(now(), self._configs.fences_kept_ms)
+        self.service.config_changed(now(), self.requests.configs.broker.fences_kept_ms)
         self._drain()
 
     def setting_stored(self, group_id: str, name: str) -> None:  # in the state topic; "" stands for brokers
-        self._configs.changed(group_id)
+        self.requests.configs.changed(group_id)
         self.config_changed()
         self.moves.stored(group_id, name)
 

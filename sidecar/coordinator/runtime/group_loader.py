@@ -42,7 +42,7 @@ class Loader:
         """False: none of them may be loaded now."""
         until = time.monotonic() + self._slice_s
         at = now()
-        leased = dict.fromkeys(p for p in self._left if self._service.leased(p, at))
+        leased = dict.fromkeys(p for p in self._left if self._service.owners[p].lease.valid(at))
         may = bool(leased)
         while leased and time.monotonic() < until:
             p = self._next(leased)
@@ -53,7 +53,7 @@ class Loader:
 
     def _next(self, among: dict[int, None]) -> int:
         """A partition whose groups somebody waits for, if there is one. They take turns."""
-        p = next((p for p in among if self._service.owners[p].loading.behind), None)
+        p = next((p for p in among if self._service.owners[p].loader.queue.behind), None)
         if p is None:
             return next(iter(among))
         for order in (among, self._left):

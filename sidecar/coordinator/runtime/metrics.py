@@ -18,7 +18,7 @@ def show(figures: Figures, service: Service, waiting: Callable[[], int]) -> None
     """What can be told at once. `waiting()`: requests that have not come to the core yet."""
     owners = service.owners
     figures("parked").set_function(lambda: service.tally.open + waiting())
-    figures("unreadable_groups").set_function(lambda: sum(len(o.unreadable) for o in owners))
+    figures("unreadable_groups").set_function(lambda: sum(len(o.loader.unreadable) for o in owners))
     figures("owned").set_function(lambda: len(service.serving()))
     figures("held_bytes").set_function(service.held_bytes)
     for owner in owners:

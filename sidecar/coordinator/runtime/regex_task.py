@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from sidecar.coordinator.migration.group_configs import Configs
 from sidecar.coordinator.runtime.background import REGEX, Background
 from sidecar.coordinator.runtime.topic_refresh import ALL, Fresh
+from sidecar.coordinator.settings.settings_in_force import SettingsInForce
 from sidecar.core.consumer.regexes import RegexResolved, ResolveRegex
 from sidecar.core.runtime.commands import Work
 from sidecar.core.runtime.events import NO_TOKEN, Event
@@ -45,7 +45,7 @@ class Visible:
     def __init__(
         self,
         background: Background,
-        configs: Configs,
+        configs: SettingsInForce,
         fresh: Fresh,
         ask: Callable[[int, frozenset[str]], bool],
         done: Callable[[int, int, Event], None],
@@ -89,7 +89,7 @@ class Visible:
                 self._rests[ask.group_id] = time.monotonic() + RESTS * limit_s
             matched = _Matched(c.partition, c.attempt, ask.group_id, ask.token, found, image.names_version)
             topics = frozenset(t for ts in found.values() for t in ts)
-            if not self._configs.authorizer or not topics:
+            if not self._configs.broker.authorizer or not topics:
                 self._resolved(matched, frozenset())
                 return
             if ask.token != NO_TOKEN:

@@ -9,7 +9,7 @@ from sidecar.coordinator.placeholder.placeholders import PlaceholderSettings
 from sidecar.coordinator.statelog.fenced_writer import BATCH_BYTES
 from sidecar.core.runtime.member_limits import MemberLimits
 from sidecar.core.runtime.quarantine import Anew
-from sidecar.core.runtime.service import ServiceSettings
+from sidecar.core.runtime.settings import ServiceSettings
 from sidecar.kafka.cluster import Address
 
 
@@ -29,6 +29,8 @@ class CoordinatorSettings:
     load_slice_s: float = 0.005
     anew: Anew = Anew()
     limits: MemberLimits = MemberLimits()
+    turns: bool = False
+    """Every turn is logged (turn_log.py)."""
     look_s: float = 0.1
     """Least time between two looks at topics (topic_refresh.py)."""
     cluster_id: str | None = None

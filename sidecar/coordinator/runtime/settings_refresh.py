@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from sidecar.coordinator.migration.group_configs import Configs
+from sidecar.coordinator.settings.settings_in_force import SettingsInForce
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Logger
@@ -18,7 +18,7 @@ class SettingsRefresh:
     """`changed()` is called when what was read differs from before."""
 
     def __init__(
-        self, configs: Configs, cluster: Cluster, refresh_s: float, changed: Callable[[], None], log: Logger
+        self, configs: SettingsInForce, cluster: Cluster, refresh_s: float, changed: Callable[[], None], log: Logger
     ) -> None:
         self._configs = configs
         self._cluster = cluster
@@ -28,7 +28,7 @@ class SettingsRefresh:
 
     async def rounds(self) -> None:
         """For ever."""
-        wanted = self._configs.wanted
+        wanted = self._configs.broker.wanted
         while True:
             await self._read()
             try:

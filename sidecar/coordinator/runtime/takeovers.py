@@ -1,5 +1,5 @@
 """Takes partitions over, and appends to those that are owned: fence, claim, wait for the tail, and a new fence now and
-then (core/runtime/owner.py says when). Each attempt at owning a partition is a term."""
+then (core/runtime/lifecycle.py says when). Each attempt at owning a partition is a term."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from sidecar.coordinator.statelog.fenced_writer import FencedWriter, WriterPorts
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.term import PROOF_SERIAL, RENEWAL_SERIAL, Term, Terms, claim_read_back
 from sidecar.coordinator.statelog.write_errors import Fenced, WriteLost
-from sidecar.core.runtime.commands import Append, Claim, Fence, Follow, Renew, Stop
-from sidecar.core.runtime.owner import RENEWED, Owner
+from sidecar.core.runtime.commands import RENEWED, Append, Claim, Fence, Follow, Renew, Stop
+from sidecar.core.runtime.owner import Owner
 from sidecar.core.runtime.phases import Phase
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.produce import Appender
@@ -137,7 +137,7 @@ class Takeovers:
             return  # the attempt is over; a later one may count its revisions already
         self._state.revisions[p] = {}
         term.encoder = Encoder(self._codec, term.writer.owner_epoch, self._state.revisions[p])
-        self._owners[p].fenced(term.attempt, term.writer.owner_epoch, now())
+        self._owners[p].lifecycle.fenced(term.attempt, term.writer.owner_epoch, now())
         self._ports.drain()
 
     def _claim(self, c: Claim) -> None:
@@ -154,7 +154,7 @@ class Takeovers:
             self._failed(p, attempt, WriteLost("the broker does not say where the claim is"))
         else:
             self._state.wrote(p, self.terms[p].writer.claim_at, self.terms[p].claim)
-            self._owners[p].claimed(attempt, offset, now())
+            self._owners[p].lifecycle.claimed(attempt, offset, now())
             self._ports.drain()
 
     def _follow(self, c: Follow) -> None:

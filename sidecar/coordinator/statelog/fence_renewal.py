@@ -48,7 +48,7 @@ async def renew(c: Renew, term: Term, owner: Owner, codec: StateCodec, state: St
     except WriteLost as exc:
         if ports.current():
             term.fresh = None
-            owner.not_renewed(c.attempt, str(exc), now())
+            owner.lifecycle.not_renewed(c.attempt, str(exc), now())
             ports.go_on(term.resume())
         return
     if not ports.current():
@@ -69,7 +69,7 @@ async def renew(c: Renew, term: Term, owner: Owner, codec: StateCodec, state: St
         if ports.current():
             term.writer, term.fresh = fresh, None
             term.encoder = Encoder(codec, fresh.owner_epoch, state.revisions[partition])
-            owner.renewed(c.attempt, fresh.owner_epoch, now())
+            owner.lifecycle.renewed(c.attempt, fresh.owner_epoch, now())
             ports.go_on(term.resume())
 
 

@@ -19,7 +19,6 @@ from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Tasks
 from sidecar.wire.generated import list_offsets as lo
 
-"""The connection to each broker over which leaders are asked."""
 VERSION = 7
 """The last version of ListOffsets that says nothing of tiers."""
 LATEST = -1
@@ -53,6 +52,10 @@ class Written:
         except TimeoutError:
             return False
         return True
+
+    async def all_read(self) -> bool:
+        """The same of every partition."""
+        return await self.is_read(range(len(self._state.partitions)))
 
     async def _end(self, partition: int) -> int:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()

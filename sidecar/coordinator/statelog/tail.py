@@ -115,6 +115,17 @@ class StateLog:
                     return None
         return None
 
+    def last_reason(self, group_id: str) -> str:
+        """Why the group's record was written last; "" if it has none."""
+        there = self.partitions[partition_for(group_id, len(self.partitions))]
+        for key, value in there.groups.get(group_id, NOTHING).items():
+            if key.kind in GROUP_KINDS:
+                try:
+                    return str(getattr(self.codec.decode(key, value)[0], "why", ""))
+                except StateError:
+                    continue
+        return ""
+
     def last_assignment(self, group_id: str) -> int:
         """Generation or epoch of the group's last assignment; -1 if there is none, or it cannot be read."""
         there = self.partitions[partition_for(group_id, len(self.partitions))]

@@ -107,7 +107,7 @@ class Moves:
 
 
 def _take_all(turn: Turn, group: ModernGroup[Any], why: str) -> None:
-    """Nobody is to own anything."""
+    """Give the group a target in which no member owns a partition."""
     for member_id in group.members:
         turn.write(group.empty_target_record(member_id, why))
     turn.write(group.target_epoch_record(group.epoch, turn.now.wall_ms, why))

@@ -22,6 +22,11 @@ class Fence:
     attempt: int
 
 
+ASSIGNED, MOVED, RENEWED = "assigned", "moved from sidecar", "fence renewed"
+"""Why a claim was made: a partition was taken over, and its new owner did not know who had it before; from one that is
+alive; it has its owner as before."""
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """Append the owner's claim. Ends as `claimed` or `failed`."""

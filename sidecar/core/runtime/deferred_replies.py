@@ -8,21 +8,28 @@ is committed (`broker.session.timeout.ms`, 9 s), and one group's join must not s
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from itertools import count
 
+from sidecar.core.runtime.commands import Command
 from sidecar.core.runtime.effects import Reply
 from sidecar.core.runtime.events import Event
+from sidecar.core.runtime.lease import PartitionLease
+from sidecar.core.runtime.pending_requests import Tally, refuse
+from sidecar.core.runtime.shard import Shard
+from sidecar.core.runtime.turn import Now
+from sidecar.core.vocabulary.errors import Code
 
 
-class Unsent:
+class DeferredReplies:
     """Of one term of a partition; the next one begins with another."""
 
-    def __init__(self) -> None:
-        self.open: dict[int, Event] = {}
+    def __init__(self, lease: PartitionLease, tally: Tally, out: list[Command]) -> None:
+        self._lease, self._tally, self._out = lease, tally, out
+        self._open: dict[int, Event] = {}
         """By token."""
-        self.serial = 0
+        self._serial = 0
         """Of the last append."""
         self._committed = 0
         self._asked: deque[tuple[int, int]] = deque()
@@ -35,25 +42,28 @@ class Unsent:
     @property
     def idle(self) -> bool:
         """Everything that was appended is committed."""
-        return self.serial == self._committed
+        return self._serial == self._committed
+
+    def opened(self, token: int, event: Event) -> None:
+        self._open[token] = event
+        self._tally.open += 1
 
     def append(self, groups: Iterable[str], now_ms: int) -> int:
         """Records of these groups are appended now, under the serial that is returned."""
-        self.serial += 1
-        self._asked.append((self.serial, now_ms))
-        self._written.update(dict.fromkeys(groups, self.serial))
-        return self.serial
+        self._serial += 1
+        self._asked.append((self._serial, now_ms))
+        self._written.update(dict.fromkeys(groups, self._serial))
+        return self._serial
 
-    def hold(self, reply: Reply) -> bool:
-        """Whether this answer has to wait; then `committed` will return it."""
-        if self.serial == self._committed:
-            return False
-        event = self.open.get(reply.token)
-        last = 0 if event is None else self._written.get(event.group_id, 0)
-        if last <= self._committed:
-            return False
-        heappush(self._waiting, (last, next(self._order), reply))
-        return True
+    def send(self, reply: Reply, shard: Shard, now: Now) -> None:
+        """At once, or when the last records of its group are committed."""
+        if self._serial != self._committed:
+            event = self._open.get(reply.token)
+            last = 0 if event is None else self._written.get(event.group_id, 0)
+            if last > self._committed:
+                heappush(self._waiting, (last, next(self._order), reply))
+                return
+        self._release(reply, shard, now)
 
     def waits_ms(self, group_id: str, now_ms: int) -> int:
         """For how long nothing has been committed, if answers of this group wait for that; else 0."""
@@ -61,13 +71,31 @@ class Unsent:
             return 0
         return max(now_ms - self._asked[0][1], 1)
 
-    def committed(self, serial: int) -> Iterator[Reply]:
-        """That append and all before it are committed: what need not wait any more, in the order of `hold`."""
+    def committed(self, serial: int, shard: Shard, now: Now) -> None:
+        """That append and all before it are committed. What need not wait any more leaves in the order of `send`."""
         self._committed = serial
         while self._asked and self._asked[0][0] <= serial:
             self._asked.popleft()
-        if self.serial == serial:
+        if self._serial == serial:
             self._written.clear()
         waiting = self._waiting
         while waiting and waiting[0][0] <= serial:
-            yield heappop(waiting)[2]
+            self._release(heappop(waiting)[2], shard, now)
+
+    def _release(self, reply: Reply, shard: Shard, now: Now) -> None:
+        event = self._open.pop(reply.token, None)
+        if event is None:
+            return
+        self._tally.open -= 1
+        if not self._lease.valid(now):  # it waited, and another owner may have decided otherwise since
+            refuse(self._out, reply.token, event, Code.NOT_COORDINATOR)
+            return
+        if reply.grant is not None and not shard.granted(reply.grant):
+            reply.grant = None  # the group has changed while the answer waited
+        self._out.append(reply)
+
+    def refuse_open(self, code: Code) -> None:
+        """The term is over."""
+        self._tally.open -= len(self._open)
+        for token, event in self._open.items():
+            refuse(self._out, token, event, code)

@@ -1,20 +1,30 @@
-"""One group built from the log after a takeover, in steps: a large one takes longer than anybody else may wait.
+"""Groups built from the log after a takeover, in steps: a large one takes longer than anybody else may wait.
 
-Nobody sees the group before its hard state is whole. Then its members get their timers, which takes steps as well.
+Nobody sees a group before its hard state is whole. Then its members get their timers, which takes steps as well. A
+group that cannot be read is refused, and the others of its partition go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
+from sidecar.core.runtime.commands import Command
+from sidecar.core.runtime.effects import Count, Log, Reply
+from sidecar.core.runtime.events import Event
+from sidecar.core.runtime.load_queue import LoadQueue
+from sidecar.core.runtime.pending_requests import Held, LogView, Tally, refuse
 from sidecar.core.runtime.records import Record
 from sidecar.core.runtime.registry import Group
+from sidecar.core.runtime.settings import ServiceSettings
 from sidecar.core.runtime.shard import Shard
 from sidecar.core.runtime.turn import Now
+from sidecar.core.vocabulary.errors import Code, InvariantError
 
 
 class Build:
+    """One group."""
+
     def __init__(self, shard: Shard, group_id: str, records: Iterator[Record | None]) -> None:
         """`records` come in the order in which a rebuild replays them; None: there is nothing yet, ask again."""
         self.group_id = group_id
@@ -56,3 +66,125 @@ def load(shard: Shard, group_id: str, records: Iterable[Record], now: Now) -> No
     build = Build(shard, group_id, iter(shard.registry.in_order(records)))
     while build.step(1_000, now):
         pass
+
+
+class GroupLoader:
+    """All groups of one partition, from each takeover on."""
+
+    def __init__(
+        self,
+        partition: int,
+        log: LogView,
+        settings: ServiceSettings,
+        occupied: Callable[[str, bool], None],
+        tally: Tally,
+        out: list[Command],
+    ) -> None:
+        """`occupied(group_id, members)`: this group is loaded, and has members that commit offsets or not."""
+        self.queue = LoadQueue()
+        """Groups that are not loaded yet since the takeover, and the requests that wait for them."""
+        self.unreadable: dict[str, str] = {}
+        """Groups with unreadable records, and why. They are refused: such a record may assign what looks free."""
+        self._builds: dict[str, Build] = {}
+        """Groups that are begun."""
+        self._failed_once: set[str] = set()
+        """Groups that could not be loaded when this was last tried, for no reason that the records give."""
+        self._shard: Shard | None = None
+        self._partition, self._log = partition, log
+        self._hold_ms, self._load_at_once = settings.hold_ms, settings.load_at_once
+        self._occupied = occupied
+        self._tally, self._out = tally, out
+
+    def begin(self, shard: Shard, held: Iterable[Held]) -> int:
+        """`held`: the requests that came during the takeover. Returns how many groups there are."""
+        self._shard, self.queue = shard, LoadQueue(self._log.groups(self._partition))
+        for h in held:
+            self.queue.hold(h, self._size(h.event.group_id))
+        return len(self.queue.left)
+
+    def stop(self) -> list[Held]:
+        """The shard is dropped. Returns the requests that wait, which stay counted."""
+        held = self.queue.everybody()
+        self._shard, self.queue, self.unreadable, self._builds = None, LoadQueue(), {}, {}
+        return held
+
+    def has(self, group_id: str) -> bool:
+        """Whether there are records of this group."""
+        there = self._shard is not None and group_id in self._shard.groups
+        return there or group_id in self.queue.left or group_id in self.unreadable
+
+    # ---- requests -----------------------------------------------------------------------------------------
+    def comes_later(self, group_id: str, now: Now) -> bool:
+        """Whether a request has to wait until its group is loaded. A small group is loaded now."""
+        queue = self.queue
+        if not queue.comes_later(group_id):
+            return False
+        if group_id in queue.behind or group_id in self._builds or self._size(group_id) > self._load_at_once:
+            return True
+        while group_id in queue.left:
+            self.step(group_id, self._load_at_once, now)
+        return False
+
+    def hold(self, token: int, event: Event, now: Now) -> None:
+        """Until the group is loaded."""
+        size = self._size(event.group_id)
+        if self._hold_ms:
+            self._tally.open += 1
+            self.queue.hold(Held(token, event, now.mono_ms + self._hold_ms), size)
+        else:
+            self.queue.want(event.group_id, size)
+            refuse(self._out, token, event, Code.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def take(self, group_id: str, count: int) -> list[Held]:
+        """The next of the requests that wait for this group, which is loaded."""
+        held = self.queue.take(group_id, count)
+        self._tally.open -= len(held)
+        return held
+
+    def refuse_late(self, now: Now) -> None:
+        for h in self.queue.late(now.mono_ms):
+            self._tally.open -= 1
+            refuse(self._out, h.token, h.event, Code.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def refuse_unreadable(self, token: int, event: Event) -> None:
+        why = f"The group's state cannot be read: {self.unreadable[event.group_id]}"
+        self._out.append(Reply(token, event.refused(Code.COORDINATOR_NOT_AVAILABLE, why)))
+
+    # ---- groups -------------------------------------------------------------------------------------------
+    def step(self, group_id: str, count: int, now: Now) -> None:
+        """A step of so many records. Raises what may be a bug, the first time: the second time the group stays out."""
+        shard = self._shard
+        assert shard is not None
+        build = self._builds.get(group_id)
+        if build is None:
+            records = self._log.records(self._partition, group_id)
+            build = self._builds[group_id] = Build(shard, group_id, records)
+        try:
+            if build.step(count, now):
+                return
+            self._loaded(group_id)
+        except Exception as exc:
+            self._loaded(group_id)
+            shard.unload(group_id)
+            if not isinstance(exc, InvariantError) and group_id not in self._failed_once:
+                self._failed_once.add(group_id)
+                raise  # a bug that may not show again: everything is built anew
+            self._keep_unreadable(group_id, repr(exc))
+        else:
+            self._failed_once.discard(group_id)
+            self._occupied(group_id, shard.has_committers(group_id))
+
+    def _loaded(self, group_id: str) -> None:
+        self.queue.loaded(group_id)
+        self._builds.pop(group_id, None)
+
+    def _keep_unreadable(self, group_id: str, why: str) -> None:
+        """The same records would bring the same about again."""
+        self.unreadable[group_id] = why
+        fields = {"group_id": group_id, "partition": self._partition, "error": why}
+        self._out.append(Count("invariant_violations"))
+        self._out.append(Log("a group cannot be read; its requests are refused, the others go on", fields, "error"))
+        self._occupied(group_id, True)  # so that its offsets stay
+
+    def _size(self, group_id: str) -> int:
+        return self._log.size(self._partition, group_id)

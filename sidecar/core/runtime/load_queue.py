@@ -11,18 +11,15 @@ from collections import deque
 from collections.abc import Collection, Iterator
 from heapq import heappop, heappush
 
-from sidecar.core.runtime.group_loader import Build
 from sidecar.core.runtime.pending_requests import Held
 
 
-class Loading:
+class LoadQueue:
     def __init__(self, groups: Collection[str] = ()) -> None:
         self.left: dict[str, None] = dict.fromkeys(groups)
         """Groups that are not loaded yet."""
         self.behind: dict[str, deque[Held]] = {}
         """Groups that somebody has asked for, with the requests that wait, in their order."""
-        self.builds: dict[str, Build] = {}
-        """Those that are begun."""
         self._wanted: list[tuple[int, int, str]] = []
         self._count = 0
 
@@ -56,7 +53,6 @@ class Loading:
     def loaded(self, group_id: str) -> None:
         """Or it turned out that it cannot be."""
         self.left.pop(group_id, None)
-        self.builds.pop(group_id, None)
 
     def take(self, group_id: str, count: int) -> list[Held]:
         """The next of those who wait for this group. Once nobody waits, requests need not be held any more."""

@@ -20,14 +20,14 @@ Protocols = Sequence[tuple[str, bytes]]
 @dataclass(frozen=True, slots=True)
 class MemberLimits:
     """`pending`, `pending_of_one`: member ids of one partition that were given out and have not come back (KIP-394), of
-    all and over one connection; `protocols`: of one member; `group_bytes`, `all_bytes`: of the members of one group
+    all and over one connection; `protocols`: of one member; `group_bytes`, `members_bytes`: of the members of one group
     and of all groups; `held()`: what all have."""
 
     pending: int = 2_500
     pending_of_one: int = 100
     protocols: int = 100
     group_bytes: int = 32 << 20
-    all_bytes: int = 256 << 20
+    members_bytes: int = 256 << 20
     held: Callable[[], int] = lambda: 0
 
 
@@ -73,7 +73,7 @@ def check_room(limits: MemberLimits, has: int, more: int) -> None:
         raise CoordinatorError(
             Code.GROUP_MAX_SIZE_REACHED, f"The group has reached its maximum of {limits.group_bytes} bytes.", "bytes"
         )
-    if limits.held() + more > limits.all_bytes:
+    if limits.held() + more > limits.members_bytes:
         raise CoordinatorError(Code.COORDINATOR_LOAD_IN_PROGRESS, TEXT[Code.COORDINATOR_LOAD_IN_PROGRESS], "bytes")
 
 

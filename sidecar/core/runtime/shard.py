@@ -2,7 +2,7 @@
 
 It dispatches only and names no kind of group. A handler returns nothing: it writes records and answers tokens
 through its turn. The records change the state through `replay`, live and on a rebuild alike; owner.py appends them
-and holds the answers back until they are committed.
+and deferred_replies.py holds the answers back until they are committed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from sidecar.core.runtime.effects import Effects
+from sidecar.core.runtime.effects import Effects, Grant
 from sidecar.core.runtime.events import Answer, DeleteGroup, Event, Listed, Standing, StandingReply
 from sidecar.core.runtime.member_limits import GROUP_BYTES
 from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck, commit_to_nobody, fetch_of_nobody
@@ -141,6 +141,14 @@ class Shard:
         for group_id in self.groups:
             self.changed(group_id)
         return fx
+
+    def granted(self, grant: Grant) -> bool:
+        """A front gets this grant now. False: the group has changed since it was made."""
+        soft = self.soft.get(grant.group_id)
+        if soft is None or soft.revision != grant.revision:
+            return False
+        soft.granted = True
+        return True
 
     # ---- queries ------------------------------------------------------------------------------------------
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.core.runtime.effects import Effects, Grant, Reply
-from sidecar.core.runtime.events import NO_TOKEN, Answer
+from sidecar.core.runtime.events import NO_TOKEN, Answer, Event
 from sidecar.core.runtime.member_limits import MemberLimits, Pending
 from sidecar.core.runtime.quarantine import Anew
 from sidecar.core.runtime.records import Record
@@ -77,6 +77,8 @@ class Ports:
     """Whether the log of the groups was lost, and what is done about former members."""
     limits: MemberLimits = MemberLimits()
     topics_moved: TopicsMoved = field(default_factory=TopicsMoved)
+    turns: Callable[[int, Event | None, Effects, Now], None] | None = None
+    """Hears of each turn of a partition: its event, if it had one, and what came of it."""
 
 
 @dataclass(slots=True)

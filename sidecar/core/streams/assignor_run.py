@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sidecar.assign.tasks import (
+from sidecar.assign.task_spec import (
     AssignmentConfigs,
     MemberTasks,
     Subtopology,

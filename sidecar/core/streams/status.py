@@ -31,16 +31,18 @@ def statuses(
     turn: Turn, group: StreamsGroup, member: Member, config: StreamsConfig, version: int
 ) -> tuple[Status, ...]:
     """In Kafka's order."""
+    soft: StreamsSoft = turn.soft_of(group.group_id)
     found = []
     if group.topology is not None and member.topology_epoch < group.topology.epoch:
         found.append(stale_topology(member.topology_epoch, group.topology.epoch))
     if delayed(turn, group):
         found.append(INITIAL_DELAY)
-    elif group.epoch > group.assignment_epoch and interval_left_ms(group, config, turn.now.wall_ms):
+    elif (
+        group.epoch > group.assignment_epoch and not soft.draining and interval_left_ms(group, config, turn.now.wall_ms)
+    ):
         found.append(INTERVAL_DELAY)
     configured = configured_now(turn, group)
     if configured.status is not None:
-        soft: StreamsSoft = turn.soft_of(group.group_id)
         explained = soft.creations.explain(configured.status, configured.to_create, turn.now.mono_ms)
         found.append(explained if configured.to_create else configured.status)
     if group.shutdown_member is not None:

@@ -120,7 +120,7 @@ class Ground:
             prefix = f"{'drill' if side == 'sidecar' else 'native'}-{tag}-{kind}"
             group = first if (side, kind) == cast[0][:2] else sibling_group(first, prefix, STATE_PARTITIONS)
             assert partition_for(group, STATE_PARTITIONS) == partition_for(first, STATE_PARTITIONS)
-            self.under_test.append(self._group_under_test(tag, group_under_test(side, kind, group, bootstrap)))
+            self.under_test.append(self._with_clients(tag, group_under_test(side, kind, group, bootstrap)))
         self.bystanders = self._bystanders(tag, elsewhere) if beside_kafka and elsewhere else {}
         besides = [m for members in self.bystanders.values() for m in members]
         self.crew = Members([*(m for c in self.under_test for m in c.members), *besides]).start()
@@ -166,7 +166,7 @@ class Ground:
     def addresses(bootstrap: str) -> list[tuple[str, int]]:
         return [(h, int(p)) for h, p in (a.rsplit(":", 1) for a in bootstrap.split(","))]
 
-    def _group_under_test(self, tag: str, c: GroupUnderTest) -> GroupUnderTest:
+    def _with_clients(self, tag: str, c: GroupUnderTest) -> GroupUnderTest:
         c.open(self.kafka, self.topic, f"{tag}-{c.side}-{c.kind}")
         for i in range(MEMBERS):
             name = sibling_group(c.group, f"{c.group}-m{i}", STATE_PARTITIONS)
@@ -176,7 +176,7 @@ class Ground:
 
     @property
     def clients(self) -> list[Client]:
-        return [c for under_test in self.under_test for c in under_test.clients]
+        return [c for group in self.under_test for c in group.clients]
 
     # ---- waiting ------------------------------------------------------------------------------------------
     def processes(self) -> list[Process]:
@@ -265,8 +265,8 @@ class Ground:
         now_ms = int(time.time() * 1000)
         for c in self.clients:
             c.journal.end(now_ms)
-        for under_test in self.under_test:
-            under_test.close()
+        for group in self.under_test:
+            group.close()
         if self.crew is not None:
             self.crew.stop()
 
@@ -276,7 +276,7 @@ class Ground:
             self.crew.stop()
         for c in self.clients:
             c.process.kill()
-        for under_test in self.under_test:
-            under_test.close()
+        for group in self.under_test:
+            group.close()
         if self.producer is not None:
             self.producer.process.kill()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from sidecar.drill.artifacts import KAFKA
@@ -28,13 +29,13 @@ from sidecar.drill.drills.sidecars import (
     Stop,
     SuspendOwner,
     UpgradeWorker,
-    all_kinds,
 )
 from sidecar.drill.drills.spec import Drill
 from sidecar.drill.drills.topic import StateTopic
 from sidecar.drill.drills.upgrade import RollingUpgrade, in_checkout
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import DrillError
+from sidecar.drill.scenario import all_kinds
 from sidecar.drill.secured import secured
 from sidecar.drill.zookeeper import numbers
 
@@ -86,7 +87,7 @@ def sasl_ssl(folder: Path, version: str) -> LocalKafka:
 Stage = Callable[[Path, str], LocalKafka]
 STAGES: dict[str, Stage] = {
     "plain": plain,
-    "all kinds": all_kinds,
+    "all kinds": partial(all_kinds, properties=PROPERTIES, env=SIDECAR_ENV),
     "bare": without_sidecars,
     "lined": lined,
     "small disks": small_disks,

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
-from pathlib import Path
 
 from sidecar.core.share.config import SHARE
 from sidecar.core.streams.config import STREAMS
-from sidecar.drill.drills.ground import PROPERTIES, SIDECAR_ENV, Ground
+from sidecar.drill.drills.ground import Ground
 from sidecar.drill.drills.spec import Drill, Mark
 from sidecar.drill.kinds import SHARE_SINCE, STREAMS_SINCE
-from sidecar.drill.local import Broker, LocalKafka
+from sidecar.drill.local import Broker
 from sidecar.drill.processes import Process, wait_until
-from sidecar.drill.zookeeper import numbers
 
 SESSION_S = 6.0
 """`ownership.session_timeout_ms` of the sidecars."""
@@ -63,24 +60,6 @@ class KillShareOwner(KillOwner):
     stage = "all kinds"
     kinds = (SHARE,)
     since = SHARE_SINCE
-
-
-def all_kinds(folder: Path, version: str) -> LocalKafka:
-    """Sidecars that coordinate groups of all kinds."""
-    quick = {
-        f"group.{kind}.{of}heartbeat.interval.ms": "500"
-        for kind in (SHARE, STREAMS)
-        for of in ("", "min.")
-        if numbers(version) >= SHARE_SINCE
-    }
-    env = {
-        **SIDECAR_ENV,
-        "SIDECAR_GROUPS__KINDS": json.dumps(["classic", "consumer", SHARE, STREAMS]),
-        # Of brokers that do not know these settings.
-        "SIDECAR_STREAMS__MIN_HEARTBEAT_INTERVAL_MS": "500",
-        "SIDECAR_STREAMS__HEARTBEAT_INTERVAL_MS": "500",
-    }
-    return LocalKafka(folder, version=version, properties={**PROPERTIES, **quick}, sidecar_env=env)
 
 
 class KillWorker(_OneSidecar):

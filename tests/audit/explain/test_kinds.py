@@ -10,8 +10,8 @@ from sidecar.audit.explain.replay import replayed
 from sidecar.audit.explain.words import words
 from sidecar.audit.history import history
 from sidecar.audit.topic import Raw, Taken
+from sidecar.cli.groups_show import _lines, _picture, in_words
 from sidecar.cli.history import _warn
-from sidecar.cli.look import _lines, _picture, in_words
 from sidecar.core.runtime.records import Record, single
 from sidecar.core.vocabulary.topics import TopicImage
 from sidecar.state.codec import Encoded, Stamp, StateCodec

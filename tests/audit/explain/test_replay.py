@@ -9,7 +9,7 @@ import pytest
 from sidecar.audit.explain.ask import explain
 from sidecar.audit.explain.model import ExplainError, Limits
 from sidecar.core.consumer.records import CurrentRecord, MemberState
-from sidecar.core.runtime.owner import RENEWED
+from sidecar.core.runtime.commands import RENEWED
 from sidecar.core.vocabulary.topics import TopicImage
 from sidecar.state.codec import Stamp
 from tests.audit.explain.told import OWNER_EPOCH, Told

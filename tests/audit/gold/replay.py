@@ -38,7 +38,7 @@ class Classic:
 
 @dataclass
 class Consumer:
-    former_target: dict[Any, str] = field(default_factory=dict)
+    former_target: set[tuple[Any, str]] = field(default_factory=set)
     targets: dict[str, set[Any]] = field(default_factory=dict)
     reached: dict[str, int | None] = field(default_factory=dict)
 
@@ -63,10 +63,21 @@ class Replay:
         self.held: dict[Any, dict[Any, Row]] = defaultdict(dict)
         """(Group, kind, member) -> (topic key, partition) -> interval."""
         self.classic: dict[str, Classic] = defaultdict(Classic)
-        self.consumer: dict[str, Consumer] = defaultdict(Consumer)
+        self.consumer: dict[tuple[str, str], Consumer] = defaultdict(Consumer)
+        """By group and kind, of those with epochs."""
+        self.processes: dict[Any, str | None] = {}
+        """Of members of streams groups."""
+        self.initialised: dict[str, set[Any]] = defaultdict(set)
+        """(Topic id, topic, partition) of share groups."""
+        self.subscribed: dict[str, dict[str, list[str]]] = defaultdict(dict)
+        self.wanted: dict[Any, Row] = {}
+        """Group and place -> since when somebody should have it."""
+        self.spans: list[tuple[str, Any, Row, Row | None]] = []
+        """Those that were: group, place, first and last record."""
         self.lines: dict[tuple[str, str], Line] = defaultdict(Line)
         self.members: dict[Any, Row] = {}
         self.static: dict[Any, Row] = {}
+        self.ready: dict[Any, Row] = {}
         self.claims: dict[Any, list[Any]] = {}
         self.claim: Row | None = None
         self.last_write: Row | None = None
@@ -123,26 +134,45 @@ class Replay:
                 mine[place]["revoking_from_offset"] = row["offset"]
             mine[place]["last_epoch"] = what["epoch"]
 
-    def _current(self, row: Row) -> None:
+    def _has(self, row: Row, kind: str, lists: Any) -> None:
+        """`lists`: whether pending, topic key, topic and partitions."""
         held: dict[Any, Row] = {}
-        for pending, items in ((True, row["pending"]), (False, row["assigned"])):
-            for t in items or []:
-                for p in t["partitions"]:
-                    held[t["topic_id"], p] = {
-                        "topic": t["topic"],
-                        "epoch": row["member_epoch"],
-                        "pending": pending,
-                        "why": row["why"],
-                    }
-        self._hold(row, "consumer", row["member_id"], held)
-        group, member_id = self.consumer[row["group_id"]], row["member_id"]
-        steady = not row["deleted"] and row["state"] == "STABLE" and not row["pending"]
+        for pending, key, topic, partitions in sorted(lists, key=lambda t: not t[0]):
+            for p in partitions:
+                held[key, p] = {"topic": topic, "epoch": row["member_epoch"], "pending": pending, "why": row["why"]}
+        self._hold(row, kind, row["member_id"], held)
+
+    def _current(self, row: Row) -> None:
+        held = _in(row, "assigned", "pending")
+        self._has(row, "consumer", [(n == "pending", t["topic_id"], t["topic"], t["partitions"]) for n, t in held])
+        self._reaches(row, "consumer", row["state"] == "STABLE" and not row["pending"])
+
+    def _share_current(self, row: Row) -> None:
+        held = _in(row, "assigned")
+        self._has(row, "share", [(False, t["topic_id"], t["topic"], t["partitions"]) for _, t in held])
+        self._reaches(row, "share", True)
+
+    def _streams_current(self, row: Row) -> None:
+        process, every = self.processes.get((row["group_id"], row["member_id"])), []
+        for role in ("active", "standby", "warmup"):
+            lists = [
+                (n != role, t["subtopology"], process, t["partitions"]) for n, t in _in(row, role, f"pending_{role}")
+            ]
+            self._has(row, role, lists)
+            every += [(pending, f"{key} in process {process}", "", ps) for pending, key, _, ps in lists if process]
+        self._has(row, "process", every)
+        pending = any(row[f"pending_{role}"] for role in ("active", "standby", "warmup"))
+        self._reaches(row, "streams", row["state"] == "STABLE" and not pending)
+
+    def _reaches(self, row: Row, kind: str, all_of_it: bool) -> None:
+        group, member_id = self.consumer[row["group_id"], kind], row["member_id"]
+        steady = not row["deleted"] and all_of_it
         group.reached[member_id] = row["member_epoch"] if steady else None
         if steady:
-            self._settle(row, row["member_epoch"])
+            self._settle(row, kind, row["member_epoch"])
 
-    def _settle(self, row: Row, epoch: int) -> None:
-        line, group = self.lines[row["group_id"], "consumer"], self.consumer[row["group_id"]]
+    def _settle(self, row: Row, kind: str, epoch: int) -> None:
+        line, group = self.lines[row["group_id"], kind], self.consumer[row["group_id"], kind]
         now = line.rebalance
         if now is None or not now["open"] or now["epoch"] != epoch or not line.live:
             return
@@ -246,26 +276,48 @@ class Replay:
             now.update(open=False, superseded=True)
         self.lines[row["group_id"], kind].rebalance = None
 
-    def _groups(self, row: Row) -> None:
-        line = self.lines[row["group_id"], "consumer"]
+    def _groups(self, row: Row, kind: str = "consumer") -> None:
+        line = self.lines[row["group_id"], kind]
         if row["deleted"]:
-            self._end_epoch(row, "consumer")
+            self._end_epoch(row, kind)
             line.head, line.epoch = row, None
         else:
-            self._begin_epoch(row, "consumer", row["epoch"], row, line.who)
-            self._settle(row, row["epoch"])
+            self._begin_epoch(row, kind, row["epoch"], row, line.who)
+            self._settle(row, kind, row["epoch"])
 
-    def _target_members(self, row: Row) -> None:
-        places = {(t["topic_id"], p) for t in row["partitions"] or [] for p in t["partitions"]}
-        self.consumer[row["group_id"]].targets[row["member_id"]] = places
+    def _share_groups(self, row: Row) -> None:
+        self._groups(row, "share")
 
-    def _targets(self, row: Row) -> None:
+    def _streams_groups(self, row: Row) -> None:
+        """Its record is written for other reasons, too."""
+        if row["deleted"] or row["epoch"] != self.lines[row["group_id"], "streams"].epoch:
+            self._groups(row, "streams")
+        ready = None if row["deleted"] else "not ready" if row["validated_topology_epoch"] < 0 else "ready"
+        self._life(row, self.ready, row["group_id"], "streams_ready", {"member_id": ready}, ready)
+
+    def _target_members(self, row: Row, kind: str = "consumer", of: str = "partitions", key: str = "topic_id") -> None:
+        places = {(t[key], p) for t in row[of] or [] for p in t["partitions"]}
+        self.consumer[row["group_id"], kind].targets[row["member_id"]] = places
+
+    def _share_target_members(self, row: Row) -> None:
+        self._target_members(row, "share")
+
+    def _streams_target_members(self, row: Row) -> None:
+        self._target_members(row, "streams", "active", "subtopology")
+
+    def _share_targets(self, row: Row) -> None:
+        self._targets(row, "share")
+
+    def _streams_targets(self, row: Row) -> None:
+        self._targets(row, "streams")
+
+    def _targets(self, row: Row, kind: str = "consumer") -> None:
         if row["deleted"]:
             return
-        group, now = self.consumer[row["group_id"]], self.lines[row["group_id"], "consumer"].rebalance
+        group, now = self.consumer[row["group_id"], kind], self.lines[row["group_id"], kind].rebalance
         target = {(place, m) for m, places in group.targets.items() for place in places}
-        moved = {place for place, _ in target - set(group.former_target.items())}
-        group.former_target = dict(target)
+        moved = {place for place, _ in target - group.former_target}
+        group.former_target = target
         if now is not None and row["epoch"] == now["epoch"] and now["target_offset"] is None:
             now.update(target_offset=row["offset"], assignor=row["assignor"], partitions_moved=len(moved))
 
@@ -274,6 +326,36 @@ class Replay:
         if row["deleted"]:
             self._hold(row, "consumer", row["member_id"], {})
         self._member(row, "consumer")
+
+    def _share_members(self, row: Row) -> None:
+        names = self.subscribed[row["group_id"]]
+        if row["deleted"]:
+            self._hold(row, "share", row["member_id"], {})
+        names[row["member_id"]] = row["topic_names"] or []
+        self._want(row)
+        self._member(row, "share")
+
+    def _share_placeholders(self, row: Row) -> None:
+        shown = [] if row["deleted"] else row["initialised"]
+        self.initialised[row["group_id"]] = {(t["topic_id"], t["topic"], p) for t in shown for p in t["partitions"]}
+        self._want(row)
+
+    def _want(self, row: Row) -> None:
+        """Somebody should have what is initialised and subscribed to."""
+        group_id = row["group_id"]
+        named = {n for names in self.subscribed[group_id].values() for n in names}
+        now = {(t, name, p) for t, name, p in self.initialised[group_id] if name in named}
+        for group, place in [k for k in self.wanted if k[0] == group_id and k[1] not in now]:
+            self.spans.append((group, place, self.wanted.pop((group, place)), row))
+        for place in now:
+            self.wanted.setdefault((group_id, place), row)
+
+    def _streams_members(self, row: Row) -> None:
+        if row["deleted"]:
+            for kind in ("active", "standby", "warmup", "process"):
+                self._hold(row, kind, row["member_id"], {})
+        self.processes[row["group_id"], row["member_id"]] = row["process_id"]
+        self._member(row, "streams")
 
     def _classic_members(self, row: Row) -> None:
         if row["deleted"]:
@@ -295,13 +377,15 @@ class Replay:
         self._life(row, self.members, key, "members", {"kind": kind, "member_id": row["member_id"]})
         if not row["deleted"]:
             self.members[key].update(
-                {c: row[c] for c in ("instance_id", "client_id", "client_host", "rack_id") if c in row}
+                {c: row.get(c) for c in ("instance_id", "client_id", "client_host", "rack_id", "process_id")}
             )
 
-    def _life(self, row: Row, lives: dict[Any, Row], key: Any, table: str, fields: Row) -> None:
+    def _life(
+        self, row: Row, lives: dict[Any, Row], key: Any, table: str, fields: Row, state: str | None = None
+    ) -> None:
         """Begin it, go on with it, or end it."""
-        now = lives.get(key)
-        if now is not None and (row["deleted"] or now["member_id"] != row["member_id"]):
+        now, state = lives.get(key), state or row.get("member_id")
+        if now is not None and (row["deleted"] or now["member_id"] != state):
             lives.pop(key).update(at("to_", row), to_why=row["why"], open=False)
         if not row["deleted"] and key not in lives:
             begun = {**at("from_", row), "from_why": row["why"], **at("to_", None), "to_why": None, "open": True}
@@ -358,7 +442,12 @@ class Replay:
             places[i["group_id"], i["kind"], i["topic_key"], i["partition"]].append(i)
         for owners in places.values():
             owners.sort(key=lambda i: (i["from_offset"], i["member_id"]))
-            self._compare(owners)
+            if owners[0]["kind"] in ("consumer", "classic", "active", "process"):
+                self._compare(owners)
+        for group_id, place, begin, end in [*self.spans, *((*k, row, None) for k, row in self.wanted.items())]:
+            topic_id, topic, p = place
+            self._cover(group_id, (topic_id, topic, p), begin, end, places[group_id, "share", topic_id, p])
+        self._by_kind()
         for group_id, rows in self.group_rows.items():
             self.tables["coverage"].append(
                 {
@@ -381,6 +470,8 @@ class Replay:
             if not before:
                 continue
             reach, _, _, other = max(before, key=lambda b: b[:3])
+            if place["kind"] in ("active", "process"):
+                place["kind"] = "streams"
             if reach > now["from_offset"]:
                 self.tables["second_owners"].append(
                     {
@@ -396,9 +487,47 @@ class Replay:
             elif reach < now["from_offset"]:
                 self._unowned(place, other, now)
         if owners and not any(i["open"] for i in owners):
+            place["kind"] = "streams" if now["kind"] in ("active", "process") else now["kind"]
             self._unowned(place, max(owners, key=lambda i: (i["to_offset"], i["from_offset"], i["member_id"])), None)
 
+    def _cover(self, group_id: str, place: Any, begin: Row, end: Row | None, owners: list[Row]) -> None:
+        """One span in which somebody should have had it. `owners`: in the order in which they began."""
+        at, ms, former, until = begin["offset"], begin["log_ms"], None, EVER if end is None else end["offset"]
+        named = dict(zip(("topic_id", "topic", "partition"), place, strict=True)) | {"group_id": group_id}
+
+        def nobody(then: Row) -> None:
+            gap = {**named, "former_member_id": former, "from_offset": at, "from_ms": ms, "grade": "proven"}
+            self.tables["share_coverage"].append({**gap, "open": then["to_offset"] is None, **then})
+
+        for i in owners:
+            if i["from_offset"] < until and (i["open"] or i["to_offset"] > at):
+                if i["from_offset"] > at:
+                    nobody({"member_id": i["member_id"], "to_offset": i["from_offset"], "to_ms": i["from_ms"]})
+                if i["open"] or i["to_offset"] >= until:
+                    return
+                at, ms, former = i["to_offset"], i["to_ms"], i["member_id"]
+        nobody({"member_id": None, "to_offset": end and end["offset"], "to_ms": end and end["log_ms"]})
+
+    def _by_kind(self) -> None:
+        """Tasks and what share groups have stand in tables of their own."""
+        every, self.tables["intervals"] = self.tables["intervals"], []
+        for i in every:
+            kind = i["kind"]
+            if kind == "share":
+                gone, more = ("kind", "topic_key", "revoking_from_offset"), {"topic_id": i["topic_key"]}
+                self.tables["share_holdings"].append(_without(i, gone) | more)
+            elif kind in ("active", "standby", "warmup"):
+                more = {"subtopology": i["topic_key"], "role": kind, "process_id": i["topic"]}
+                self.tables["streams_tasks"].append(_without(i, ("kind", "topic_key", "topic")) | more)
+            elif kind != "process":
+                self.tables["intervals"].append(i)
+        for r in self.tables.pop("streams_ready", []):
+            if r["member_id"] == "not ready":
+                self.tables["streams_not_ready"].append(_without(r, ("member_id",)))
+
     def _unowned(self, place: Row, former: Row, then: Row | None) -> None:
+        if former["kind"] == "process":
+            return
         self.tables["unowned"].append(
             {
                 **place,
@@ -412,6 +541,14 @@ class Replay:
                 "open": then is None,
             }
         )
+
+
+def _in(row: Row, *names: str) -> list[tuple[str, Row]]:
+    return [(name, t) for name in names for t in row[name] or []]
+
+
+def _without(row: Row, names: tuple[str, ...]) -> Row:
+    return {n: v for n, v in row.items() if n not in names}
 
 
 def replay(rows: list[Row]) -> dict[str, list[Row]]:

@@ -7,27 +7,24 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sidecar.audit.layers import SILVER, SILVER_TABLES
+from sidecar.audit.decode_rows import FROM_KEY
+from sidecar.audit.layers import ROLES, SILVER, SILVER_TABLES
 from sidecar.core.classic.embedded import assigned
 from sidecar.core.consumer.group import ConsumerGroup
+from sidecar.core.runtime.effects import Effects
 from sidecar.core.runtime.records import Record, Tombstone
 from tests.audit.gold.replay import Row
+from tests.core.share.test_random_share import Run as RandomShare
+from tests.core.share.world import World as ShareWorld
+from tests.core.streams.test_random_streams import Run as RandomStreams
+from tests.core.streams.world import World as StreamsWorld
 from tests.sim.model import Cluster
 from tests.sim.run import play
 from tests.sim.world import GROUPS
 
-SUB = {
-    "member": "member_id",
-    "static_member": "instance_id",
-    "target_member": "member_id",
-    "current": "member_id",
-    "regex": "regex",
-    "config": "name",
-    "owner_claim": "claim",
-    "classic_member": "member_id",
-    "classic_assignment": "member_id",
-}
+SUB = {kind: column for kind, column in FROM_KEY.items() if kind != "schema"}
 WHO: Row = {"client_id": "c", "client_host": "/h"}
+EVENTS = 300
 UNFENCED = ("owner_claim", "config", "schema")
 
 
@@ -136,6 +133,43 @@ class Log:
             "classic_assignment", group, member_id, generation=generation, assigned=given, assignment_bytes=9, **fields
         )
 
+    # ---- share groups and streams groups ------------------------------------------------------------------------
+    def placeholder(self, group: str, initialised: Sequence[int], **fields: Any) -> Row:
+        shown = {"initialised": _shared(initialised), "topic_names": ["t"], "keeper": 1, "since_ms": 1}
+        return self.put("share_placeholder", group, **{"member_id": "p", **shown, **fields})
+
+    def share_member(self, group: str, member_id: str, *names: str, **fields: Any) -> Row:
+        return self.put("share_member", group, member_id, topic_names=list(names or ("t",)), **WHO, **fields)
+
+    def share_current(self, group: str, member_id: str, epoch: int, held: Sequence[int], **fields: Any) -> Row:
+        made: Row = {"member_epoch": epoch, "previous_epoch": epoch - 1, "assigned": _shared(held)}
+        return self.put("share_current", group, member_id, **made | fields)
+
+    def streams_member(self, group: str, member_id: str, process: str, **fields: Any) -> Row:
+        return self.put("streams_member", group, member_id, process_id=process, **WHO, **fields)
+
+    def streams_current(self, group: str, member_id: str, epoch: int, **held: Sequence[int]) -> Row:
+        """Of one subtopology; `held`: by role, and by `pending_` role."""
+        made: Row = {f"{p}{role}": tasks(held.get(f"{p}{role}", ())) for p in ("", "pending_") for role in ROLES}
+        for name in ("active", "pending_active"):
+            made[name] = [{**t, "epochs": [epoch] * len(t["partitions"])} for t in made[name]]
+        state = "UNREVOKED_TASKS" if any(n.startswith("pending_") for n in held) else "STABLE"
+        return self.put(
+            "streams_current", group, member_id, member_epoch=epoch, previous_epoch=epoch - 1, state=state, **made
+        )
+
+    def gone(self, kind: str, group: str, member_id: str) -> None:
+        for name in ("current", "target_member", "member"):
+            self.put(f"{kind}_{name}", group, member_id, gone=True)
+
+
+def _shared(partitions: Sequence[int]) -> list[Row]:
+    return [{"topic_id": "T", "topic": "t", "partitions": list(partitions)}] if partitions else []
+
+
+def tasks(partitions: Sequence[int]) -> list[Row]:
+    return [{"subtopology": "0", "partitions": list(partitions)}] if partitions else []
+
 
 def owned(partitions: Sequence[int], epoch: int) -> list[Row]:
     ps = list(partitions)
@@ -155,9 +189,22 @@ def fields_of(record: Any) -> Row:
     """The columns of silver that are this kind's own."""
     body: Row = record.body()
     kind = str(record.kind)
-    if kind == "target_metadata":
+    for name in ROLES:
+        for column in (name, f"pending_{name}"):
+            if column in body:
+                body[column] = [{"subtopology": t.pop("subtopology_id"), **t} for t in body[column]]
+    for name in ("assignment_configs", "client_tags"):
+        if name in body:
+            body[name] = [{"name": n, "value": v} for n, v in body[name].items()]
+    if kind == "streams_topology":
+        body["subtopologies"] = [{"subtopology": t.pop("subtopology_id"), **t} for t in body["subtopologies"]]
+    elif kind == "share_placeholder":
+        body["initialised"] = _topics(body["initialised"])
+    elif kind == "share_current":
+        body["assigned"] = _topics(body["assigned"])
+    elif kind.endswith("target_metadata"):
         body["epoch"] = body.pop("assignment_epoch")
-    elif kind == "target_member":
+    elif kind in ("target_member", "share_target_member"):
         body["partitions"] = _topics(body["partitions"])
     elif kind == "current":
         body |= {n: _topics(body[n]) for n in ("assigned", "pending")}
@@ -226,6 +273,38 @@ def owners_of(group: Any) -> Iterable[tuple[str, str, int, str]]:
         for m, given in group.assignments.items():
             for topic_name, ps in (assigned(given) or {}).items():
                 yield from (("classic", topic_name, p, m) for p in ps)
+
+
+def share_and_streams(seed: int, first_partition: int) -> list[Row]:
+    """What random runs of a share group and of a streams group have written, each in a state partition of its own."""
+    run, log = RandomShare(random.Random(seed)), Log(first_partition)
+    written_by(run.world, log)
+    for _ in range(EVENTS):
+        run.event()
+    return log.rows + random_streams(random.Random(seed), first_partition + 1)
+
+
+def random_streams(rng: random.Random, partition: int) -> list[Row]:
+    run, log = RandomStreams(rng), Log(partition)
+    written_by(run.world, log)
+    for _ in range(EVENTS):
+        run.event()
+    return log.rows
+
+
+def written_by(world: ShareWorld | StreamsWorld, log: Log) -> None:
+    """The log gets what the world writes from now on."""
+    listen, taken = world.applied, 0
+
+    def applied(fx: Effects) -> None:
+        nonlocal taken
+        new, taken = world.log[taken:], len(world.log)
+        for record in new:
+            _record(log, 1, record, world.now_ms)
+        listen(fx)
+
+    log.claim(1)
+    world.applied = applied
 
 
 def _record(log: Log, epoch: int, record: Record | None, now: int) -> None:

@@ -1,15 +1,15 @@
-"""Records of all kinds of groups in one partition: those without tables make no rows of others, and no findings."""
+"""Every kind of record has a table of silver, and records of each kind of group make rows of gold."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Any
 
 from sidecar.audit.decode import Decoder, claims_in, schemas_in
 from sidecar.audit.gold.fold import fold
 from sidecar.audit.gold.frames import database
-from sidecar.audit.layers import NO_TABLE
+from sidecar.audit.layers import SILVER
+from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.records import Record, single
 from sidecar.state.codec import Stamp, StateCodec
 from tests.audit.gold.harness import Tables, read, untimed
@@ -18,12 +18,10 @@ from tests.core.share.world import Client as ShareClient
 from tests.core.share.world import World as ShareWorld
 from tests.core.streams.world import Client as StreamsClient
 from tests.core.streams.world import World as StreamsWorld
-from tests.core.test_stories import GROUP, Story
+from tests.core.test_stories import Story
 from tests.core.world import topic, topic_id
 
 LINES = ("topics a=4", "m1 join names=a", "m1 heartbeat", "m2 join names=a", "m1 heartbeat owned=a:0,1", "m2 heartbeat")
-PER_PARTITION = ("coverage",)
-"""Tables that count records, whatever they say."""
 
 
 def consumers() -> list[Record]:
@@ -36,17 +34,19 @@ def consumers() -> list[Record]:
 def share_and_streams() -> list[Record]:
     share, streams = ShareWorld(), StreamsWorld()
     share.topics(topic(1, "a", 4))
-    ShareClient(share, "share", "m1", ("a",)).heartbeat()
+    member = ShareClient(share, "share", "m1", ("a",))
+    member.heartbeat()
     share.initialised("share", {topic_id(1): (0, 1)})
-    ShareClient(share, "share", "m2", ("a",)).heartbeat()
+    share.sleep(5_000)
+    member.heartbeat()
     streams.topics(**{"in": 2, "app_r": 2, "app_c": 2})
-    client = StreamsClient(streams, "m1", group_id="streams")
+    client = StreamsClient(streams, "m1", group_id="streams", process_id="p1")
     client.heartbeat()
-    client.leave()
+    client.heartbeat()
     return list(single([*share.log, *streams.log]))
 
 
-def gold_of(records: Sequence[Record]) -> tuple[Tables, list[Any]]:
+def gold_of(records: Sequence[Record]) -> Tables:
     codec = StateCodec()
     owner = codec.claim(Stamp(7, T0), 1, "h:1", str(uuid.UUID(int=1)), 1, "took over")
     batch = bronze([*codec.schema_records(), owner, *(codec.encode(r, Stamp(7, T0), 1) for r in records)])
@@ -54,20 +54,23 @@ def gold_of(records: Sequence[Record]) -> tuple[Tables, list[Any]]:
     for p, offset, epoch in claims_in(batch):
         claims.setdefault(p, []).append((offset, epoch))
     silver = Decoder(schemas_in(batch), claims).decode(batch)
+    assert "corrupt" not in silver
     with database() as db:
         made = fold(db, {name: db.rows(rows) for name, rows in silver.items()}, {}, {})
-        found = {name: untimed(read(frame)).to_pylist() for name, frame in made.gold.items()}
-    return found, silver["corrupt"].to_pylist() if "corrupt" in silver else []
+        return {name: untimed(read(frame)).to_pylist() for name, frame in made.gold.items()}
 
 
-def test_records_without_tables_make_no_rows_of_others_and_no_findings() -> None:
+def test_every_kind_of_record_has_a_table() -> None:
+    assert set(REGISTRY.records) <= set(SILVER)
+
+
+def test_records_of_all_kinds_make_rows() -> None:
     """Symptom: each record of a share group was one that could not be read."""
-    others = share_and_streams()
-    alone, nothing = gold_of(consumers())
-    found, left = gold_of([*consumers(), *others])
-    assert not nothing and len(left) == len(others)
-    assert {row["reason"] for row in left} == {f"{NO_TABLE} {str(r.kind)!r}" for r in others}
-    assert {row["group_id"] for rows in alone.values() for row in rows if "group_id" in row} >= {GROUP}
-    for name, rows in found.items():
-        if name not in PER_PARTITION:
-            assert rows == alone.get(name, []), name
+    found = gold_of([*consumers(), *share_and_streams()])
+    assert {r["kind"] for r in found["members"]} == {"consumer", "share", "streams"}
+    assert {r["kind"] for r in found["rebalances"]} == {"consumer", "share", "streams"}
+    held = {(r["topic"], r["partition"], r["member_id"], r["open"]) for r in found["share_holdings"]}
+    assert held == {("a", 0, "m1", True), ("a", 1, "m1", True)}
+    tasks = {(r["subtopology"], r["partition"], r["role"], r["process_id"]) for r in found["streams_tasks"]}
+    assert tasks == {(s, p, "active", "p1") for s in "01" for p in (0, 1)}
+    assert {r["kind"] for r in found["intervals"]} == {"consumer"}

@@ -14,7 +14,7 @@ import pytest
 from sidecar.audit.gold.tables import GOLD, INVARIANTS
 from tests.audit.gold.harness import Tables, as_set, differences, gold, rows_of, some_cuts
 from tests.audit.gold.replay import Row, replay
-from tests.audit.gold.rows import compacted, simulated, spaced
+from tests.audit.gold.rows import compacted, share_and_streams, simulated, spaced
 
 pytestmark = pytest.mark.tier("test")  # forty logs, each folded many times
 
@@ -26,7 +26,9 @@ COMPACTED = 10_000
 @pytest.fixture(scope="module")
 def rows() -> list[Row]:
     """Each run in state partitions of its own, so that one fold does them all."""
-    return [row for seed in range(SEEDS) for row in simulated(seed, 10 * seed)]
+    return [
+        row for seed in range(SEEDS) for row in (*simulated(seed, 10 * seed), *share_and_streams(seed, 10 * seed + 8))
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +68,12 @@ def once(everything: Tables) -> Tables:
 def test_gold_says_what_the_replay_says(rows: list[Row], once: Tables) -> None:
     told = replay(rows)
     assert differences(once, told) == []
-    for table in ("intervals", "unowned", "rebalances", "members", "outages", "static_member_history"):
+    for table in (*HELD, *STATEMENTS, "members", "outages", "static_member_history", "streams_not_ready"):
         assert told[table], "the runs are about something"
     assert {r["kind"] for r in told["intervals"]} == {"consumer", "classic"}
-    for r in once["intervals"] + once["members"]:
+    assert {r["kind"] for r in told["rebalances"]} == {"consumer", "classic", "share", "streams"}
+    assert {r["role"] for r in told["streams_tasks"]} == {"active", "standby"}
+    for r in [r for table in (*HELD, "members") for r in once[table]]:
         assert r["from_exact"] and r["to_exact"] is not False and not r["unseen"], "nothing is missing"
 
 
@@ -103,22 +107,31 @@ def place(r: Row) -> tuple[Any, ...]:
 
 def test_after_compaction_nothing_is_false(full: list[Row], left: list[Row], everything: Tables) -> None:
     found, told = only(everything, True), replay(full)
-    truth = defaultdict(list)
-    for r in told["intervals"]:
-        truth[place(r), r["member_id"]].append(r)
-    false = [f for r in found["intervals"] for f in untrue(r, truth[place(r), r["member_id"]])]
-    assert false == []
+    for table, named in HELD.items():
+        truth = defaultdict(list)
+        for r in told[table]:
+            truth[tuple(r[c] for c in named)].append(r)
+        assert [f for r in found[table] for f in untrue(r, truth[tuple(r[c] for c in named)])] == [], table
     real = {(*place(r), r["offset"]) for r in told["second_owners"]}
     assert [r for r in found["second_owners"] if r["grade"] == "proven" and (*place(r), r["offset"]) not in real] == []
     for table, columns in STATEMENTS.items():
         proven = [r for r in found[table] if r["grade"] == "proven"]
         assert proven and len(proven) < len(found[table])
         assert as_set(proven, columns) - as_set(told[table], columns) == set(), table
-    assert set(broken(found)) <= {"known_members"}, "a member's own record may be gone"
+    gone = {"known_members", "known_members_share_holdings", "known_members_streams_tasks"}
+    assert set(broken(found)) <= gone, "a member's own record may be gone"
 
 
+SHARED = ("state_partition", "group_id", "topic_id", "partition")
+HELD = {
+    "intervals": (*PLACE, "member_id"),
+    "share_holdings": (*SHARED, "member_id"),
+    "streams_tasks": ("state_partition", "group_id", "subtopology", "partition", "role", "member_id"),
+}
+"""Tables of what members have, and what names it."""
 STATEMENTS = {
     "unowned": [*PLACE, "former_member_id", "from_offset", "member_id", "to_offset"],
+    "share_coverage": [*SHARED, "former_member_id", "from_offset", "member_id", "to_offset"],
     "rebalances": [
         *("state_partition", "group_id", "kind", "epoch", "from_offset", "members", "target_offset"),
         *("partitions_moved", "settled_offset", "superseded", "open"),

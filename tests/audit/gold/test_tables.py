@@ -3,14 +3,18 @@ state partition of its own."""
 
 from __future__ import annotations
 
+import duckdb
 import pytest
 
-from tests.audit.gold.harness import Tables, differences, gold
+from sidecar.audit.gold.tables import GOLD
+from sidecar.audit.query import OWNERSHIP
+from tests.audit.gold.harness import Tables, differences, gold, rows_of
 from tests.audit.gold.replay import Row, replay
 from tests.audit.gold.rows import Log
 from tests.audit.gold.test_random import broken
 
 REVOKES, CLASSIC, STATIC, VOID, FENCED, ANEW, SECOND, BACK, LOST, TOLD, UPGRADED, MARKED, TAKEN = range(13)
+SHARED, TWICE = 13, 14
 
 
 def revokes(log: Log) -> None:
@@ -151,7 +155,44 @@ def taken(log: Log) -> None:
     del log.rows[1:5]
 
 
-STORIES = (revokes, waits, static, void, fenced, anew, second, back, lost, told_twice, upgraded, marked, taken)
+def shared(log: Log) -> None:
+    """Two have partition 0 at once, which is as it should be; nobody has partition 1 for a while."""
+    log.claim(1)
+    log.share_member("g", "m1")
+    log.put("share_group", "g", epoch=1, metadata_hash=1)
+    log.placeholder("g", [0, 1])
+    log.put("share_target_metadata", "g", epoch=1, assignment_timestamp_ms=1, assignor="simple")
+    log.share_current("g", "m1", 1, [0, 1])
+    log.share_member("g", "m2")
+    log.share_current("g", "m2", 2, [0])
+    log.share_current("g", "m1", 2, [0])
+    log.share_current("g", "m2", 2, [0, 1])
+    log.gone("share", "g", "m1")
+    log.gone("share", "g", "m2")
+
+
+def twice(log: Log) -> None:
+    """Two have the same active task, and a third the same as a standby in the process of the first. The topology is not
+    ready at first."""
+    log.claim(1)
+    for m, process in (("m1", "p1"), ("m2", "p2"), ("m3", "p1")):
+        log.streams_member("g", m, process)
+    log.put("streams_group", "g", epoch=1, validated_topology_epoch=-1)
+    log.put("streams_group", "g", epoch=2, validated_topology_epoch=1)
+    log.put("streams_target_metadata", "g", epoch=2, assignment_timestamp_ms=1, assignor="sticky")
+    log.streams_current("g", "m1", 2, active=[0, 1])
+    log.streams_current("g", "m1", 2, active=[1], pending_active=[0])
+    log.streams_current("g", "m2", 2, active=[0])
+    log.streams_current("g", "m3", 2, standby=[1])
+    log.put("streams_group", "g", epoch=2, validated_topology_epoch=1, endpoint_epoch=1)
+    log.streams_current("g", "m1", 2, active=[1], standby=[2])
+    log.gone("streams", "g", "m3")
+
+
+STORIES = (
+    *(revokes, waits, static, void, fenced, anew, second, back, lost, told_twice, upgraded, marked, taken),
+    *(shared, twice),
+)
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +251,9 @@ def test_assignments_of_a_generation_count_from_the_same_record(found: Tables) -
         (0, "m2", 12, None, 2),
         (1, "m1", 12, None, 2),
     ]
-    assert {r["state_partition"] for r in found["second_owners"]} == {SECOND, LOST, TAKEN}, "where they are planted"
+    assert {r["state_partition"] for r in found["second_owners"]} == {SECOND, LOST, TAKEN, TWICE}, (
+        "where they are planted"
+    )
     columns = ("epoch", "from_offset", "members", "partitions_moved", "settled_offset")
     assert of(found, "rebalances", CLASSIC, *columns) == [(1, 3, 2, 2, 7), (2, 8, 2, 2, 12)]
 
@@ -241,6 +284,56 @@ def test_offsets_that_transactions_take_leave_no_doubt(found: Tables) -> None:
     columns = ("first_hole_offset", "whole_from_offset", "missing")
     assert [r[c] for r in found["coverage"] for c in columns if at_of(r) == (MARKED, "partition")] == [6, 0, 0]
     assert [r[c] for r in found["coverage"] for c in columns if at_of(r) == (TAKEN, "partition")] == [1, None, 2]
+
+
+def test_several_members_may_hold_a_partition_of_a_share_group_and_one_must(found: Tables) -> None:
+    columns = ("partition", "member_id", "from_offset", "to_offset", "first_epoch", "last_epoch")
+    assert of(found, "share_holdings", SHARED, *columns) == [
+        (0, "m1", 5, 10, 1, 2),
+        (1, "m1", 5, 8, 1, 1),
+        (0, "m2", 7, 13, 2, 2),
+        (1, "m2", 9, 13, 2, 2),
+    ]
+    told = of(
+        found, "share_coverage", SHARED, *("partition", "former_member_id", "from_offset", "member_id", "to_offset")
+    )
+    assert told == [
+        (0, None, 3, "m1", 5),
+        (1, None, 3, "m1", 5),
+        (1, "m1", 8, "m2", 9),
+        (0, "m2", 13, None, 15),
+        (1, "m2", 13, None, 15),
+    ]
+    told = of(found, "rebalances", SHARED, "kind", "epoch", "cause", "members", "settled_offset")
+    assert told == [("share", 1, "joined", 1, 5)]
+
+
+def test_tasks_are_had_by_role_and_process(found: Tables) -> None:
+    columns = ("partition", "role", "member_id", "process_id", "from_offset", "to_offset", "revoking_from_offset")
+    assert of(found, "streams_tasks", TWICE, *columns) == [
+        (0, "active", "m1", "p1", 7, 12, 8),
+        (1, "active", "m1", "p1", 7, None, None),
+        (0, "active", "m2", "p2", 9, None, None),
+        (1, "standby", "m3", "p1", 10, 13, None),
+        (2, "standby", "m1", "p1", 12, None, None),
+    ]
+    told = of(found, "second_owners", TWICE, "kind", "topic", "partition", "member_id", "other_member_id", "grade")
+    assert told == [
+        ("streams", "0", 0, "m2", "m1", "proven"),
+        ("streams", "0 in process p1", 1, "m3", "m1", "proven"),
+    ]
+    assert of(found, "streams_not_ready", TWICE, "from_offset", "to_offset") == [(4, 5)]
+    assert of(found, "rebalances", TWICE, "kind", "epoch", "anew") == [("streams", 1, True), ("streams", 2, False)]
+    assert of(found, "members", TWICE, "member_id", "process_id") == [("m1", "p1"), ("m2", "p2"), ("m3", "p1")]
+
+
+def test_who_had_what_is_asked_of_all_kinds(found: Tables) -> None:
+    everything = {"topic": None, "partition": None, "group": None, "since": 0, "until": 1 << 60}
+    with duckdb.connect() as db:
+        for name, table in GOLD.items():
+            db.register(name, rows_of(table, found.get(name, [])))
+        told = {row[1:4] for row in db.execute(OWNERSHIP, everything).fetchall()}
+    assert {("task 0", 0, "m2"), ("task 0 standby", 1, "m3"), ("t", 1, "m2")} <= told
 
 
 def at_of(r: Row) -> tuple[object, ...]:

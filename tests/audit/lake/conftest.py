@@ -10,6 +10,7 @@ import pytest
 
 from sidecar.drill.local import LocalKafka
 from tests.audit.lake.topics import Topics
+from tests.audit.lake.without_spark import run_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +26,12 @@ def spark() -> Iterator[SparkSession]:
 
 
 QUICK = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
+
+
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch is done in this process."""
+    run_here(monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sidecar.audit.bronze import bronze_batch
@@ -12,6 +12,10 @@ from sidecar.core.classic import records as classic
 from sidecar.core.classic.embedded import assignment, plain_subscription
 from sidecar.core.consumer import records as consumer
 from sidecar.core.runtime.records import Tombstone
+from sidecar.core.share import records as share
+from sidecar.core.streams import records as streams
+from sidecar.core.streams.tasks import AssignedTasks, Tasks
+from sidecar.core.streams.topology import Subtopology, TopicInfo, Topology
 from sidecar.state.codec import Encoded, Stamp, StateCodec
 
 T0 = 1_760_000_000_000
@@ -75,8 +79,46 @@ def any_record(r: random.Random, group: str) -> Any:
             ),
             lambda: classic.AssignmentRecord(group, m, 7, assigned, why),
             lambda: Tombstone(r.choice(("current", "member", "classic_group", "regex")), group, m, why),
+            *_of_share(r, group, m, why),
+            *_of_streams(r, group, m, why),
         )
     )()
+
+
+def _of_share(r: random.Random, group: str, m: str, why: str) -> Sequence[Callable[[], Any]]:
+    return (
+        lambda: share.GroupRecord(group, r.randrange(1 << 31), r.randrange(-(1 << 62), 1 << 62), why),
+        lambda: share.MemberRecord(group, m, _maybe(r), "c", "h", TEXTS[: r.randrange(6)], why),
+        lambda: share.TargetMetadataRecord(group, 4, r.randrange(1 << 50), "simple", why),
+        lambda: share.TargetMemberRecord(group, m, _places(r), NAMES, why),
+        lambda: share.CurrentRecord(group, m, 3, 2, _places(r), NAMES, why),
+        lambda: share.PlaceholderRecord(group, m, 1, TEXTS[: r.randrange(6)], T0, _places(r), NAMES, why),
+    )
+
+
+def _of_streams(r: random.Random, group: str, m: str, why: str) -> Sequence[Callable[[], Any]]:
+    def tasks() -> dict[str, tuple[int, ...]]:
+        return {str(s): tuple(r.sample(range(200), r.randrange(5))) for s in range(r.randrange(3))}
+
+    def held() -> AssignedTasks:
+        return AssignedTasks({s: dict.fromkeys(ps, 3) for s, ps in tasks().items()}, tasks(), tasks())
+
+    def internal() -> tuple[TopicInfo, ...]:
+        return tuple(TopicInfo(t, r.randrange(9), 1, (("a", "b"),) * r.randrange(3)) for t in TEXTS[: r.randrange(3)])
+
+    pairs = dict(r.sample((("rack", "a"), ("zone", "größe"), ("", "")), r.randrange(4)))
+    sub = tuple(Subtopology(str(s), TEXTS[: r.randrange(4)], (), internal(), internal()) for s in range(r.randrange(3)))
+    state = r.choice(list(streams.MemberState))
+    return (
+        lambda: streams.GroupRecord(group, 4, r.randrange(1 << 62), r.randrange(-1, 9), pairs, T0, 2, _maybe(r), why),
+        lambda: streams.TopologyRecord(group, Topology(r.randrange(9), sub), bool(r.randrange(2)), why),
+        lambda: streams.MemberRecord(
+            group, m, _maybe(r), _maybe(r), "c", "h", 5, 1, "p", r.choice((None, ("h", 9))), pairs, why
+        ),
+        lambda: streams.TargetMetadataRecord(group, 4, r.randrange(1 << 50), "sticky", why),
+        lambda: streams.TargetMemberRecord(group, m, Tasks(tasks(), tasks(), tasks()), why),
+        lambda: streams.CurrentRecord(group, m, 3, 2, state, held(), held(), why),
+    )
 
 
 def log(seed: int, count: int, codec: StateCodec | None = None, groups: Sequence[str] = ("g",)) -> list[Encoded]:

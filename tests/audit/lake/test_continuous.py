@@ -12,17 +12,18 @@ import urllib.request
 from collections.abc import Iterator
 from errno import ENOSPC
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from sidecar.audit.continuous import OLDEST, Continuous, Metrics
 from sidecar.audit.errors import AuditError, Refused
-from sidecar.audit.ingest import last_batch
+from sidecar.audit.ingest import ingest, last_batch
 from sidecar.audit.lake import Lake
 from sidecar.audit.lake_spark import numbered
 from sidecar.audit.source_lag import Lag
 from sidecar.audit.source_uri import dump
+from sidecar.drill.processes import wait_until
 from tests.audit.lake.making import bronze, log
 from tests.audit.lake.topics import Topics
 
@@ -201,3 +202,47 @@ def _until(p: subprocess.Popen[str], lines: list[str], pattern: str) -> str:
 def _scrape(port: str) -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         return str(answer.read().decode())
+
+
+def told(job: Continuous, name: str, **labels: str) -> float:
+    found = job.metrics.registry.get_sample_value(f"group_state_audit_{name}", labels)
+    assert found is not None, name
+    return found
+
+
+def test_what_lags_is_told_before_a_batch_and_when_it_fails(
+    topics: Topics, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = topics.create("lags", 1)
+    topics.write("lags", {0: log(51, 40)})
+    seen = list[tuple[float, float]]()
+    job = Continuous(spark, uri, Lake.at(tmp_path / "lake"), {}, every_s=0.1)
+
+    def fails(*args: Any) -> Any:
+        seen.append((told(job, "lag_records", partition="0"), told(job, "oldest_seconds", partition="0")))
+        raise AuditError("no room on the disk")
+
+    monkeypatch.setattr("sidecar.audit.continuous.audit", fails)
+    with pytest.raises(AuditError, match="no room"):
+        job._once()
+    assert seen[0][0] == 40 and seen[0][1] > 1e6
+    wait_until("the age goes on growing", lambda: told(job, "oldest_seconds", partition="0") > seen[0][1], 10)
+
+
+def test_it_waits_for_a_topic_that_is_not_there_yet(topics: Topics, spark: SparkSession, tmp_path: Path) -> None:
+    uri, said = f"kafka://{topics.bootstrap}/later", list[str]()
+    with pytest.raises(AuditError, match="no such topic"):
+        ingest(spark, uri, Lake.at(tmp_path / "other"))
+
+    def say(text: str) -> None:
+        said.append(text)
+        if "waits until it is there" in text:
+            topics.create("later", 1)
+            topics.write("later", {0: log(52, 20)})
+        elif "gold" in text:
+            job.stopped.set()
+
+    job = Continuous(spark, uri, Lake.at(tmp_path / "lake"), {}, every_s=0.2, say=say)
+    job.run()
+    assert len([text for text in said if "waits" in text]) == 1
+    assert told(job, "records") == 20

@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -21,16 +19,12 @@ from sidecar.audit.source_uri import dump, open_source
 from sidecar.cli.exits import Code
 from sidecar.cli.main import app
 from tests.audit.lake.making import bronze
-from tests.audit.lake.test_killed import here
 from tests.audit.lake.test_pipeline import played
-
-SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+from tests.audit.lake.without_spark import SPARK
 
 
 @pytest.fixture
-def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
-    for where in (ingests, pipeline):
-        monkeypatch.setattr(where, "numbered", here)
+def lake(tmp_path: Path, without_spark: None) -> Lake:
     dump([bronze(played(6, 40)[1], 0)], tmp_path / "a.jsonl")
     made = Lake.at(tmp_path / "lake", "parquet")
     pipeline.audit(SPARK, f"file://{tmp_path}/a.jsonl", made)

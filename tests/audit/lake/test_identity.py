@@ -15,10 +15,10 @@ from sidecar.audit.lake import Lake
 from sidecar.audit.source_uri import dump, open_source
 from sidecar.state.codec import Encoded
 from tests.audit.lake.making import bronze, log
-from tests.audit.lake.test_maintain import SPARK, without_spark
 from tests.audit.lake.topics import Topics
+from tests.audit.lake.without_spark import SPARK
 
-__all__ = ["without_spark"]
+pytestmark = pytest.mark.usefixtures("without_spark")
 ANEW = {"new_incarnation": "true"}
 
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from sidecar.audit.continuous import Metrics
 from sidecar.audit.errors import AuditError
-from sidecar.audit.ingest import ingest, last_batch, stream
+from sidecar.audit.ingest import ingest
 from sidecar.audit.lake import Lake
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
 from sidecar.audit.pipeline import audit, make_gold
@@ -223,25 +223,6 @@ def test_a_topic_that_was_re_created(topics: Topics, spark: SparkSession, lake_f
     assert not ingest(spark, uri, Lake.at(lake_folder), {"new_incarnation": "true"}).new, "it is the same one now"
     assert only_once(Lake.at(lake_folder)) == 80
     assert contents(Lake.at(lake_folder, incarnation=0)) == before
-
-
-@pytest.mark.tier("all")
-def test_a_stream_fills_the_lake_and_goes_on_where_it_ended(
-    topics: Topics, spark: SparkSession, lake_folder: Path, tmp_path: Path
-) -> None:
-    uri = topics.create("stream", 2)
-    entries = log(7, 600)
-    topics.write("stream", {0: entries[:300], 1: entries[300:350]})
-    lake = Lake.at(lake_folder)
-    for count in (350, 600):
-        query = stream(spark, uri, lake, tmp_path / "checkpoint", {"max_records": "150"})
-        query.awaitTermination()
-        assert query.exception() is None and only_once(lake) == count
-        topics.write("stream", {0: entries[350:]}, T0 + 350)
-    assert last_batch(lake).number > 3
-    assert ingest(spark, uri, lake).records == 250, "what was written since"
-    stream(spark, uri, lake, tmp_path / "checkpoint").awaitTermination()
-    assert only_once(lake) == 850, "a stream that comes late finds that the lake has it"
 
 
 @pytest.mark.tier("all")

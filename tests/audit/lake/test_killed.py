@@ -13,9 +13,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -33,6 +32,7 @@ from sidecar.audit.source_uri import dump
 from tests.audit.lake.conftest import rows
 from tests.audit.lake.making import bronze, log
 from tests.audit.lake.test_pipeline import gold_of, played
+from tests.audit.lake.without_spark import SPARK
 
 pytestmark = pytest.mark.tier("all")
 
@@ -83,26 +83,17 @@ class Steps:
         self.left -= 1
 
 
-def here(
-    spark: Any, n: int, task: Callable[[Iterator[int]], list[str]], shares: Sequence[Sequence[int]] = ()
-) -> list[Any]:
-    """What `numbered` does, in this process."""
-    import json
-
-    return [json.loads(t) for share in shares or [[i] for i in range(n)] for t in task(iter(share))]
-
-
 @pytest.mark.parametrize("format", ["delta", "parquet"])
+@pytest.mark.usefixtures("without_spark")
 def test_death_before_and_after_every_step(format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "in").mkdir()
     dump([bronze(log(1, 120), 0), bronze(log(2, 60), 1)], tmp_path / "in" / "a.jsonl")
     dump([bronze(log(3, 60), 1, first=60)], tmp_path / "in" / "b.jsonl")
-    source, spark = f"file://{tmp_path}/in", SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
-    monkeypatch.setattr(ingests, "numbered", here)
+    source = f"file://{tmp_path}/in"
     monkeypatch.setattr(os, "fsync", lambda fd: None)  # the machine does not die here
 
     def fill(lake: Lake) -> None:
-        while ingest(spark, source, lake, {"max_records": "150"}).new:  # type: ignore[arg-type]
+        while ingest(SPARK, source, lake, {"max_records": "150"}).new:
             pass
 
     fill(whole := Lake.at(tmp_path / "whole", format))
@@ -126,48 +117,45 @@ def test_death_before_and_after_every_step(format: str, tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("format", ["delta", "parquet"])
+@pytest.mark.usefixtures("without_spark")
 def test_death_at_any_step_of_gold(format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, entries = played(6, 60)
     dump([bronze(entries, 0)], tmp_path / "all.jsonl")
     source: Any = f"file://{tmp_path}/all.jsonl"
-    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
-    for where in (ingests, pipeline):
-        monkeypatch.setattr(where, "numbered", here)
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     options = {"max_records": str(len(entries) // 2 + 1), "rows_per_task": "100"}
 
     def fill(lake: Lake) -> None:
         while pipeline.to_do(source, lake, options):
-            pipeline.audit(spark, source, lake, options)
+            pipeline.audit(SPARK, source, lake, options)
 
     fill(whole := Lake.at(tmp_path / "whole", format))
     wanted, steps, deaths = gold_of(whole), Steps(monkeypatch), 0
     assert whole.last_batch() == 1 and wanted["intervals"] and wanted["rebalances"]
     filled = Lake.at(tmp_path / "filled", format)
-    while ingest(spark, source, filled, options).new:
+    while ingest(SPARK, source, filled, options).new:
         pass
     for k in range(random.randrange(STRIDE), 10_000, STRIDE):
         shutil.copytree(filled.base, tmp_path / str(k))
         lake = Lake.at(tmp_path / str(k), format)
         steps.left = k
         try:
-            pipeline.make_gold(spark, lake, options=options)
+            pipeline.make_gold(SPARK, lake, options=options)
         except Died:
             deaths += 1
         else:
             break
         steps.left = -1
-        pipeline.make_gold(spark, lake, options=options)
+        pipeline.make_gold(SPARK, lake, options=options)
         assert gold_of(lake) == wanted, f"step {k}"
     assert deaths > 3
 
 
+@pytest.mark.usefixtures("without_spark")
 def test_a_batch_that_is_not_committed_is_not_seen_and_is_swept_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dump([bronze(log(1, 120), 0)], tmp_path / "a.jsonl")
-    spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
-    monkeypatch.setattr(ingests, "numbered", here)
     for format in ("delta", "parquet"):
         lake = Lake.at(tmp_path / format, format)
         with monkeypatch.context() as m:
@@ -178,9 +166,9 @@ def test_a_batch_that_is_not_committed_is_not_seen_and_is_swept_away(
 
             m.setattr(owner, "commit", dies)
             with pytest.raises(Died):
-                ingest(spark, f"file://{tmp_path}/a.jsonl", lake)  # type: ignore[arg-type]
+                ingest(SPARK, f"file://{tmp_path}/a.jsonl", lake)
         assert list(lake.root.rglob("*.parquet")) and not lake.files(BRONZE)
-        ingest(spark, f"file://{tmp_path}/a.jsonl", lake)  # type: ignore[arg-type]
+        ingest(SPARK, f"file://{tmp_path}/a.jsonl", lake)
         seen = {f.path for t in TABLES for f in lake.files(t)}
         assert {str(p) for p in lake.root.rglob("*.parquet")} == seen
 

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,29 +29,22 @@ from sidecar.audit.maintain import TABLES, maintain
 from sidecar.audit.source_uri import dump
 from sidecar.drill.processes import wait_until
 from tests.audit.lake.making import bronze
-from tests.audit.lake.test_killed import Died, Steps, contents, here
+from tests.audit.lake.test_killed import Died, Steps, contents
 from tests.audit.lake.test_pipeline import gold_of, played
+from tests.audit.lake.without_spark import SPARK, run_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.tier("all")
+pytestmark = [pytest.mark.tier("all"), pytest.mark.usefixtures("without_spark")]
 
 BATCHES = 6
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "2"))
 STRIDE = 61
 FORMATS = ("delta", "parquet")
-SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
 Whole = tuple[dict[str, Any], dict[str, Any], pipeline.Verdict]
 """Bronze and silver, gold, and what is said of it."""
 Undisturbed = Callable[[str, int], Whole]
-
-
-@pytest.fixture(autouse=True)
-def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch is done in this process."""
-    for where in (ingests, pipeline):
-        monkeypatch.setattr(where, "numbered", here)
 
 
 def told(lake: Lake) -> dict[str, Any]:
@@ -89,8 +81,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def filled(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Lake]:
     """A lake of each format, of several batches."""
     with pytest.MonkeyPatch.context() as patch:
-        for where in (ingests, pipeline):
-            patch.setattr(where, "numbered", here)
+        run_here(patch)
         found = {}
         for format in FORMATS:
             found[format] = Lake.at(tmp_path_factory.mktemp("filled") / format, format)

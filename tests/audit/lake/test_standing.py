@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from sidecar.audit import ingest as ingests
 from sidecar.audit import pipeline, query
 from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.ingest import last_batch
@@ -21,18 +19,14 @@ from sidecar.cli.main import app
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA, Encoded
 from sidecar.state.keys import decode_key
 from tests.audit.lake.making import bronze
-from tests.audit.lake.test_killed import here
 from tests.audit.lake.test_pipeline import played
+from tests.audit.lake.without_spark import SPARK
 
-SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
 _, ENTRIES = played(3, 80)
 MIDDLE = len(ENTRIES) // 2
 
 
-@pytest.fixture(autouse=True)
-def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    for where in (ingests, pipeline):
-        monkeypatch.setattr(where, "numbered", here)
+pytestmark = pytest.mark.usefixtures("without_spark")
 
 
 class Told:

@@ -17,9 +17,9 @@ from sidecar.audit.source_uri import dump
 from tests.audit.lake.making import bronze
 from tests.audit.lake.test_killed import contents
 from tests.audit.lake.test_pipeline import gold_of, played
-from tests.audit.lake.test_standing import SPARK, without_spark
+from tests.audit.lake.without_spark import SPARK
 
-__all__ = ["without_spark"]
+pytestmark = pytest.mark.usefixtures("without_spark")
 _, ENTRIES = played(3, 40)
 HALF = len(ENTRIES) // 2
 

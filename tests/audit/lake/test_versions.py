@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from sidecar.audit import query
-from sidecar.audit.ingest import stream
 from sidecar.audit.lake import Lake
 from sidecar.audit.layers import BRONZE
-from sidecar.audit.pipeline import audit, make_gold, verdict
+from sidecar.audit.pipeline import audit, verdict
 from sidecar.coordinator.statelog.encoder import Encoder
 from sidecar.core.runtime.records import Key, Record, Tombstone
 from sidecar.state.codec import SCHEMA, Encoded, Stamp, StateCodec
 from sidecar.state.keys import encode_key
 from sidecar.state.schema import KEY_SCHEMA, published
 from tests.audit.lake.test_ingest import contents
-from tests.audit.lake.test_maintain import SPARK, without_spark
 from tests.audit.lake.test_pipeline import EPOCH, T0, gold_of, played
 from tests.audit.lake.topics import Topics
+from tests.audit.lake.without_spark import SPARK
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-__all__ = ["without_spark"]
+pytestmark = pytest.mark.usefixtures("without_spark")
 MORE = (
     {"name": "more", "type": {"type": "array", "items": "string"}, "default": []},
     {"name": "note", "type": ["null", "string"], "default": None},
@@ -86,26 +82,21 @@ def fingerprints(rows: list[dict[str, Any]]) -> tuple[set[str], set[str]]:
 
 
 @pytest.mark.tier("all")
-def test_schemas_of_former_batches_are_known_in_runs_and_in_streams(
-    topics: Topics, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_schemas_of_former_batches_are_known(topics: Topics, tmp_path: Path) -> None:
     uri, entries = topics.create("versions", 1), in_turns()
-    by_run, by_stream = Lake.at(tmp_path / "runs"), Lake.at(tmp_path / "stream", "parquet")
+    lake = Lake.at(tmp_path / "runs")
     for n in range(BATCHES):
         begin, end = (len(entries) * at // BATCHES for at in (n, n + 1))
         topics.write("versions", {0: entries[begin:end]}, T0 + begin)
-        assert audit(SPARK, uri, by_run).records == end - begin
-        stream(spark, uri, by_stream, tmp_path / "checkpoint").awaitTermination()
-        make_gold(SPARK, by_stream)
+        assert audit(SPARK, uri, lake).records == end - begin
     whole = Lake.at(tmp_path / "whole")
     audit(SPARK, uri, whole)
     wanted, told = contents(whole), gold_of(whole)
     assert not wanted["corrupt"] and len(wanted["records"]) == len(entries)
     assert told["intervals"] and told["rebalances"] and len(told["coordinators"]) == 5
-    for lake in (by_run, by_stream):
-        assert lake.last_batch() == BATCHES - 1
-        assert contents(lake) == wanted and gold_of(lake) == told
-        assert verdict(lake) == verdict(whole) and verdict(lake).complete and query.broken(lake) == {}
+    assert lake.last_batch() == BATCHES - 1
+    assert contents(lake) == wanted and gold_of(lake) == told
+    assert verdict(lake) == verdict(whole) and verdict(lake).complete and query.broken(lake) == {}
     for n in range(1, BATCHES):
         part = wanted[BRONZE.name][len(entries) * n // BATCHES : len(entries) * (n + 1) // BATCHES]
         values, schemas = fingerprints(part)

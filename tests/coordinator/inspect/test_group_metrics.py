@@ -42,7 +42,7 @@ def test_a_takeover_does_not_hide_who_is_stuck() -> None:
             house.assign(2)
             house.assign(1)
             await until(lambda: house.service.owners[0].phase is Phase.SERVING and house.owner_of("g").has("g"))
-            await until(lambda: not house.service.owners[0].loading.left)
+            await until(lambda: not house.service.owners[0].loader.queue.left)
             await census.take()
             after = unsettled_s(house)
             assert after is not None and before - 5 <= after <= before + 5

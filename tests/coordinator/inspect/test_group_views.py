@@ -11,6 +11,7 @@ from sidecar.coordinator.inspect.group_views import Views
 from sidecar.coordinator.inspect.rebalance_history import RebalanceHistory
 from sidecar.coordinator.membership.owner_map import Assignment
 from sidecar.coordinator.migration.managed_groups import OwnRules, Rules
+from sidecar.coordinator.settings.stored_settings import StoredSettings
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.core.classic.embedded import assignment
 from sidecar.core.classic.events import JoinReply
@@ -43,7 +44,7 @@ class Seen:
         lines = Lines()
         self.state = StateLog(1, self.codec, lines, Counted())
         self.past = self.state.watcher = RebalanceHistory(20, self.codec)
-        rules = Rules(OwnRules(lambda name: name != "theirs"), self.codec, self.state, lines)
+        rules = Rules(OwnRules(lambda name: name != "theirs"), StoredSettings(self.codec, self.state, lines), lines)
         owned = Assignment(1, (1,), {1: ("m", "broker-1", 9092)})
         self.views = Views(1, self.state, self.codec, rules, self.past, lambda: owned)
         self.write(*log)

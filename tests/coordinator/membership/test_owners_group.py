@@ -10,7 +10,7 @@ from typing import Any
 
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.membership.owner_map import Assignment
-from sidecar.coordinator.membership.owners_group import PROTOCOL, PROTOCOL_TYPE, Ownership
+from sidecar.coordinator.membership.owners_group import PROTOCOL, PROTOCOL_TYPE, OwnersGroup
 from sidecar.coordinator.membership.peer_links import Answers, PeerSettings
 from sidecar.coordinator.membership.ports import OwnershipSettings
 from sidecar.core.runtime.turn import Now
@@ -62,7 +62,7 @@ class Sidecar:
         self.cluster = FakeCluster(brokers, f"sidecar-{node_id}")
         self.roster = (records or Records()).roster(self.lines)
         told = (self, self.roster, self.lines, self.tasks, answers)
-        self.ownership = Ownership(self.cluster, node_id, address, s, *told)
+        self.ownership = OwnersGroup(self.cluster, node_id, address, s, *told)
         self.roster.came_late = self.ownership.place_anew
         self.ownership.take_part()
 

@@ -73,7 +73,7 @@ def run(test: Callable[[House], Coroutine[Any, Any, None]], **given: Any) -> Non
 
 async def say(house: House, group_id: str, **values: str | None) -> None:
     named = {f"sidecar.{n}": v for n, v in values.items()}
-    await house.configs.put(group_id, named, "changed by a test", house.coordinator.append_unfenced)
+    await house.stored.put(group_id, named, "changed by a test", house.coordinator.append_unfenced)
 
 
 def classic(*members: str, state: str = "Stable") -> Native:

@@ -34,7 +34,7 @@ async def ordered(house: House, client: HouseClient) -> int:
     house.assign(2)
     await say(house, "g", rebalance="lag is uneven")
     await asyncio.sleep(0.02)
-    assert house.rules.value("g", cf.REBALANCE) == "lag is uneven"
+    assert house.stored.value("g", cf.REBALANCE) == "lag is uneven"
     return epoch
 
 
@@ -52,7 +52,7 @@ def test_the_next_owner_does_the_rebalance_that_the_last_one_did_not_begin() -> 
         client = await house.client()
         epoch = await ordered(house, client)
         await house.own()
-        await until(lambda: house.rules.value("g", cf.REBALANCE) is None)
+        await until(lambda: house.stored.value("g", cf.REBALANCE) is None)
         assert epoch_of(house) == epoch + 1
         assert house.lines.fields("group epoch")["why"].startswith("lag is uneven (changed by a test, 20")
 
@@ -76,7 +76,7 @@ def test_the_next_owner_does_not_repeat_a_rebalance_that_has_begun(monkeypatch: 
         await until(lambda: not forced._at_work)
         monkeypatch.setattr(forced, "_store", store)
         await house.own()
-        await until(lambda: house.rules.value("g", cf.REBALANCE) is None)
+        await until(lambda: house.stored.value("g", cf.REBALANCE) is None)
         assert (await client.ask(beat("g", "m1", epoch), 1)).error_code == Code.NONE
         assert epoch_of(house) == epoch + 1
 
@@ -93,7 +93,7 @@ def test_each_order_is_one_rebalance_and_none_is_left_for_a_group_that_is_not_th
             said_ms = now().wall_ms
             await until(lambda at=said_ms: now().wall_ms > at)  # type: ignore[misc] # an order is told by its time
         await say(house, "nobody", rebalance="of nothing")
-        await until(lambda: house.rules.groups_with(cf.REBALANCE) == [])
+        await until(lambda: house.stored.groups_with(cf.REBALANCE) == [])
         assert epoch_of(house) == epoch + 2
 
     run(test)
@@ -108,9 +108,9 @@ def test_a_rebalance_of_a_group_that_is_being_taken_in_waits_until_it_is_here(mo
         await until(lambda: broker.asked > 1)
         await say(house, "theirs", rebalance="lag is uneven")
         await asyncio.sleep(0.1)
-        assert house.rules.groups_with(cf.REBALANCE) == ["theirs"]
+        assert house.stored.groups_with(cf.REBALANCE) == ["theirs"]
         broker.silent = False
-        await until(lambda: house.rules.groups_with(cf.REBALANCE) == [])
+        await until(lambda: house.stored.groups_with(cf.REBALANCE) == [])
         assert broker.gone == ["n1"]
 
     run(test)

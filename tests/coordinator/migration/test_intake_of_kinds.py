@@ -212,7 +212,7 @@ def test_what_the_patterns_name_comes_when_the_last_sidecar_coordinates_the_kind
         beat = share_beat("n1", 7) if kind == native.SHARE else streams_beat("n1", 7)
         client = await house.client()
         assert (await client.ask(beat, 1)).error_code == Code.NOT_COORDINATOR
-        assert house.rules.overrides == {GROUP: "later"} and "sidecars 2" in house.rules.why(GROUP)
+        assert house.rules.overrides == {GROUP: "later"} and "sidecars 2" in house.stored.why(GROUP)
         await asyncio.sleep(1.0)
         assert house.rules.overrides == {GROUP: "later"} and not house.rules.managed(GROUP)
         house.kinds_of = {}

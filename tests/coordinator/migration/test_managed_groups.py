@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from sidecar.coordinator.migration.managed_groups import RECOUNT_S, OwnRules, Rules
+from sidecar.coordinator.settings.stored_settings import StoredSettings
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.core.consumer.records import GroupRecord
 from sidecar.core.vocabulary import group_config as cf
@@ -22,7 +23,8 @@ class Bench:
     def __init__(self) -> None:
         self.codec, self.lines = StateCodec(), Lines()
         self.state = StateLog(1, self.codec, self.lines, Counted())
-        self.rules = Rules(OwnRules(lambda name: True), self.codec, self.state, self.lines)
+        self.stored = StoredSettings(self.codec, self.state, self.lines)
+        self.rules = Rules(OwnRules(lambda name: True), self.stored, self.lines)
         self.offset = 0
         self.group = self.codec.encode(GroupRecord("g", 1, 0, "a member joined"), Stamp(1, 1), 0)
         self.apply(self.group)
@@ -96,16 +98,16 @@ def test_what_an_owner_has_found_counts_for_the_order_that_it_speaks_of() -> Non
         return b.rules.overrides.get("g")
 
     assert stands(cf.MANAGED, "true", "first") == "true"
-    verdict = b.rules.verdict("g", cf.LATER)
-    assert stands(cf.VERDICT, verdict, "not stable") == cf.LATER and b.rules.why("g") == "not stable"
+    verdict = b.stored.as_verdict("g", cf.LATER)
+    assert stands(cf.VERDICT, verdict, "not stable") == cf.LATER and b.stored.why("g") == "not stable"
     assert b.rules.later == {"g"}
-    assert stands(cf.MANAGED, "false", "second") == "false" and b.rules.why("g") == "second"
+    assert stands(cf.MANAGED, "false", "second") == "false" and b.stored.why("g") == "second"
     assert not b.rules.later
     assert stands(cf.VERDICT, verdict) == "false" and stands(cf.VERDICT, None) == "false"
-    assert stands(cf.VERDICT, b.rules.verdict("g", "false")) == "false"
+    assert stands(cf.VERDICT, b.stored.as_verdict("g", "false")) == "false"
     assert stands(cf.MANAGED, "true", "third") == "true", "it is ordered anew"
     assert stands(cf.MANAGED, None) is None
-    assert stands(cf.VERDICT, b.rules.verdict("g", cf.LATER)) == cf.LATER, "of a group that the patterns name"
+    assert stands(cf.VERDICT, b.stored.as_verdict("g", cf.LATER)) == cf.LATER, "of a group that the patterns name"
     assert stands(cf.VERDICT, None) is None
     assert stands(cf.MANAGED, cf.LATER) == cf.LATER, "as older sidecars say it"
 
@@ -114,7 +116,9 @@ def test_no_order_makes_a_group_of_the_sidecars_own_theirs_to_coordinate() -> No
     """They would wait for themselves."""
     codec, lines = StateCodec(), Lines()
     state = StateLog(1, codec, lines, Counted())
-    rules = Rules(OwnRules(lambda name: name != "owners", never=frozenset({"owners"})), codec, state, lines)
+    rules = Rules(
+        OwnRules(lambda name: name != "owners", never=frozenset({"owners"})), StoredSettings(codec, state, lines), lines
+    )
     rules.begin()
     for offset, group_id in enumerate(("owners", "other")):
         order = codec.config(group_id, cf.MANAGED, "true", 1, 0, "test")
@@ -147,7 +151,7 @@ def test_what_kafka_configs_makes_of_brackets_is_noticed(former: str, now: str, 
 def test_at_the_start_only_what_counts_now_is_said() -> None:
     """Symptom: after each restart every pattern that was ever stored was a warning again."""
     b = Bench()
-    b.rules = Rules(OwnRules(lambda name: True, ("app-[^p].*",)), b.codec, b.state, b.lines)
+    b.rules = Rules(OwnRules(lambda name: True, ("app-[^p].*",)), b.stored, b.lines)
     for value in ("old", "older", "app-^p.*"):
         b.apply(b.codec.config("", f"/{cf.INCLUDE}", value, 1, 0, "test"))
         assert b.rules.stored("", f"/{cf.INCLUDE}")

@@ -48,7 +48,7 @@ def test_a_request_that_waits_for_the_lease_does_not_get_past_the_broker(monkeyp
 
     async def test(house: House) -> None:
         client, other = await house.client(), await house.client()
-        house.coordinator.service._lease.until_ms = 0
+        house.coordinator.service.lease.lost()
         other.post(jg.JoinGroupRequest("g", 10_000, 60_000, "", None, "consumer", NEWCOMER), 3)
         client.post(beats("n1", 7), 4)
         await until(lambda: house.metrics.value("parked") == 2)
@@ -65,19 +65,19 @@ def test_stored_patterns_count_for_everybody_until_they_go() -> None:
     async def test(house: House) -> None:
         heard = Heard(house.coordinator)
         include = {f"/{cf.INCLUDE}": "theirs-[0-9]{1,2},theirs-more"}
-        await house.configs.put("", include, "a test", house.coordinator.append_unfenced)
+        await house.stored.put("", include, "a test", house.coordinator.append_unfenced)
         assert heard.of(GroupRules)[-1].include == ("theirs-[0-9]{1,2}", "theirs-more")
         assert (
             house.rules.wanted("theirs-12")
             and not house.rules.wanted("g")
-            and house.front._managed.managed("theirs-more")
+            and house.front.scopes.clients.managed("theirs-more")
         )
-        assert not house.front._managed.managed("g")
-        await house.configs.put("", {f"/{cf.INCLUDE}": None}, "a test", house.coordinator.append_unfenced)
+        assert not house.front.scopes.clients.managed("g")
+        await house.stored.put("", {f"/{cf.INCLUDE}": None}, "a test", house.coordinator.append_unfenced)
         assert (
             house.rules.wanted("g")
-            and house.front._managed.managed("g")
-            and not house.front._managed.managed("theirs-more")
+            and house.front.scopes.clients.managed("g")
+            and not house.front.scopes.clients.managed("theirs-more")
         )
 
     run(test)
@@ -92,7 +92,7 @@ def test_sidecars_whose_own_patterns_differ_are_told_until_patterns_are_stored()
         assert house.metrics.value("patterns_differ") == 1
         assert house.lines.fields(told)["theirs"] == {2: {"include": ["b.*"], "exclude": []}}
         include = {f"/{cf.INCLUDE}": "c.*"}
-        await house.configs.put("", include, "a test", house.coordinator.append_unfenced)
+        await house.stored.put("", include, "a test", house.coordinator.append_unfenced)
         assert house.metrics.value("patterns_differ") == 0
 
     run(test)

@@ -54,7 +54,7 @@ def test_who_has_no_lease_does_not_say_that_a_group_is_being_loaded(monkeypatch:
         await being_taken_over(house)
         client.post(beats("n1", 7), 4)
         assert (await client.answer(beats("n1", 7), 4)).error_code == Code.NONE, "it is being loaded here"
-        house.coordinator.service._lease.until_ms = 0
+        house.coordinator.service.lease.lost()
         client.post(beats("n1", 7), 4)
         assert (await client.answer(beats("n1", 7), 4)).error_code == Code.NOT_COORDINATOR
 

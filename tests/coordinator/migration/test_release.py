@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.core.classic.embedded import assignment
 from sidecar.core.vocabulary.errors import Code
-from sidecar.kafka.membership import INSTANCE_ID
+from sidecar.kafka.placeholder_requests import INSTANCE_ID
 from sidecar.link.messages import GroupRules
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import heartbeat as hb

@@ -104,7 +104,7 @@ def test_a_new_owner_goes_on_with_a_share_group_that_is_to_leave() -> None:
         house.assign(2)
         house.brokers.share.deaf = False
         await house.own()
-        await until(lambda: not house.front._managed.managed(GROUP))
+        await until(lambda: not house.front.scopes.clients.managed(GROUP))
         assert not there.members
         res = await client.ask(sh.ShareGroupHeartbeatRequest(GROUP, "m1", epoch), 1)
         assert res.error_code == Code.UNKNOWN_MEMBER_ID
@@ -161,7 +161,7 @@ def test_a_group_whose_members_its_broker_would_refuse_stays(kind: str, how: str
         await say(house, GROUP, managed="false")
         await until(lambda: house.rules.overrides.get(GROUP) == "true")
         await until(lambda: not house.coordinator.moves.releases.under_way)
-        assert house.rules.why(GROUP).startswith(NOT_GIVEN_BACK) and FEATURES[kind] in house.rules.why(GROUP)
+        assert house.stored.why(GROUP).startswith(NOT_GIVEN_BACK) and FEATURES[kind] in house.stored.why(GROUP)
         assert group_of(house).epoch == epoch, "its members have heard nothing of it"
         assert house.metrics.value("moves", "broker", "given up") == 1
         assert house.lines.events("error").count("group not given back") == 1
@@ -198,7 +198,7 @@ def test_the_patterns_do_not_give_back_what_the_broker_refuses() -> None:
     async def test(house: House) -> None:
         house.brokers.unserved.add(REFUSES["streams"])
         await streams_at_work(house)
-        await house.configs.put(
+        await house.stored.put(
             "", {"/sidecar.groups.include": "nothing"}, "changed by a test", house.coordinator.append_unfenced
         )
         await until(lambda: house.rules.overrides.get(GROUP) == "true")

@@ -55,7 +55,7 @@ def test_what_is_said_while_the_broker_is_asked_counts(monkeypatch: pytest.Monke
         await until(lambda: not house.coordinator.moves.unstable.watched, 3)
         await asyncio.sleep(0.05)
         assert house.rules.overrides == {"theirs": word}
-        assert house.rules.why("theirs") == "changed by a test"
+        assert house.stored.why("theirs") == "changed by a test"
 
     run(test, moves=replace(QUICK, patience=Patience(limit_s, look_s=0.01)))
 
@@ -68,6 +68,6 @@ def test_what_never_becomes_stable_stays_with_the_broker(monkeypatch: pytest.Mon
         await until(lambda: house.rules.overrides == {"theirs": "false"}, 3)
         assert "does not become stable" in house.lines.fields("group not taken in")["problem"]
         assert house.metrics.value("moves", "sidecar", "given up") == 1
-        assert "not taken in" in house.rules.why("theirs")
+        assert "not taken in" in house.stored.why("theirs")
 
     run(test)

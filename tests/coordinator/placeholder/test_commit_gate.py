@@ -9,7 +9,7 @@ import pytest
 from sidecar.coordinator.placeholder import placeholders as module
 from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchCheck
 from sidecar.core.vocabulary.errors import Code
-from sidecar.kafka import membership as ms
+from sidecar.kafka import placeholder_requests as ms
 from sidecar.link.messages import OpenOffsets, Reply, Request
 from sidecar.wire.apis import Api
 from sidecar.wire.primitives import ZERO_UUID

@@ -37,7 +37,7 @@ def test_without_a_lease_no_placeholder_is_defended() -> None:
     async def test(house: House) -> None:
         await joined(house)
         await house.all_joined()
-        house.service._lease.until_ms = 0
+        house.service.lease.lost()
         identity(house).take()
         before = house.brokers.count(Api.JOIN_GROUP)
         await asyncio.sleep(0.1)

@@ -13,7 +13,7 @@ from sidecar.coordinator.placeholder import placeholders as module
 from sidecar.core.runtime.events import DeleteGroup
 from sidecar.core.runtime.offset_checks import CommitCheck, MemberIdentity
 from sidecar.core.vocabulary.errors import Code
-from sidecar.kafka import membership as ms
+from sidecar.kafka import placeholder_requests as ms
 from sidecar.kafka.net import BrokerConnection
 from sidecar.link.messages import OpenOffsets, Request
 from sidecar.wire.apis import Api

@@ -19,7 +19,7 @@ import pytest
 
 from sidecar.core.vocabulary.errors import Code
 from sidecar.front.front import Front
-from sidecar.front.session import Session, _Upstream
+from sidecar.front.session import Session
 from sidecar.wire.apis import SERVED, Api, message_name, response_flexible
 from sidecar.wire.frames import PREFIX, header_end, request_frame, response_frame
 from sidecar.wire.generated import api_versions as av
@@ -71,10 +71,10 @@ def _answer(api: int, version: int, request: Any, group: Code, topic: Code) -> A
 class Broker:
     """The broker behind one connection of this caller."""
 
-    def __init__(self, caller: Caller, session: Session) -> None:
+    def __init__(self, caller: Caller, upstream: asyncio.Protocol) -> None:
         self._caller = caller
         self._bytes = bytearray()
-        self._transport = MemoryTransport(_Upstream(session), ("broker", 9092))
+        self._transport = MemoryTransport(upstream, ("broker", 9092))
         self._transport.heard = self._heard
         self._transport.protocol.connection_made(self._transport)
 
@@ -101,11 +101,12 @@ class Broker:
 
 class Doorway(Session):
     def __init__(self, front: Front, caller: Caller) -> None:
-        super().__init__(front)
+        super().__init__(front.server)
         self._caller = caller
+        self.upstream.connect = self._reach
 
-    async def _connect(self) -> None:
-        Broker(self._caller, self)
+    async def _reach(self, factory: Callable[[], Any]) -> None:
+        Broker(self._caller, factory())
 
 
 class Named(Spec):
@@ -172,7 +173,7 @@ def test_nothing_stays_of_names_that_a_client_makes_up(requests: dict[str, Spec]
                 before = _left(house)
                 for _ in range(REQUESTS * SIZES[-1] // size // 4):
                     await _send(house, caller, api, spec, version)
-                await until(lambda: not house.front._waiting and not len(house.coordinator.moves.parked))
+                await until(lambda: not house.front.channel.under_way and not len(house.coordinator.moves.parked))
                 kept = _left(house) - before
                 assert kept < KEPT_BYTES, f"{kept} bytes of names of {size}"
 

@@ -140,7 +140,7 @@ def test_a_run_of_an_attempt_that_is_over_is_dropped() -> None:
         await until(gate.started.is_set)
         house.assign(2)
         await house.own()
-        await until(lambda: not house.owner_of("g").loading.left)
+        await until(lambda: not house.owner_of("g").loader.queue.left)
         await house.all_joined()
         before = len(house.brokers.log().records)
         gate.open.set()

@@ -16,7 +16,7 @@ from sidecar.coordinator.statelog.fenced_writer import FencedWriter
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.term import Term
 from sidecar.coordinator.statelog.write_errors import Fenced
-from sidecar.core.runtime import owner as owner_module
+from sidecar.core.runtime import lifecycle
 from sidecar.core.runtime.phases import Phase
 from sidecar.core.vocabulary.errors import Code
 from sidecar.state.fold import Claims
@@ -33,8 +33,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TICK_S", 0.005)
     monkeypatch.setattr(writer_module, "RETRY_S", 0.002)
     monkeypatch.setattr(fence_module, "RETRY_S", 0.002)
-    monkeypatch.setattr(owner_module, "RETRY_MS", 5)
-    monkeypatch.setattr(owner_module, "FENCED_MS", 20)
+    monkeypatch.setattr(lifecycle, "RETRY_MS", 5)
+    monkeypatch.setattr(lifecycle, "FENCED_MS", 20)
 
 
 def test_whoever_is_not_the_last_to_claim_does_not_serve() -> None:

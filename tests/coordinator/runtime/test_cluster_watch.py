@@ -160,7 +160,7 @@ def test_partitions_that_are_being_taken_over_are_counted(monkeypatch: pytest.Mo
         hung.append(brokers.faults.hang(Api.INIT_PRODUCER_ID, times=100))
 
     async def test(b: Bench) -> None:
-        await until(lambda: b.house.service.map)
+        await until(lambda: b.house.service.owner_map.owners)
         assert b.problems == ["2 partitions are being taken over"]
         hung[0].release()
         await until(lambda: not b.problems)
@@ -172,7 +172,7 @@ def test_a_lease_that_is_over_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
         await until(lambda: not b.problems)
         b.brokers.faults.drop(Api.HEARTBEAT, times=10_000)
-        b.house.service._lease.until_ms = 0
+        b.house.service.lease.lost()
         assert b.problems == ["the lease on the owned partitions is not proved"]
 
     run(test, monkeypatch)

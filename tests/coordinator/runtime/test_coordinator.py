@@ -14,7 +14,7 @@ from sidecar.coordinator.statelog import fenced_writer as writer_module
 from sidecar.coordinator.statelog import unfenced_append as unfenced
 from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.core.consumer.events import DescribeConsumerGroup
-from sidecar.core.runtime import owner as owner_module
+from sidecar.core.runtime import lifecycle
 from sidecar.core.runtime.events import Standing
 from sidecar.core.runtime.group_loader import Build
 from sidecar.core.runtime.offset_checks import CommitCheck
@@ -36,9 +36,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "RETRY_S", 0.002)
     monkeypatch.setattr(fence_module, "RETRY_S", 0.002)
     monkeypatch.setattr(unfenced, "RETRY_S", 0.002)
-    monkeypatch.setattr(owner_module, "RETRY_MS", 5)
-    monkeypatch.setattr(owner_module, "REBUILD_MS", 10)
-    monkeypatch.setattr(owner_module, "FENCED_MS", 20)
+    monkeypatch.setattr(lifecycle, "RETRY_MS", 5)
+    monkeypatch.setattr(lifecycle, "REBUILD_MS", 10)
+    monkeypatch.setattr(lifecycle, "FENCED_MS", 20)
 
 
 def keys(house: House, since: int = 0) -> list[StateKey]:
@@ -219,7 +219,7 @@ def test_a_group_that_breaks_while_it_is_loaded_has_one_more_try(
         house.assign(2)
         await house.own()
         await until(lambda: left[0] in (0, 98) and house.owner_of("g").shard is not None)
-        await until(lambda: not house.owner_of("g").loading.left)
+        await until(lambda: not house.owner_of("g").loader.queue.left)
         assert (await client.ask(beat("g", "m1", epochs["g"]), 1)).error_code == code
         assert (await client.ask(beat("h", "m1", epochs["h"]), 1)).error_code == Code.NONE
 
@@ -234,7 +234,7 @@ def test_groups_come_back_after_a_takeover_and_revisions_go_on() -> None:
         assert (await client.ask(beat("g", "m1", epoch), 1)).error_code == Code.NOT_COORDINATOR
         await house.own()
         before = len(house.brokers.log().records)
-        await until(lambda: not house.owner_of("g").loading.left)
+        await until(lambda: not house.owner_of("g").loader.queue.left)
         assert (await client.ask(beat("g", "m1", epoch), 1)).error_code == Code.NONE
         assert (await client.ask(join("g", "m2"), 1)).error_code == Code.NONE
         revisions = {}
@@ -422,7 +422,7 @@ def test_whoever_is_out_of_the_owners_group_serves_nothing() -> None:
 def test_without_a_lease_requests_are_refused_though_the_partition_is_served() -> None:
     async def test(house: House) -> None:
         client = await house.client()
-        house.coordinator.service._lease.until_ms = 0
+        house.coordinator.service.lease.lost()
         assert (await client.ask(join("g", "m1"), 1)).error_code == Code.NOT_COORDINATOR
         house.prove()
         assert (await client.ask(join("g", "m1"), 1)).error_code == Code.NONE
@@ -436,7 +436,7 @@ def test_a_request_waits_for_a_proof_that_is_late() -> None:
 
     async def test(house: House) -> None:
         client = await house.client()
-        house.coordinator.service._lease.until_ms = 0
+        house.coordinator.service.lease.lost()
         client.post(join("g", "m1"), 1)
         await until(lambda: house.metrics.value("parked") == 1)
         await turns()
@@ -452,7 +452,7 @@ def test_a_request_waits_for_a_proof_that_is_late() -> None:
 def test_a_request_does_not_wait_for_a_proof_for_ever(end: str) -> None:
     async def test(house: House) -> None:
         client = await house.client()
-        house.coordinator.service._lease.until_ms = 0
+        house.coordinator.service.lease.lost()
         client.post(join("g", "m1"), 1)
         await until(lambda: house.metrics.value("parked") == 1)
         if end == "loss":

@@ -27,7 +27,7 @@ def test_a_front_gets_lease_and_view_at_once_and_what_is_new_from_then_on() -> N
         heard = Heard(house.coordinator)
         lease, rules, view = heard.messages
         assert rules == GroupRules()
-        assert lease == Lease(*house.service.lease_until) and view == house.coordinator.view
+        assert lease == Lease(*house.service.lease.until) and view == house.coordinator.view
         house.prove(70_000)
         house.assign(2)
         assert [type(m) for m in heard.messages[3:]] == [Lease, View]

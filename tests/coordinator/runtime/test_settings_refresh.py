@@ -18,7 +18,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_settings_are_read_at_once_when_a_change_passed_through(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
-        await until(lambda: b.house.configs._known.is_set())
+        await until(lambda: b.house.configs.broker.known.is_set())
         b.brokers.settings["group.consumer.session.timeout.ms"] = ("50000", 2)
         b.front.tell(SettingsPassed())
         await until(lambda: b.house.configs.effective()["group.consumer.session.timeout.ms"] == 50_000)
@@ -42,7 +42,7 @@ def test_settings_that_cannot_be_read_are_read_later(monkeypatch: pytest.MonkeyP
         brokers.faults.drop(Api.DESCRIBE_CONFIGS, times=2)
 
     async def test(b: Bench) -> None:
-        await until(lambda: b.house.configs._known.is_set())
+        await until(lambda: b.house.configs.broker.known.is_set())
         assert b.house.lines.events("debug").count("settings not read") == 2
 
     run(test, monkeypatch, prepare, settings_refresh_s=0.01)

@@ -202,7 +202,7 @@ def test_the_first_heartbeat_after_a_change_has_it(
 
 def pass_change(b: Bench) -> None:
     """An answer to a request that may have changed topics passes through the front of the members."""
-    change = b.house.front.internal.marker(Api.CREATE_TOPICS, 7)
+    change = b.house.front.server.internal.marker(Api.CREATE_TOPICS, 7)
     assert isinstance(change, Passing)
     change.take(b"", True)
 

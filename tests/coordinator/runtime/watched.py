@@ -17,7 +17,7 @@ from sidecar.coordinator.statelog import fenced_writer as writer_module
 from sidecar.coordinator.statelog import startup as start
 from sidecar.coordinator.statelog.startup import Control, StartSettings
 from sidecar.coordinator.statelog.tail import Listener, StateLog
-from sidecar.core.runtime import owner as owner_module
+from sidecar.core.runtime import lifecycle
 from sidecar.link.messages import View
 from tests.inprocess import clock
 from tests.inprocess.broker import OFFSETS, STATE, FakeBrokers
@@ -33,7 +33,7 @@ def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "RETRY_S", 0.002)
     monkeypatch.setattr(fence_module, "RETRY_S", 0.002)
     monkeypatch.setattr(fence_module, "INIT_S", 0.01)
-    monkeypatch.setattr(owner_module, "RETRY_MS", 5)
+    monkeypatch.setattr(lifecycle, "RETRY_MS", 5)
 
 
 class Bench:
@@ -95,7 +95,6 @@ def run(
             FollowerSettings(**{**follow, **given}),
             control.view.leaders[OFFSETS],
             control,
-            house.configs,
             house.state,
             house.coordinator,
             house.lines,

@@ -13,10 +13,11 @@ from sidecar.coordinator.runtime import coordinator as module
 from sidecar.coordinator.statelog import fence as fence_module
 from sidecar.coordinator.statelog import fenced_writer as writer_module
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.runtime import owner as owner_module
+from sidecar.core.runtime import lifecycle
 from sidecar.core.runtime.commands import Renew
 from sidecar.core.runtime.registry import Registry
-from sidecar.core.runtime.service import Service, ServiceSettings
+from sidecar.core.runtime.service import Service
+from sidecar.core.runtime.settings import ServiceSettings
 from sidecar.core.runtime.turn import Computed, Now, Ports
 from sidecar.core.vocabulary.errors import Code
 from sidecar.state.batch import encode_batch
@@ -34,8 +35,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TICK_S", 0.005)
     monkeypatch.setattr(writer_module, "RETRY_S", 0.002)
     monkeypatch.setattr(fence_module, "RETRY_S", 0.002)
-    monkeypatch.setattr(owner_module, "RENEW_AGAIN_MS", 20)
-    monkeypatch.setattr(owner_module, "FENCED_MS", 20)
+    monkeypatch.setattr(lifecycle, "RENEW_AGAIN_MS", 20)
+    monkeypatch.setattr(lifecycle, "FENCED_MS", 20)
 
 
 LEASE_MS = 15_000
@@ -57,7 +58,7 @@ def run(test: Callable[[House, HouseClient, int], Coroutine[Any, Any, None]], in
 
 
 def renew(house: House) -> None:
-    house.service.owners[0].renew(Now(10**9, 10**9))
+    house.service.owners[0].lifecycle.renew()
     house.coordinator._drain()
 
 
@@ -190,11 +191,11 @@ def renewals(until_s: int, fences_kept_ms: int | None = None, silent: range = ra
             return iter(())
 
     service = Service(1, 50, registry, Ports({}, Computed(lambda kind, group_id: None)), Nothing(), settings)
-    service.lease(LEASE_MS)
+    service.lease.extended(LEASE_MS)
     service.assigned([1] * 50, 1, {1}, Now(0, 0))
     for owner in service.owners:
-        owner.fenced(owner.attempt, 7, Now(0, 0))
-        owner.claimed(owner.attempt, 0, Now(0, 0))
+        owner.lifecycle.fenced(owner.attempt, 7, Now(0, 0))
+        owner.lifecycle.claimed(owner.attempt, 0, Now(0, 0))
         owner.replayed(owner.attempt, Now(0, 0))
     service.config_changed(Now(0, 0), fences_kept_ms)
     service.out.clear()
@@ -202,11 +203,11 @@ def renewals(until_s: int, fences_kept_ms: int | None = None, silent: range = ra
     for second in range(1, until_s):
         now = Now(1_000 * second, 1_000 * second)
         last_answer = now.mono_ms if second not in silent else last_answer
-        service.lease(last_answer + LEASE_MS)  # the same answer is told again and again
+        service.lease.extended(last_answer + LEASE_MS)  # the same answer is told again and again
         service.wake(now)
         for c in [c for c in service.out if isinstance(c, Renew)]:
             found.append((second, c.partition))
-            service.owners[c.partition].renewed(c.attempt, 8, now)
+            service.owners[c.partition].lifecycle.renewed(c.attempt, 8, now)
         service.out.clear()
     return found
 

@@ -134,6 +134,8 @@ class Story:
     def run(self, line: str) -> list[str]:
         words = line.split()
         options = dict(w.split("=", 1) for w in words if "=" in w)
+        if words[0] == "event":
+            return self.world.pasted(line)
         command = COMMANDS.get(words[0])
         told = command(self, words[1:], options) if command else self.member(words[0], words[1:], options)
         return [*told, *self.released()]

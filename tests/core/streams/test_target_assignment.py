@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.assign.tasks import AssignmentConfigs, MemberTasks, Subtopology, TaskResult, TaskSpec
+from sidecar.assign.task_spec import AssignmentConfigs, MemberTasks, Subtopology, TaskResult, TaskSpec
 from sidecar.coordinator.statelog.encoder import Encoder
 from sidecar.core.streams.assignor_run import StreamsRun, run
 from sidecar.core.streams.config import StreamsConfig

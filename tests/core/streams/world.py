@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sidecar.assign.sticky import STICKY
-from sidecar.assign.tasks import TaskAssignor
+from sidecar.assign.task_spec import TaskAssignor
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.modern.target_assignment import RunAssignor
 from sidecar.core.runtime.effects import Count, Effects, Log, Observe, Reply
@@ -54,7 +54,7 @@ class World(OneShard):
     assignors: dict[str, TaskAssignor] = field(default_factory=lambda: {"sticky": STICKY})
     now_ms: int = 1_000_000
     clock_ms: int = 0
-    """What the owner's wall clock is ahead."""
+    """How far the owner's wall clock is ahead of the monotonic one."""
 
     def __post_init__(self) -> None:
         self.counts: dict[str, int] = {}

@@ -101,7 +101,7 @@ def a_bug_ends_the_coordinator(world: World) -> None:
     victim = world.sidecars[world.rng.choice(NODES)]
     app = victim.app
     assert app is not None and isinstance(app.half, Coordination)
-    sessions = len(app.fronts[0].sessions)
+    sessions = len(app.fronts[0].server.sessions)
     world.say(FAULT, f"a bug in sidecar {victim.node_id}")
     world.judge.inside.expected = ("a bug has ended the coordinator",)
     tasks = app.shared.tasks.coordination
@@ -111,7 +111,7 @@ def a_bug_ends_the_coordinator(world: World) -> None:
     until(world, BOUND_MS, world.settled)
     if victim.ended is not None or not victim.proc.alive or len(world.lives) != len(NODES):
         raise Violation(f"sidecar {victim.node_id} has ended: {victim.ended!r}")
-    if sessions and not app.fronts[0].sessions:
+    if sessions and not app.fronts[0].server.sessions:
         raise Violation("the clients' connections were closed")
     _told_by(victim.lines.errors)
 

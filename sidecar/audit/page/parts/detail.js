@@ -28,7 +28,7 @@ const memberWords = (g, m) => (m < 0 ? 'not known' : `${ownerLabel(m)}, ${ownerN
 function memberFacts(g, m) {
   if (m < 0) return [];
   const o = g.owners;
-  return [['member', memberWords(g, m)], ['member id', text(o.id[m])], ['client id', text(o.client[m])], ['instance id', text(o.instance[m])]];
+  return [['member', memberWords(g, m)], ['member id', text(o.id[m])], ['client id', text(o.client[m])], ['instance id', text(o.instance[m])], ['process', text(o.process[m])]];
 }
 
 // Begin and end with their offsets; where records are missing, between which offsets they lie.

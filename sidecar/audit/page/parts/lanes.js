@@ -76,7 +76,7 @@ function marksLane() {
 function groupLanes(n) {
   const g = group(n), sp = g.raw.sp, e = g.epochs, since = g.raw.since;
   const mine = [...findingsOf(n), ...findingsOf(-1).filter(i => findings.sp[i] === sp)].sort((x, y) => x - y);
-  const word = g.raw.kinds.includes('consumer') ? 'group epoch' : 'generation';
+  const word = g.raw.kinds.some(k => k !== 'classic') ? 'group epoch' : 'generation';
   const fixed = [
     ...marksLane(),
     { key: 'found', label: 'findings', layers: [findingLayer(mine)], since },

@@ -32,7 +32,7 @@ function listedFindings() {
   for (let i = 0; i < findings.t.length; i++) {
     if (concerns(i) && (!chosen.size || chosen.has(findings.kinds[findings.k[i]][0]))) out.push(i);
   }
-  const longest = i => (findings.kinds[findings.k[i]][0] === 'unowned' ? -findings.d[i] : findings.t[i]);
+  const longest = i => (['unowned', 'uncovered', 'unready'].includes(findings.kinds[findings.k[i]][0]) ? -findings.d[i] : findings.t[i]);
   return out.sort((x, y) => findings.grave[x] - findings.grave[y] || findings.k[x] - findings.k[y] || longest(x) - longest(y));
 }
 
@@ -104,10 +104,10 @@ const COLUMNS = [
   ['id', 'group', g => g.id, g => g.kinds.join(', ')], ['faults', 'findings', g => (g.known && !g.missing ? '' + (g.faults + g.possible) : g.known ? `${g.faults + g.possible} seen` : g.faults + g.possible || 'not known')],
   ['rebalances', 'rebalances', g => String(g.rebalances)], ['settle', 'longest to settle', g => lasting(g.settle)],
   ['unowned', 'longest unowned', g => (g.unowned < 0 ? '–' : lasting(g.unowned))], ['members', 'members', g => String(g.members)],
-  ['places', 'partitions', g => String(g.places.length)], ['takeovers', 'takeovers', g => (g.takeovers < 0 ? '–' : String(g.takeovers))],
+  ['partitions', 'partitions', g => String(g.partitions)], ['takeovers', 'takeovers', g => (g.takeovers < 0 ? '–' : String(g.takeovers))],
   ['since', 'complete since', g => (g.known ? stamp(g.since, MINUTE) : 'not known')],
 ];
-const sortValue = g => (sortBy === 'faults' ? g.faults * 1e6 + g.possible * 1e3 + Math.min(g.rebalances, 999) : sortBy === 'places' ? g.places.length : g[sortBy]);
+const sortValue = g => (sortBy === 'faults' ? g.faults * 1e6 + g.possible * 1e3 + Math.min(g.rebalances, 999) : g[sortBy]);
 
 function showIndex() {
   const order = data.groups.map((g, n) => n).sort((x, y) => {

@@ -10,7 +10,7 @@ import pytest
 
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.runtime import coordinator as module
-from sidecar.coordinator.runtime.partition_lease import Proofs
+from sidecar.coordinator.runtime.lease_proofs import LeaseProofs
 from sidecar.coordinator.statelog import fence as fence_module
 from sidecar.coordinator.statelog import fenced_writer as writer_module
 from sidecar.core.runtime.phases import Phase
@@ -34,13 +34,13 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fence_module, "RETRY_S", 0.002)
 
 
-def run(test: Callable[[House, Proofs], Coroutine[Any, Any, None]], **given: Any) -> None:
+def run(test: Callable[[House, LeaseProofs], Coroutine[Any, Any, None]], **given: Any) -> None:
     """A house of two partitions, with shorter leases."""
 
     async def whole() -> None:
         async with House(**{"partitions": 2, "service": {"hold_ms": 0}, **given}) as house:
             await house.topics(orders=2)
-            await test(house, Proofs(house.service, house.coordinator.takeovers.terms, LEASE_MS))
+            await test(house, LeaseProofs(house.service, house.coordinator.takeovers.terms, LEASE_MS))
 
     clock.run(whole())
 
@@ -57,7 +57,7 @@ async def member(house: House) -> tuple[HouseClient, str, int]:
 
 def lapse(house: House) -> None:
     """The brokers have said nothing for longer than a lease."""
-    house.service._lease.until_ms = 0
+    house.service.lease.lost()
     for front in house.coordinator.fronts.connected.values():
         front.from_coordinator(Lease(0))
 
@@ -68,7 +68,7 @@ async def heard(client: HouseClient, group_id: str, epoch: int) -> int:
 
 
 def test_members_are_answered_while_nobody_can_prove_the_lease() -> None:
-    async def test(house: House, proofs: Proofs) -> None:
+    async def test(house: House, proofs: LeaseProofs) -> None:
         client, group_id, epoch = await member(house)
         lapse(house)
         assert await heard(client, group_id, epoch) == Code.NOT_COORDINATOR
@@ -82,14 +82,14 @@ def test_members_are_answered_while_nobody_can_prove_the_lease() -> None:
 
 
 def test_a_partition_that_cannot_be_written_proves_nothing_and_the_others_go_on() -> None:
-    async def test(house: House, proofs: Proofs) -> None:
+    async def test(house: House, proofs: LeaseProofs) -> None:
         client, group_id, epoch = await member(house)
         writer = house.coordinator.takeovers.terms[0].writer
         writer.append = lambda records, serial: None  # type: ignore[method-assign]
         lapse(house)
         proofs.look()
-        await until(lambda: house.service.owners[1].proved_until.mono_ms)
-        assert house.service.owners[0].proved_until.mono_ms == 0 and not house.coordinator.leased()
+        await until(lambda: house.service.owners[1].lease.proved_until.mono_ms)
+        assert house.service.owners[0].lease.proved_until.mono_ms == 0 and not house.coordinator.leased()
         assert await heard(client, group_id, epoch) == Code.NOT_COORDINATOR
         proofs.look()
         await turns()
@@ -99,7 +99,7 @@ def test_a_partition_that_cannot_be_written_proves_nothing_and_the_others_go_on(
 
 
 def test_who_was_shut_out_proves_nothing() -> None:
-    async def test(house: House, proofs: Proofs) -> None:
+    async def test(house: House, proofs: LeaseProofs) -> None:
         client, group_id, epoch = await member(house)
         made = house.brokers.init(f"{STATE}-0")
         claim = house.codec.claim(Stamp(made.producer_id << 16 | made.epoch, 1), 2, "broker-2:1", "m-2", 9, "assigned")
@@ -107,14 +107,14 @@ def test_who_was_shut_out_proves_nothing() -> None:
         lapse(house)
         proofs.look()
         await until(lambda: house.service.owners[0].phase is not Phase.SERVING)
-        assert house.service.owners[0].proved_until.mono_ms == 0
+        assert house.service.owners[0].lease.proved_until.mono_ms == 0
         assert await heard(client, group_id, epoch) == Code.NOT_COORDINATOR
 
     run(test)
 
 
 def test_nothing_is_written_while_the_lease_lasts() -> None:
-    async def test(house: House, proofs: Proofs) -> None:
+    async def test(house: House, proofs: LeaseProofs) -> None:
         before = len(house.brokers.log().records)
         house.prove(LEASE_MS)
         proofs.look()
@@ -127,14 +127,14 @@ def test_nothing_is_written_while_the_lease_lasts() -> None:
 def test_a_proof_counts_from_when_its_write_began() -> None:
     """Somebody may have taken the partition over while the write was on its way back."""
 
-    async def test(house: House, proofs: Proofs) -> None:
+    async def test(house: House, proofs: LeaseProofs) -> None:
         lapse(house)
         slow = house.brokers.faults.delay(Api.PRODUCE, 0.1, times=2)
         asked_ms = now().mono_ms
         proofs.look()
         began_ms = now().mono_ms
-        await until(lambda: slow.met and all(o.proved_until.mono_ms for o in house.service.owners))
+        await until(lambda: slow.met and all(o.lease.proved_until.mono_ms for o in house.service.owners))
         assert now().mono_ms >= asked_ms + 90
-        assert all(o.proved_until.mono_ms <= began_ms + LEASE_MS for o in house.service.owners)
+        assert all(o.lease.proved_until.mono_ms <= began_ms + LEASE_MS for o in house.service.owners)
 
     run(test)

@@ -2,7 +2,7 @@
 
 When its broker dies, another one takes its place after `broker.session.timeout.ms` (9 s), and a lease outlasts that. It
 may take longer: all replicas of that partition of `__consumer_offsets` may be gone. The groups whose own partitions can
-be written go on: what is committed under the fence proves as much as the lease does (core/runtime/service.py).
+be written go on: what is committed under the fence proves as much as the lease does (core/runtime/lease.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROUNDS = 30
 """So many times in a lease it is looked at."""
 
 
-class Proofs:
+class LeaseProofs:
     def __init__(self, service: Service, terms: Mapping[int, Term], lease_ms: int) -> None:
         self._service = service
         self._terms = terms
@@ -39,13 +39,13 @@ class Proofs:
         """Write a proof for every partition served here that will soon have none."""
         at = now()
         low_ms = at.mono_ms + int(self._lease_ms * LOW)
-        if self._service.lease_until_ms > low_ms:
+        if self._service.lease.until_ms > low_ms:
             return
         for p in self._service.serving():
             term = self._terms.get(p)
             if term is None or id(term) in self._under_way:
                 continue
-            if self._service.owners[p].proved_until.mono_ms <= low_ms:
+            if self._service.owners[p].lease.proved_until.mono_ms <= low_ms:
                 self._write(p, term, lease_end(at, self._lease_ms))
         self._under_way &= {id(term) for term in self._terms.values()}
 

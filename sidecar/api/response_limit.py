@@ -18,7 +18,7 @@ ANOTHER_TIME = Code.COORDINATOR_LOAD_IN_PROGRESS
 G = TypeVar("G")
 
 
-class Room(Generic[G]):
+class ResponseLimit(Generic[G]):
     """`alone`: the response with this description alone. What its bytes are is counted from these themselves, so that
     no field is left out."""
 
@@ -28,7 +28,7 @@ class Room(Generic[G]):
         self._left = call.scope.sizes.answer_bytes
         self._empty = True
         self.full = False
-        """From the first group on that has no room any more."""
+        """From the first group on that does not fit any more."""
 
     def described(self, group_id: str, group: G) -> Generator[Want, Any, None]:
         size = len((yield from slices.encoded(self._alone(group), self._version)))
@@ -40,7 +40,7 @@ class Room(Generic[G]):
         return group_id in self._described
 
     def take(self, group_id: str) -> G | None:
-        """The description, once more; None: there is no room for it."""
+        """The description, once more; None: it does not fit."""
         found = None if self.full else self._described.get(group_id)
         if found is None:
             return None

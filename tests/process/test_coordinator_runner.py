@@ -12,7 +12,7 @@ from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.security import OPEN
 from sidecar.process import coordination as module
-from sidecar.process.coordination import Keeper, Means
+from sidecar.process.coordination import CoordinatorRunner, Means
 from sidecar.process.settings import Settings
 from sidecar.process.shared import Shared
 from tests.inprocess import clock
@@ -21,7 +21,7 @@ from tests.inprocess.house import Counted, Lines, until
 TWO = "broker b:1 is of cluster one, and bootstrap b:2 of cluster other. Both must lead to one cluster"
 
 
-class Way:
+class CoordinatorLink:
     """To a coordinator that never comes."""
 
     def lose(self) -> None:
@@ -48,17 +48,18 @@ def test_why_there_is_no_coordinator_is_told_until_there_is_one(monkeypatch: pyt
         app = SimpleNamespace(log=lines, metrics=metrics, tasks=SimpleNamespace(), reach=reach)
         brokers = Cluster([], "c", {})
         settings = Settings.model_validate(needed)
-        keeper = Keeper(settings, cast(Shared, app), cast(Means, None), brokers, cast(Any, Way()))
-        work = asyncio.get_running_loop().create_task(keeper.rounds())
+        link = cast(Any, CoordinatorLink())
+        runner = CoordinatorRunner(settings, cast(Shared, app), cast(Means, None), brokers, link)
+        work = asyncio.get_running_loop().create_task(runner.rounds())
         await asked.wait()
         goes_on.set()
         await until(lambda: metrics.value("coordinator_ends", "start") == 1)
-        assert keeper.half.problems() == [f"no coordinator runs; the next one starts in 1 s: {TWO}"]
+        assert runner.half.problems() == [f"no coordinator runs; the next one starts in 1 s: {TWO}"]
         assert lines.fields("the coordinator has ended and is started again; ports stay open")["problem"] == TWO
         goes_on.clear()
         asked.clear()
         await asked.wait()
-        assert keeper.half.problems() == [f"a coordinator starts; the one before: {TWO}"]
+        assert runner.half.problems() == [f"a coordinator starts; the one before: {TWO}"]
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
 

@@ -10,7 +10,7 @@ from sidecar.core.runtime.turn import Now
 NEVER = Now(-(1 << 62), -(1 << 62))
 
 
-class Lease:
+class MemberLease:
     """The lease ends `proof_ms` after the last request that proves that something could be committed, and a session
     timeout after the last answer of any broker. Each counts from when it was *sent*. `proved(until)` is told each new
     end."""

@@ -9,7 +9,7 @@ from sidecar.process.shared import Shared
 from sidecar.process.unix_link import UnixServer, serve_unix
 
 
-class OverLoopback:
+class LoopbackLink:
     """The way to the coordinator in one process."""
 
     def __init__(self, loopback: Loopback) -> None:
@@ -25,7 +25,7 @@ class OverLoopback:
         """Both ends are in this process."""
 
 
-class OverUnix:
+class UnixLink:
     """The same where the front is another process."""
 
     def __init__(self, s: Settings, shared: Shared) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.coordinator.migration import group_configs as module
+from sidecar.coordinator.runtime import settings_requests
+from sidecar.coordinator.settings import broker_settings, settings_in_force
 from sidecar.coordinator.statelog import unfenced_append as unfenced
 from sidecar.core.consumer.config import CONSUMER, ConsumerConfig
 from sidecar.core.kinds import REGISTRY
@@ -105,7 +106,7 @@ def test_a_description_waits_for_the_settings_of_the_broker() -> None:
 
 
 def test_a_broker_that_does_not_answer_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KNOWN_WITHIN_S", 0.02)
+    monkeypatch.setattr(settings_requests, "KNOWN_WITHIN_S", 0.02)
 
     async def test(house: House, front: Heard) -> None:
         front.tell(Request(1, DescribeSettings("", ("g",))))
@@ -130,7 +131,7 @@ def test_a_broker_that_keeps_its_settings_to_itself_is_not_waited_for() -> None:
         assert value((await front.reply(1)).groups["g"], SESSION).broker == "45000"
         told = "the broker does not tell its settings; the sidecar's own apply"
         assert house.lines.events("warning") == [told], "and this is said once"
-        assert house.configs.authorizer, "until the broker says that it has none"
+        assert house.configs.broker.authorizer, "until the broker says that it has none"
 
     before(test)
 
@@ -225,11 +226,11 @@ def test_assignors_of_the_broker_are_those_that_are_here_too() -> None:
 
 def test_whether_there_is_an_authorizer_is_read_again_and_again() -> None:
     async def test(house: House, front: Heard) -> None:
-        assert not house.configs.authorizer
+        assert not house.configs.broker.authorizer
         await house.settings(authorizer_class_name="Standard")
-        assert house.configs.authorizer
+        assert house.configs.broker.authorizer
         house.brokers.settings.clear()
-        assert await house.configs.refresh(house.cluster) and not house.configs.authorizer
+        assert await house.configs.refresh(house.cluster) and not house.configs.broker.authorizer
 
     run(test)
 
@@ -244,7 +245,7 @@ def test_a_setting_of_a_group_is_written_to_the_log_and_counts_when_the_tail_has
         assert (await front.reply(2)).groups == ("g",)
         front.tell(Request(3, change(SESSION, None)))
         await front.reply(3)
-        assert config(house).session_timeout_ms == 45_000 and house.configs.configured() == []
+        assert config(house).session_timeout_ms == 45_000 and house.requests.configured() == []
 
     run(test)
 
@@ -349,9 +350,9 @@ def test_settings_that_contradict_each_other_are_void() -> None:
 
 def test_a_change_that_passed_through_a_client_makes_the_broker_be_asked() -> None:
     async def test(house: House, front: Heard) -> None:
-        assert not house.configs.wanted.is_set()
+        assert not house.configs.broker.wanted.is_set()
         front.tell(SettingsPassed())
-        assert house.configs.wanted.is_set()
+        assert house.configs.broker.wanted.is_set()
 
     run(test)
 
@@ -371,11 +372,12 @@ def test_members_are_told_the_new_interval_with_the_next_answer() -> None:
 
 def test_what_the_broker_says_in_milliseconds_is_milliseconds_here() -> None:
     async def test(house: House, heard: Heard) -> None:
-        configs = house.configs
-        assert (configs.retention_check_ms, configs.fences_kept_ms) == (600_000, 604_800_000), "Kafka's defaults"
-        configs._broker["offsets.retention.check.interval.ms"] = ("5000", cf.STATIC)
-        configs._broker["transactional.id.expiration.ms"] = ("7000", cf.STATIC)
-        assert (configs.retention_check_ms, configs.fences_kept_ms) == (5_000, 7_000)
+        configs, broker = house.configs, house.configs.broker
+        assert (broker.retention_check_ms, broker.fences_kept_ms) == (600_000, 604_800_000), "Kafka's defaults"
+        house.brokers.settings["offsets.retention.check.interval.ms"] = ("5000", cf.STATIC)
+        house.brokers.settings["transactional.id.expiration.ms"] = ("7000", cf.STATIC)
+        assert await configs.refresh(house.cluster)
+        assert (broker.retention_check_ms, broker.fences_kept_ms) == (5_000, 7_000)
         own = configs._own.kinds[CONSUMER].values
         assert configs.assignor_timeout_s(CONSUMER) == own["assignor_timeout_ms"] / 1000
 
@@ -395,8 +397,10 @@ def crew_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cf, "KINDS", kinds)
     monkeypatch.setattr(cf, "SETTINGS", {s.name: s for kind in kinds.values() for s in kind.rows})
     monkeypatch.setattr(cf, "BROKER_OFFLOADS", {k.offload.broker_name: k.offload.name for k in kinds.values()})
-    monkeypatch.setattr(module, "FIELDS", {kind: module._fields(kind) for kind in kinds})
-    monkeypatch.setattr(module, "BROKER_NAMES", [name for names in module.FIELDS.values() for name in names])
+    names = {kind: broker_settings.broker_names(kind) for kind in kinds}
+    for user in (broker_settings, settings_in_force):
+        monkeypatch.setattr(user, "FIELDS", names)
+    monkeypatch.setattr(broker_settings, "BROKER_NAMES", [name for of_kind in names.values() for name in of_kind])
     kind = replace(REGISTRY.kinds[CONSUMER], name="crew", config=ModernConfig)
     monkeypatch.setitem(REGISTRY.kinds, "crew", kind)
 

@@ -1,4 +1,4 @@
-"""Where a coordinator meets what cannot be replayed. shared.py has the edges of the rest of a process."""
+"""Where a coordinator meets what cannot be replayed. shared.py has the environment of the rest of a process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sidecar.coordinator.statelog.tail import Tail
 
 
 @dataclass(frozen=True)
-class CoordinatorEdges:
+class CoordinatorEnvironment:
     """Threads and librdkafka. The simulation has its own."""
 
     new_background: Callable[[int], Background] = Background

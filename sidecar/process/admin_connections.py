@@ -11,12 +11,12 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
-from sidecar.link.crowd import gives_way
+from sidecar.link.eviction import gives_way
 from sidecar.link.ports import Figures
 from sidecar.process.sections import AdminAccess
 
 
-class _Visit:
+class _Connection:
     """A connection, from its first moment on."""
 
     def __init__(self, sock: socket.socket, host: str, at_s: float) -> None:
@@ -36,7 +36,7 @@ class _Visit:
         return self.coming is None and (self.protocol is None or self.protocol.transport is None)
 
 
-class AdminDoor:
+class AdminConnections:
     """`new()`: a protocol for one connection. It closes with its transport, and has that as `transport` until then."""
 
     def __init__(
@@ -51,70 +51,70 @@ class AdminDoor:
         self._new = new
         self._figures = figures
         self._loop = asyncio.get_running_loop()
-        self._visits: dict[_Visit, None] = {}
+        self._open: dict[_Connection, None] = {}
 
     def arrived(self, sock: socket.socket, host: str) -> None:
-        for gone in [v for v in self._visits if v.over]:
+        for gone in [c for c in self._open if c.over]:
             self._forget(gone)
-        if len(self._visits) >= self._settings.connections:
-            oldest = gives_way(self._visits, lambda v: v.host, lambda v: (v.asks, v.at_s))
+        if len(self._open) >= self._settings.connections:
+            oldest = gives_way(self._open, lambda c: c.host, lambda c: (c.asks, c.at_s))
             self._end(oldest, "crowded_out")
-        visit = _Visit(sock, host, self._loop.time())
-        self._visits[visit] = None
+        connection = _Connection(sock, host, self._loop.time())
+        self._open[connection] = None
         first_s = self._settings.first_request_timeout_ms / 1000
-        visit.timer = self._loop.call_later(first_s, self._end, visit, "first_request_timeout")
-        visit.coming = self._loop.create_task(self._come(visit, first_s))
+        connection.timer = self._loop.call_later(first_s, self._end, connection, "first_request_timeout")
+        connection.coming = self._loop.create_task(self._come(connection, first_s))
 
-    async def _come(self, visit: _Visit, first_s: float) -> None:
+    async def _come(self, connection: _Connection, first_s: float) -> None:
         tls: dict[str, Any] = {}
         if self._context is not None:
             tls = {"ssl": self._context, "ssl_handshake_timeout": first_s}
         protocol: Any = self._new()  # with TLS, uvloop gives back its own in the place of this one
         try:
-            await self._loop.connect_accepted_socket(lambda: protocol, visit.sock, **tls)
-            visit.protocol = protocol
+            await self._loop.connect_accepted_socket(lambda: protocol, connection.sock, **tls)
+            connection.protocol = protocol
         except OSError:  # ssl.SSLError is one, too
-            self._end(visit, "handshake")
+            self._end(connection, "handshake")
         finally:
-            visit.coming = None
+            connection.coming = None
 
     # ---- requests -----------------------------------------------------------------------------------------
     def asked(self, protocol: Any) -> None:
         """A request has come. Whoever sends it byte by byte, or reads its answer so, has the time for one, no more."""
-        if (visit := self._of(protocol)) is None:
+        if (connection := self._of(protocol)) is None:
             return
-        visit.asks, visit.at_s = True, self._loop.time()
-        if visit.timer is not None:
-            visit.timer.cancel()
+        connection.asks, connection.at_s = True, self._loop.time()
+        if connection.timer is not None:
+            connection.timer.cancel()
         wait_s = self._settings.request_timeout_ms / 1000
-        visit.timer = self._loop.call_later(wait_s, self._end, visit, "request_timeout")
+        connection.timer = self._loop.call_later(wait_s, self._end, connection, "request_timeout")
 
     def answered(self, protocol: Any) -> None:
-        if (visit := self._of(protocol)) is not None:
-            visit.asks = False
+        if (connection := self._of(protocol)) is not None:
+            connection.asks = False
 
-    def _of(self, protocol: Any) -> _Visit | None:
-        return next((v for v in self._visits if v.protocol is protocol), None)
+    def _of(self, protocol: Any) -> _Connection | None:
+        return next((c for c in self._open if c.protocol is protocol), None)
 
     # ---- ends ---------------------------------------------------------------------------------------------
-    def _end(self, visit: _Visit, cause: str) -> None:
-        if visit not in self._visits:
+    def _end(self, connection: _Connection, cause: str) -> None:
+        if connection not in self._open:
             return
-        if not visit.over:
+        if not connection.over:
             self._figures("admin_closed", cause).inc()
-        self._forget(visit)
-        if visit.protocol is not None and visit.protocol.transport is not None:
-            visit.protocol.transport.abort()
-        elif visit.coming is not None and visit.coming is not asyncio.current_task(self._loop):
-            visit.coming.cancel()
+        self._forget(connection)
+        if connection.protocol is not None and connection.protocol.transport is not None:
+            connection.protocol.transport.abort()
+        elif connection.coming is not None and connection.coming is not asyncio.current_task(self._loop):
+            connection.coming.cancel()
 
-    def _forget(self, visit: _Visit) -> None:
-        del self._visits[visit]
-        if visit.timer is not None:
-            visit.timer.cancel()
+    def _forget(self, connection: _Connection) -> None:
+        del self._open[connection]
+        if connection.timer is not None:
+            connection.timer.cancel()
 
     def close(self) -> None:
-        for visit in list(self._visits):
-            self._forget(visit)
-            if visit.coming is not None:
-                visit.coming.cancel()
+        for connection in list(self._open):
+            self._forget(connection)
+            if connection.coming is not None:
+                connection.coming.cancel()

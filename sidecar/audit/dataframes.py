@@ -1,0 +1,158 @@
+"""Silver and gold of records in a DataFrame, in any Spark session and without a lake.
+
+    records = spark.read.format("group_state_records").option("uri", "kafka://HOST:PORT").load()
+    tables = gold(silver(records)).cache()
+    table(tables, "intervals").show()
+
+Either gives all its tables as one DataFrame: each row has a value in the column of its own table, which `table` names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sidecar.audit.bronze import fingerprints_of, headers_of
+from sidecar.audit.columns import TEXT, Table, ddl
+from sidecar.audit.decode import LONG_MAX, UNKNOWN_SCHEMA, Decoder, schemas_in
+from sidecar.audit.gold.fold import fold
+from sidecar.audit.gold.frames import Database, Frame, done, sql
+from sidecar.audit.gold.tables import GOLD
+from sidecar.audit.gold.tasks import folding
+from sidecar.audit.ingest_tasks import enough
+from sidecar.audit.lake_files import typed
+from sidecar.audit.layers import BRONZE, SILVER_TABLES
+from sidecar.state.codec import OWNER_CLAIM
+from sidecar.state.fold import EPOCH_DIGITS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+CLAIMED = "claimed_epoch"
+Tables = Mapping[str, Table]
+SILVER: Tables = {
+    name: replace(t, columns=tuple(c for c in t.columns if c.name != CLAIMED)) for name, t in SILVER_TABLES.items()
+}
+"""What a record says by itself. The last claim before it is another record, so `gold` looks for that."""
+
+
+def silver(records: DataFrame) -> DataFrame:
+    """Decodes rows of bronze, as the data source gives them: also those of a stream."""
+    return records.select(*BRONZE.names).mapInArrow(_decoded, _ddl(SILVER))
+
+
+def gold(silver: DataFrame) -> DataFrame:
+    """Folds silver, which has all records of its state partitions from their first one on. All of a state partition
+    goes through one task, and what does not fit into its memory through the executor's disk."""
+    return silver.repartition("state_partition").mapInArrow(_folded, _ddl(GOLD))
+
+
+def table(rows: DataFrame, name: str) -> DataFrame:
+    """One table of what `silver` or `gold` gave."""
+    return rows.where(rows["table"] == name).select(f"`{name}`.*")
+
+
+# ---- all tables in one ----------------------------------------------------------------------------------------------
+def _ddl(tables: Tables) -> str:
+    structs = (f"`{n}` struct<{', '.join(f'`{c.name}`: {ddl(c.type)}' for c in t.columns)}>" for n, t in tables.items())
+    return ", ".join(("`table` string", "state_partition int", *structs))
+
+
+def _together(tables: Tables, name: str, rows: Any) -> Any:
+    """Rows of one table, as rows of all."""
+    columns = {"table": pa.repeat(pa.scalar(name, TEXT), len(rows)), "state_partition": rows["state_partition"]}
+    for other, t in tables.items():
+        struct = pa.struct([(c.name, c.type) for c in t.columns])
+        mine = [rows[c.name] for c in t.columns] if other == name else []
+        columns[other] = pa.StructArray.from_arrays(mine, fields=list(struct)) if mine else pa.nulls(len(rows), struct)
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _apart(tables: Tables, batch: Any) -> Iterator[tuple[str, Any]]:
+    for name in batch["table"].unique().to_pylist():
+        struct = batch[name].filter(pc.equal(batch["table"], name))
+        rows = pa.RecordBatch.from_arrays(struct.flatten(), names=[f.name for f in struct.type])
+        yield name, typed(rows, tables[name])
+
+
+# ---- what tasks do --------------------------------------------------------------------------------------------------
+def _decoded(batches: Iterable[Any]) -> Iterator[Any]:
+    decoder = Decoder({}, {})
+    for batch in enough([(typed(b, BRONZE) for b in batches)]):
+        for text in schemas_in(batch).values():
+            decoder.schemas.learn(text)
+        for name, rows in decoder.decode(batch).items():
+            yield _together(SILVER, name, rows)
+
+
+def _folded(batches: Iterable[Any]) -> Iterator[Any]:
+    with folding() as db:
+        there = _Read(db)
+        for batch in batches:
+            for name, rows in _apart(SILVER, batch):
+                there.add(name, rows)
+        if there.names:
+            there.read_again()
+            for name, frame in fold(db, there.claimed(), {}, there.begins()).gold.items():
+                for rows in frame.batches():
+                    yield _together(GOLD, name, typed(rows, GOLD[name]))
+
+
+class _Read:
+    """Silver of some state partitions, in tables of DuckDB."""
+
+    def __init__(self, db: Database) -> None:
+        self.db, self.names = db, set[str]()
+
+    def add(self, name: str, rows: Any) -> None:
+        into = f"silver_{name}"
+        self.db.connection.register("added", pa.Table.from_batches([rows]))
+        known = name in self.names
+        self.db.connection.execute(f"insert into {into} from added" if known else f"create table {into} as from added")
+        self.names.add(name)
+
+    def of(self, name: str) -> Frame:
+        return Frame(self.db, f"silver_{name}") if name in self.names else self.db.empty(SILVER[name])
+
+    def read_again(self) -> None:
+        """Values whose schema has been read elsewhere: a newer version has written both."""
+        where = f"starts_with(reason, '{UNKNOWN_SCHEMA}')"
+        unread = list(self.of("corrupt").where(where).batches())
+        texts = [text for batch in self.of("schemas").batches() for text in batch["text"].to_pylist() if text]
+        if not unread or not texts:
+            return
+        self.db.connection.execute(f"delete from silver_corrupt where {where}")
+        decoder = Decoder({text: text for text in texts}, {})
+        for batch in unread:
+            said = {name: batch[name] for name in batch.schema.names}
+            said["headers"], said["fingerprint"] = headers_of([None] * len(batch)), fingerprints_of(batch["value"])
+            made = [said.get(f.name, pa.nulls(len(batch), f.type)) for f in BRONZE.arrow]
+            bronze = pa.RecordBatch.from_arrays(made, names=list(BRONZE.names))
+            for name, rows in decoder.decode(bronze).items():
+                self.add(name, typed(rows, SILVER[name]))
+
+    def claimed(self) -> dict[str, Frame]:
+        """With the owner epoch of the last claim before each record. What counts as a claim: `decode.claims_in`."""
+        claims = sql(
+            f"""select state_partition, offset, least(claim::hugeint, {LONG_MAX})::bigint as epoch from (
+                    select state_partition, offset, claim from {{claims}} where not deleted
+                    union all select state_partition, offset, sub_id from {{corrupt}}
+                        where kind = '{OWNER_CLAIM}' and value is not null)
+                where regexp_full_match(claim, '[0-9]{{1,{EPOCH_DIGITS}}}')""",
+            claims=self.of("claims"),
+            corrupt=self.of("corrupt"),
+        )
+        claims = done(claims)
+        query = f"""select r.*, c.epoch as {CLAIMED} from {{rows}} r asof left join {{claims}} c
+            on r.state_partition = c.state_partition and r.offset > c.offset"""
+        return {name: done(sql(query, rows=self.of(name), claims=claims)) for name in sorted(self.names)}
+
+    def begins(self) -> dict[int, tuple[int, int]]:
+        """The offsets before the first record of each state partition: nobody knows what was there."""
+        parts = " union all ".join(f'select state_partition, "offset" from silver_{name}' for name in self.names)
+        query = f'select state_partition, min("offset") from ({parts}) group by 1'
+        return {p: (0, first) for p, first in self.db.connection.execute(query).fetchall() if first}

@@ -1,0 +1,106 @@
+"""What differs between the kinds of groups that have epochs: where silver has their records, and what these say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from sidecar.audit.gold.frames import Frame, sql
+from sidecar.audit.layers import ROLES
+
+HEAD = "offset, log_ms, written_ms, why, revision, deleted"
+CLASSIC, CONSUMER, SHARE, STREAMS, PROCESS = "classic", "consumer", "share", "streams", "process"
+TASKS = (*ROLES, PROCESS)
+"""What of a streams group is held each by itself: tasks by role; and by process, of which only one member may have a
+task, in whatever role."""
+
+
+@dataclass(frozen=True)
+class Modern:
+    """`tables`: what the names of its tables in silver begin with. The others are SQL: `member`, what a member says of
+    itself; `steady`, it has all of its target; `target`, what it shall have; `held`, by kind of holding, what it has
+    and what it must give up."""
+
+    tables: str
+    member: str
+    steady: str
+    target: str
+    held: Mapping[str, tuple[str, str]]
+
+
+def _tasks(column: str, key: str = "t.subtopology") -> str:
+    """As places, with the process instead of the topic's name."""
+    return (
+        f"list_transform({column}, lambda t: struct_pack(topic_id := {key}, topic := coalesce(process_id, ''),"
+        " partitions := t.partitions, epochs := null::int[]))"
+    )
+
+
+def _in_process(prefix: str) -> str:
+    """The tasks of all roles. Nothing can be said where the process is not known."""
+    every = ", ".join(_tasks(f"{prefix}{role}", "concat(t.subtopology, ' in process ', process_id)") for role in ROLES)
+    return f"case when process_id is not null then flatten([{every}]) end"
+
+
+MODERN: Mapping[str, Modern] = {
+    CONSUMER: Modern(
+        "",
+        "instance_id, client_id, client_host, rack_id, process_id = null",
+        "state = 'STABLE' and len(pending) = 0",
+        "partitions",
+        {CONSUMER: ("assigned", "pending")},
+    ),
+    SHARE: Modern(
+        "share_",
+        "instance_id = null, client_id, client_host, rack_id, process_id = null",
+        "true",
+        "partitions",
+        {
+            SHARE: (
+                "list_transform(assigned, lambda t: struct_pack(topic_id := t.topic_id, topic := t.topic,"
+                " partitions := t.partitions, epochs := null::int[]))",
+                "null",
+            )
+        },
+    ),
+    STREAMS: Modern(
+        "streams_",
+        "instance_id, client_id, client_host, rack_id, process_id",
+        "state = 'STABLE' and len(pending_active) + len(pending_standby) + len(pending_warmup) = 0",
+        "list_transform(active, lambda t: struct_pack(topic_id := t.subtopology, topic := '',"
+        " partitions := t.partitions))",
+        {role: (_tasks(role), _tasks(f"pending_{role}")) for role in ROLES}
+        | {PROCESS: (_in_process(""), _in_process("pending_"))},
+    ),
+}
+
+
+def every(tables: Mapping[str, Frame], name: str, columns: Callable[[str, Modern], list[tuple[str, str]]]) -> Frame:
+    """The records of all kinds. `columns`: of a kind, what rows each of its records makes: their kind, and what they
+    have beside it. Tables that are not there take no time."""
+    there = [kind for kind, modern in MODERN.items() if modern.tables + name in tables] or [CONSUMER]
+    selects, frames = [], {}
+    for kind in there:
+        modern = MODERN[kind]
+        frames[kind] = tables[modern.tables + name]
+        selects += [
+            f"select state_partition, group_id, '{of}' as kind, {HEAD}{more} from {{{kind}}}"
+            for of, more in columns(kind, modern)
+        ]
+    return sql(" union all ".join(selects), **frames)
+
+
+def in_processes(current: Frame, members: Frame, was: Frame) -> Frame:
+    """Current assignments of streams members, with the process that each is in, as its last record before says. `was`:
+    members that the last batch left."""
+    return sql(
+        """select c.*, m.process_id from {current} c asof left join (
+                select state_partition, group_id, member_id, offset, process_id from {members}
+                union all select state_partition, group_id, key_id, last_offset, payload.process_id from {was}
+                    where kind = 'streams') m
+            on c.state_partition = m.state_partition and c.group_id = m.group_id and c.member_id = m.member_id
+                and c.offset >= m.offset""",
+        current=current,
+        members=members,
+        was=was,
+    )

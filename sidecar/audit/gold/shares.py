@@ -1,0 +1,133 @@
+"""What of a share group nobody need hold: partitions that the broker has not initialised, or to whose topic no member
+subscribes.
+
+It counts as held by a member without a name. So what ownership.py finds to be unowned is what somebody should have had.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sidecar.audit.gold.frames import Frame, done, sql
+
+GROUP = "state_partition, group_id"
+PLACE = f"{GROUP}, topic_key, partition"
+EVER = -1
+"""Offset since which nobody need hold a place."""
+NOBODY = ""
+"""Id of the member that holds what nobody need hold."""
+
+
+class Wanted(NamedTuple):
+    events: Frame
+    """Of holdings."""
+    initialised: Frame
+    subscribed: Frame
+
+
+def wanted(
+    placeholders: Frame, members: Frame, holdings: Frame, initialised: Frame, subscribed: Frame, held: Frame
+) -> Wanted:
+    """Valid records, and the events of holdings. `initialised` and `subscribed`: what the last batch left; `held`:
+    intervals that it left open."""
+    shown = _chain(
+        "'' as member_id, case when not deleted then initialised end as said",
+        "'' as member_id, initialised as said",
+        placeholders,
+        initialised,
+    )
+    named = _chain(
+        "member_id, case when not deleted then topic_names end as said",
+        "member_id, topic_names as said",
+        members,
+        subscribed,
+    )
+    places = sql(
+        f"""with a as (select {GROUP}, n, log_ms, written_ms, why, unnest(said) as t, 1 as gain from {{shown}}
+                union all select {GROUP}, n, log_ms, written_ms, why, unnest(before), -1 from {{shown}})
+            select {GROUP}, n, log_ms, written_ms, why, t.topic_id as topic_key, t.topic as topic,
+                unnest(t.partitions) as partition, gain from a""",
+        shown=shown,
+    )
+    topics = sql(
+        f"""with a as (select {GROUP}, n, log_ms, written_ms, why, unnest(said) as topic, 1 as gain from {{named}}
+                union all select {GROUP}, n, log_ms, written_ms, why, unnest(before), -1 from {{named}}),
+            b as (select {GROUP}, topic, n, any_value(log_ms) as log_ms, any_value(written_ms) as written_ms,
+                any_value(why) as why, sum(gain) as net from a group by {GROUP}, topic, n),
+            c as (select *, sum(net) over w as now, sum(net) over w - net as before from b
+                window w as (partition by {GROUP}, topic order by n))
+            select * from c where (now > 0) <> (before > 0)""",
+        named=named,
+    )
+    events = _events(done(places), done(topics), holdings, held)
+    return Wanted(events, _left(shown, "initialised"), _left(named, "topic_names"))
+
+
+def _chain(new: str, old: str, records: Frame, was: Frame) -> Frame:
+    """What each record says, and what the one before it said. `n`: its offset; of what the last batch left -1."""
+    rows = sql(
+        f"""select {GROUP}, offset as n, log_ms, written_ms, why, {new} from {{records}}
+            union all select {GROUP}, -1, null, null, null, {old} from {{was}}""",
+        records=records,
+        was=was,
+    )
+    query = f"""select *, lag(said) over w as before, lead(1) over w is null as latest
+        from {{rows}} window w as (partition by {GROUP}, member_id order by n)"""
+    return done(sql(query, rows=rows).where("latest or said is distinct from before"))
+
+
+def _left(chain: Frame, column: str) -> Frame:
+    return chain.where("latest and said is not null").select(f"{GROUP}, member_id, said as {column}")
+
+
+def _events(places: Frame, topics: Frame, holdings: Frame, held: Frame) -> Frame:
+    """Nobody need hold a place that is new, but for those that are wanted at once."""
+    line = done(
+        sql(
+            f"""with a as (select {PLACE}, max(topic) as topic from {{places}} group by {PLACE}),
+                b as (select {PLACE}, n, log_ms, written_ms, why, gain, 0 as on_off from {{places}}
+                    union all select {GROUP}, a.topic_key, a.partition, t.n, t.log_ms, t.written_ms, t.why, 0,
+                        case when t.now > 0 then 1 else -1 end
+                        from a join {{topics}} t using ({GROUP}, topic)),
+                c as (select {PLACE}, n, any_value(log_ms) as log_ms, any_value(written_ms) as written_ms,
+                        any_value(why) as why, sum(gain) as gain, sum(on_off) as on_off from b group by {PLACE}, n),
+                d as (select *, sum(gain) over w > 0 and sum(on_off) over w > 0 as wanted from c
+                    window w as (partition by {PLACE} order by n))
+                select d.*, a.topic, wanted <> lag(wanted, 1, false) over w as changed from d join a using ({PLACE})
+                window w as (partition by {PLACE} order by n)""",
+            places=places,
+            topics=topics,
+        )
+    )
+    rest = "true as exact, offset - 1 as not_before, 0 as missing, null as epoch, null as b_epoch"
+    return sql(
+        f"""with known as (select {PLACE} from {{line}} where changed and n < 0
+                    union select {PLACE} from {{held}} where kind = 'share' and member_id = '{NOBODY}'),
+                new as (select {PLACE}, max(topic) as topic from (
+                    select {PLACE}, topic from {{holdings}} where kind = 'share'
+                    union all select {PLACE}, topic from {{line}} where changed and n >= 0)
+                    anti join known using ({PLACE}) group by {PLACE}),
+                a as (select {PLACE}, topic, case when wanted then 'x' else 'a' end as type, n as offset,
+                        log_ms as ms, written_ms, why from {{line}} where changed and n >= 0
+                    union all select {PLACE}, topic, 'a', {EVER}, null, null, null from new)
+            select *, 'share' as kind, '{NOBODY}' as member_id, {rest} from a""",
+        line=line,
+        holdings=holdings,
+        held=held,
+    )
+
+
+def coverage(unowned: Frame, cuts: Frame | None) -> Frame:
+    """Behind what was never read nothing is certain: there may be members who are not seen, or some that left."""
+    nobody = ", ".join(f"nullif({c}, '{NOBODY}') as {c}" for c in ("former_member_id", "member_id"))
+    free = unowned.where("kind = 'share'").select(f"* replace ({nobody})")
+    if cuts is None:
+        return free
+    return sql(
+        """select f.* replace (case when f.to_offset < c.begin or c.begin is null then grade else 'possible' end
+                as grade)
+            from {free} f left join (select state_partition, min(until_offset) as begin from {cuts}
+                group by state_partition) c on f.state_partition = c.state_partition""",
+        free=free,
+        cuts=cuts,
+    )

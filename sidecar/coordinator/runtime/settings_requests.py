@@ -1,0 +1,124 @@
+"""Requests for settings: they are described, checked and stored as Kafka does it.
+
+What brokers do not know (offload, moves) is kept in the state topic, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from sidecar.coordinator.migration.managed_groups import Rules
+from sidecar.coordinator.settings.settings_in_force import SettingsInForce
+from sidecar.coordinator.settings.stored_settings import Append
+from sidecar.coordinator.statelog.read_index import Written
+from sidecar.coordinator.statelog.write_errors import WriteLost
+from sidecar.core.runtime.events import Answer, Event
+from sidecar.core.vocabulary import group_config as cf
+from sidecar.core.vocabulary.errors import TEXT, Code, CoordinatorError
+from sidecar.link.messages import (
+    AlterReply,
+    AlterSettings,
+    ConfiguredGroups,
+    ConfiguredReply,
+    DescribeSettings,
+    SettingChange,
+    SettingsReply,
+    WhoseGroup,
+)
+
+KNOWN_WITHIN_S = 5.0
+"""So long a request for settings waits until the broker has told its own."""
+
+
+class SettingsRequests:
+    """`configs`: the settings in force; `rules`: whose each group is; `written`: whether the tail has read all."""
+
+    def __init__(self, configs: SettingsInForce, rules: Rules, written: Written) -> None:
+        self.configs = configs
+        self.rules = rules
+        self.written = written
+        self._settings = rules.settings
+
+    async def handle(self, event: Event, append: Append) -> Answer:
+        """Nothing is said of settings before the broker has told its own."""
+        if isinstance(event, WhoseGroup):
+            return await self._whose(event)
+        try:
+            async with asyncio.timeout(KNOWN_WITHIN_S):
+                await self.configs.broker.known.wait()
+        except TimeoutError:
+            return _not_available(event)
+        if isinstance(event, AlterSettings):
+            return await self._alter(event, append)
+        if isinstance(event, DescribeSettings):
+            groups = {g: self.configs.describe(g) for g in event.groups}
+            at_broker = {g: self.configs.broker.groups.get(g, {}) for g in event.groups}
+            return SettingsReply(
+                groups=groups, at_broker=at_broker, moves={g: self._moves(g) for g in ("", *event.groups)}
+            )
+        assert isinstance(event, ConfiguredGroups)
+        return ConfiguredReply(groups=tuple(self.configured()))
+
+    async def _whose(self, event: WhoseGroup) -> Answer:
+        """The fronts have been told what has been read: it is said here only that nothing is missing."""
+        if await self.written.is_read({self._settings.partition_of(""), self._settings.partition_of(event.name)}):
+            return Answer(Code.NONE)
+        return _not_available(event)
+
+    async def _alter(self, event: AlterSettings, append: Append) -> AlterReply:
+        refused: dict[str, tuple[int, str | None]] = {}
+        for change in event.changes:
+            key = f"{change.resource_type}/{change.name}"
+            try:
+                self._check(change)
+                if not event.validate_only and change.values:
+                    await self._store(change, event.client, append)
+            except CoordinatorError as exc:
+                refused[key] = (exc.code, exc.message)
+            except WriteLost as exc:
+                refused[key] = (Code.REQUEST_TIMED_OUT, str(exc))
+        return AlterReply(refused=refused)
+
+    def _check(self, change: SettingChange) -> None:
+        """Raises CoordinatorError in Kafka's words."""
+        moves = {n: v for n, v in change.values.items() if n in (*cf.GROUP_MOVES, *cf.BROKER_MOVES)}
+        for name, value in moves.items():
+            if value is not None:
+                cf.check_move(name, value)
+        settings = {n: v for n, v in change.values.items() if n not in moves}
+        if settings and change.resource_type == cf.GROUP:
+            after = {**self.configs.own(change.name), **settings}
+            cf.validate({n: v for n, v in after.items() if v is not None}, self.configs.effective())
+        for name, value in change.values.items() if change.resource_type == cf.BROKER else ():
+            if value is not None and name in cf.BROKER_OFFLOADS:
+                cf.parse(cf.BROKER_OFFLOADS[name], value)
+
+    async def _store(self, change: SettingChange, client: str, append: Append) -> None:
+        group_id = change.name if change.resource_type == cf.GROUP else ""
+        values = {key if group_id else f"{change.name}/{key}": value for key, value in change.values.items()}
+        if group_id and cf.MANAGED in values and cf.VERDICT in self._settings.all(group_id):
+            values[cf.VERDICT] = None
+        await self._settings.put(group_id, values, f"changed by {client}", append)
+
+    def _moves(self, group_id: str) -> dict[str, str]:
+        """What only sidecars know: whose the group is."""
+        names = cf.GROUP_MOVES if group_id else cf.BROKER_MOVES
+        stored = self._settings.all(group_id)
+        found = {n: stored.get(n if group_id else f"/{n}") for n in names}
+        told = {n: v for n, v in found.items() if v is not None}
+        if group_id:
+            told[cf.STATE] = self.rules.whereabouts(group_id)
+            told[cf.WHY] = self._settings.why(group_id)
+            if (word := self.rules.overrides.get(group_id)) is not None:
+                told[cf.MANAGED] = word
+            told[cf.EPOCH] = str(self._settings.state.last_assignment(group_id))
+        return told
+
+    def configured(self) -> list[str]:
+        """Managed groups that have settings of their own in the state topic."""
+        return sorted(g for p in self._settings.state.partitions for g in p.configs if g and self.rules.managed(g))
+
+
+def _not_available(event: Event) -> Answer:
+    code = Code.COORDINATOR_NOT_AVAILABLE
+    return event.refused(code, TEXT[code])

@@ -1,0 +1,61 @@
+"""`log.turns`: every event that reached a group, and what came of it, as text that can be pasted into a story
+(tests/stories/README.md). It is for whoever looks for a bug: a line for each turn, with all that members sent.
+"""
+
+from __future__ import annotations
+
+from functools import cache, reduce
+from operator import or_
+from typing import Any
+
+from msgspec import json
+
+from sidecar.core.kinds import REGISTRY
+from sidecar.core.modern.target_assignment import AssignorDone
+from sidecar.core.runtime.effects import Effects
+from sidecar.core.runtime.events import DeleteGroup, Event, Standing
+from sidecar.core.runtime.turn import Now
+from sidecar.link.ports import Logger
+
+
+@cache
+def _decoder() -> json.Decoder[Any]:
+    """An AssignorDone is not read: a story has its own runs."""
+    events = [e for e in REGISTRY.events if e is not AssignorDone]
+    return json.Decoder(reduce(or_, [*events, Standing, DeleteGroup]))
+
+
+def event_of(text: str) -> Event:
+    """The event of a line `event TEXT`. Raises msgspec.MsgspecError."""
+    found: Event = _decoder().decode(text)
+    return found
+
+
+def command_of(event: Event) -> str:
+    """The line of a story that brings this event about."""
+    if isinstance(event, AssignorDone):
+        return "fail" if event.output is None else "finish"
+    return f"event {_text(event)}"
+
+
+def _text(of: Any) -> str:
+    return json.encode(of, enc_hook=repr).decode()
+
+
+class TurnLog:
+    def __init__(self, log: Logger) -> None:
+        self._log = log
+        self._last_ms: dict[int, int] = {}
+        """By partition: when it had its last turn."""
+
+    def turn(self, partition: int, event: Event | None, fx: Effects, now: Now) -> None:
+        """`event` None: time has passed, or topics or settings have changed."""
+        came = [f"# writes {type(r).__name__} {_text(r)}" for r in fx.records]
+        came += [f"# answers {_text(r.answer)}" for r in fx.replies]
+        if event is None and not came:
+            return
+        passed_ms = now.mono_ms - self._last_ms.get(partition, now.mono_ms)
+        self._last_ms[partition] = now.mono_ms
+        lines = [f"sleep {passed_ms}"] if passed_ms else []
+        lines += [command_of(event)] if event is not None else []
+        self._log.info("turn", partition=partition, story="\n".join([*lines, *came]))

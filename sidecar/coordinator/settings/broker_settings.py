@@ -1,0 +1,156 @@
+"""What the broker beside says of settings: its own, and those that it kept of groups before they were managed. It is
+asked again and again, and at once when a change passed through this sidecar.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from sidecar.core.vocabulary import group_config as cf
+from sidecar.core.vocabulary.errors import Code, name_of
+from sidecar.kafka.cluster import Cluster
+from sidecar.kafka.net import BrokerConnection
+from sidecar.link.ports import Logger
+from sidecar.wire.generated import describe_configs as dc
+from sidecar.wire.generated import list_config_resources as lr
+from sidecar.wire.primitives import WireError
+
+AUTHORIZER = "authorizer.class.name"
+POLICY = "group.consumer.migration.policy"
+RETENTION_CHECK = "offsets.retention.check.interval.ms"
+RETENTION_CHECK_MS = 600_000
+"""Kafka's default."""
+ID_EXPIRATION = "transactional.id.expiration.ms"
+ID_EXPIRATION_MS = 604_800_000
+"""Kafka's default: so long the brokers remember a transactional id that is not used, and with it a fence."""
+IDLE = "connections.max.idle.ms"
+IDLE_MS = 600_000
+"""Kafka's default: after so long the broker ends an idle connection."""
+
+
+def broker_names(kind: str) -> dict[str, str]:
+    """Kafka's names of the settings of this kind that brokers have -> fields."""
+    rows = cf.KINDS[kind]
+    ranged = [m + s.field for s in rows.rows if s.ranged for m in ("", "min_", "max_")]
+    fields = (*ranged, *rows.brokers, *(s.field for s in rows.rows if not s.ranged))
+    return {f"group.{kind}.{field.replace('_', '.')}": field for field in fields}
+
+
+FIELDS = {kind: broker_names(kind) for kind in cf.KINDS}
+BROKER_NAMES = [name for fields in FIELDS.values() for name in fields]
+CLASSIC_FIELDS = {
+    "group.min.session.timeout.ms": "min_session_timeout_ms",
+    "group.max.session.timeout.ms": "max_session_timeout_ms",
+    "group.initial.rebalance.delay.ms": "initial_rebalance_delay_ms",
+    "group.max.size": "max_size",
+}
+"""Kafka's names of the settings of classic groups, none of which a single group can have."""
+
+
+class BrokerSettings:
+    """`names`: settings of groups that this sidecar serves; `managed(group)`: it is the sidecars'."""
+
+    def __init__(self, node_id: int, names: list[str], managed: Callable[[str], bool], log: Logger) -> None:
+        self.authorizer = True
+        """Whether the broker has one. True until it says no."""
+        self.wanted = asyncio.Event()
+        """Somebody wants the broker to be asked at once."""
+        self.known = asyncio.Event()
+        """It has been asked."""
+        self.groups: dict[str, dict[str, str]] = {}
+        """What it keeps of managed groups."""
+        self.levels: dict[str, tuple[tuple[str, int], ...]] = {}
+        """All values that were set at the broker, the one in force first."""
+        self._node_id = node_id
+        self._names = names
+        self._managed = managed
+        self._log = log
+        self._values: dict[str, tuple[str, int]] = {}
+        self._refused = ""
+        self._refused_groups: dict[str, int] = {}
+
+    def value(self, name: str) -> tuple[str | None, int]:
+        """As it is in force there, and its source; None before the broker has told it."""
+        return self._values.get(name, (None, cf.DEFAULT))
+
+    def _number(self, name: str, default: int) -> int:
+        text = self.value(name)[0]
+        return default if text is None else int(text)
+
+    @property
+    def retention_check_ms(self) -> int:
+        """How often the broker looks for offsets that have expired, and so for groups that have none left."""
+        return self._number(RETENTION_CHECK, RETENTION_CHECK_MS)
+
+    @property
+    def fences_kept_ms(self) -> int:
+        """How long the brokers remember a fence that is not renewed."""
+        return self._number(ID_EXPIRATION, ID_EXPIRATION_MS)
+
+    @property
+    def idle_ms(self) -> int:
+        """After which time the broker ends an idle connection."""
+        return self._number(IDLE, IDLE_MS)
+
+    async def refresh(self, cluster: Cluster) -> bool:
+        """Ask the broker; returns whether anything is different. Raises ConnectionLost, TimeoutError, WireError."""
+        conn = await cluster.node(self._node_id)
+        names = [*BROKER_NAMES, *CLASSIC_FIELDS, POLICY, AUTHORIZER, RETENTION_CHECK, ID_EXPIRATION, IDLE]
+        broker = dc.DescribeConfigsResource(cf.BROKER, str(self._node_id), names)
+        res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest([broker], include_synonyms=True))
+        result = res.results[0]
+        if result.error_code != Code.NONE:
+            if self._refused != (text := f"{result.error_code} {result.error_message}"):
+                self._refused = text
+                self._log.warning("the broker does not tell its settings; the sidecar's own apply", error=text)
+            self.known.set()
+            return False
+        found = {c.name: (c.value, c.config_source) for c in result.configs if c.value is not None}
+        self.levels = {c.name: _set_there(c) for c in result.configs}
+        had = self.authorizer
+        self.authorizer = bool(found.pop(AUTHORIZER, ("", 0))[0])
+        groups = await self._of_groups(conn)
+        self.known.set()
+        changed = found != self._values or groups != self.groups
+        if changed:
+            if self._values:
+                new = {n: v for n, v in found.items() if self._values.get(n) != v}
+                self._log.info("settings of the broker changed", **{n: v for n, (v, _) in new.items()})
+            self._values, self.groups = found, groups
+        return changed or had != self.authorizer
+
+    async def _of_groups(self, conn: BrokerConnection) -> dict[str, dict[str, str]]:
+        """What managed groups have at the broker. Raises ConnectionLost, TimeoutError, WireError."""
+        try:
+            listed = await conn.request(lr, "ListConfigResources", lr.ListConfigResourcesRequest([cf.GROUP]), low=1)
+            wanted = [r.resource_name for r in listed.config_resources if self._managed(r.resource_name)]
+        except WireError:
+            return {}  # a broker that has no settings of groups
+        if not wanted:
+            return {}
+        asked = [dc.DescribeConfigsResource(cf.GROUP, g, self._names) for g in wanted]
+        res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=asked))
+        refused = {r.resource_name: r.error_code for r in res.results if r.error_code != Code.NONE}
+        if refused and self._refused_groups != refused:
+            group_id, code = next(iter(refused.items()))
+            self._log.warning(
+                "the broker does not tell its settings of groups; they do not count",
+                groups=len(refused),
+                group_id=group_id,
+                error=name_of(code),
+            )
+        self._refused_groups = refused
+        own = {
+            r.resource_name: {
+                c.name: c.value for c in r.configs if c.config_source == cf.GROUP_CONFIG and c.value is not None
+            }
+            for r in res.results
+        }
+        return {group_id: settings for group_id, settings in own.items() if settings}
+
+
+def _set_there(config: dc.DescribeConfigsResourceResult) -> tuple[tuple[str, int], ...]:
+    """Values with their sources, without Kafka's default."""
+    there = ((s.value, s.source) for s in config.synonyms)
+    return tuple((value, source) for value, source in there if value is not None and source < cf.DEFAULT)

@@ -1,0 +1,200 @@
+"""The settings in force. Layers, the first that has a value wins: the group's own (state topic, then what the broker
+kept for it before it was managed), what was set at the broker, the sidecar's own configuration, Kafka's default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any
+
+from sidecar.coordinator.settings.broker_settings import CLASSIC_FIELDS, FIELDS, POLICY, BrokerSettings
+from sidecar.coordinator.settings.stored_settings import StoredSettings
+from sidecar.core.classic.config import CLASSIC, ClassicConfig
+from sidecar.core.consumer.config import CONSUMER
+from sidecar.core.kinds import REGISTRY
+from sidecar.core.vocabulary import group_config as cf
+from sidecar.core.vocabulary.cache import BoundedCache
+from sidecar.core.vocabulary.errors import CoordinatorError
+from sidecar.kafka.cluster import Cluster
+from sidecar.link.messages import SettingValue
+from sidecar.link.ports import Logger
+
+CONFIGS_BYTES, CONFIG_BYTES = 8 << 20, 300
+"""Of the settings in force of groups: all together, and of one group."""
+KAFKA_CLASSES = {
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+    "org.apache.kafka.coordinator.group.assignor.SimpleAssignor": "simple",
+}
+
+
+@dataclass(frozen=True)
+class OwnKind:
+    """The sidecar's own configuration of one kind of groups: `values` by field, `given`: what was set on purpose,
+    `defaults`: Kafka's."""
+
+    values: Mapping[str, Any]
+    given: frozenset[str] = frozenset()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OwnSettings:
+    """The sidecar's own configuration. `kinds`: of those in the table of group_config.py that it serves."""
+
+    node_id: int
+    kinds: Mapping[str, OwnKind]
+    classic: OwnKind = OwnKind({})
+
+
+def group_configs(makers: Mapping[str, Callable[[str], Any]]) -> BoundedCache[tuple[str, str], Any]:
+    """The settings that groups work with, by kind and id: made when they are first asked for, forgotten when a setting
+    changes. Kinds without settings of their own here have their defaults."""
+
+    def make(key: tuple[str, str]) -> Any:
+        kind, group_id = key
+        own = makers.get(kind)
+        return REGISTRY.kinds[kind].config() if own is None else own(group_id)
+
+    return BoundedCache(CONFIGS_BYTES, make, weigh=lambda config: CONFIG_BYTES)
+
+
+class SettingsInForce:
+    """`settings`: what is stored; `managed(group)`: it is the sidecars'."""
+
+    def __init__(self, own: OwnSettings, settings: StoredSettings, managed: Callable[[str], bool], log: Logger) -> None:
+        self._own = own
+        self._consumer = own.kinds[CONSUMER]
+        self._settings = settings
+        self._log = log
+        self._rows = {kind: rows for kind, rows in cf.KINDS.items() if kind in own.kinds}
+        """Settings of the kinds that this sidecar serves; the others are the broker's."""
+        self._names = [s.name for rows in self._rows.values() for s in rows.rows]
+        self.broker = BrokerSettings(own.node_id, self._names, managed, log)
+        self._effective: dict[str, int | bool] | None = None
+        self._common: dict[str, dict[str, Any]] = {}
+        """By kind: what all of its groups have, unless they have something of their own."""
+        makers: dict[str, Callable[[str], Any]] = {kind: partial(self._make, kind) for kind in self._rows}
+        self.groups = group_configs({**makers, CLASSIC: self._make_classic})
+
+    async def refresh(self, cluster: Cluster) -> bool:
+        """Ask the broker; returns whether anything is different. Raises ConnectionLost, TimeoutError, WireError."""
+        changed = await self.broker.refresh(cluster)
+        if changed:
+            self.changed()
+        return changed
+
+    def assignor_timeout_s(self, kind: str) -> float:
+        own = self._own.kinds.get(kind)
+        if own is None:  # its settings are the defaults, as in group_configs
+            return float(REGISTRY.kinds[kind].config().assignor_timeout_ms) / 1000
+        return float(own.values["assignor_timeout_ms"]) / 1000
+
+    @property
+    def regex_time_s(self) -> float:
+        return float(self._consumer.values["regex_time_ms"]) / 1000
+
+    # ---- what is in force -----------------------------------------------------------------------------------
+    def _make(self, kind: str, group_id: str) -> Any:
+        effective = self.effective()
+        try:
+            values = cf.level(kind, self.own(group_id), effective)
+        except CoordinatorError as exc:
+            self._log.error("a group's settings are void", group_id=group_id, error=exc.message)
+            values = cf.level(kind, {}, effective)
+        return REGISTRY.kinds[kind].config(**{**self._of_kind(kind), **values})
+
+    def _of_kind(self, kind: str) -> dict[str, Any]:
+        found = self._common.get(kind)
+        if found is None:
+            own, effective = self._own.kinds[kind].values, self.effective()
+            known = {f.name for f in fields(REGISTRY.kinds[kind].config())}
+            found = {f: own[f] for f in known & own.keys()}
+            found |= {f: effective[name] for name, f in FIELDS[kind].items() if f in known and f not in cf.LISTS}
+            found["assignors"] = self._assignors(kind)
+            for name, f in FIELDS[kind].items():
+                text, source = self.broker.value(name)
+                if f in cf.LISTS and f != "assignors" and source != cf.DEFAULT:
+                    found[f] = tuple(filter(None, (part.strip() for part in (text or "").split(","))))
+            if kind == CONSUMER:
+                found["migration_policy"] = self._policy()
+            self._common[kind] = found
+        return found
+
+    def _policy(self) -> str:
+        text, source = self.broker.value(POLICY)
+        if not text or (source == cf.DEFAULT and "migration_policy" in self._consumer.given):
+            return str(self._consumer.values["migration_policy"])
+        return text.lower()
+
+    def _make_classic(self, group_id: str) -> ClassicConfig:
+        values = dict(self._own.classic.values)
+        for name, own in CLASSIC_FIELDS.items():
+            text, source = self.broker.value(name)
+            if text is not None and not (source == cf.DEFAULT and own in self._own.classic.given):
+                values[own] = int(text)
+        return ClassicConfig(**values)
+
+    def effective(self) -> dict[str, int | bool]:
+        """Broker level, by broker names."""
+        if self._effective is None:
+            found: dict[str, int | bool] = {}
+            for kind in self._rows:
+                for name, own in FIELDS[kind].items():
+                    if own not in cf.LISTS:
+                        text = self._chosen(name, self._own.kinds[kind], own)
+                        found[name] = text == "true" if name in cf.BROKER_OFFLOADS else int(text)
+            self._effective = found
+        return self._effective
+
+    def _chosen(self, name: str, own: OwnKind, field: str) -> str:
+        text, source = self.broker_value(name)
+        if text is None or (source == cf.DEFAULT and field in own.given):
+            return cf.text(own.values[field])
+        return text
+
+    def broker_value(self, name: str) -> tuple[str | None, int]:
+        """As set at the broker, or through a sidecar for it; its source."""
+        for resource, source in ((str(self._own.node_id), cf.DYNAMIC_BROKER), ("", cf.DYNAMIC_DEFAULT)):
+            text = self._settings.value("", f"{resource}/{name}")
+            if text is not None:
+                return text, source
+        return self.broker.value(name)
+
+    def _assignors(self, kind: str) -> tuple[str, ...]:
+        own = self._own.kinds[kind]
+        here: tuple[str, ...] = own.values["assignors"]
+        text, source = self.broker.value(f"group.{kind}.assignors")
+        if source == cf.DEFAULT or "assignors" in own.given:
+            return here
+        names = [KAFKA_CLASSES.get(n.strip(), n.strip()) for n in (text or "").split(",")]
+        return tuple(n for n in names if n in here) or here
+
+    def own(self, group_id: str) -> dict[str, str]:
+        """What is set for this group."""
+        theirs = self.broker.groups.get(group_id, {})
+        return {**theirs, **{n: v for n, v in self._settings.all(group_id).items() if n in self._names}}
+
+    def describe(self, group_id: str) -> tuple[SettingValue, ...]:
+        own, effective = self.own(group_id), self.effective()
+        out = []
+        for kind, s in ((kind, s) for kind, rows in self._rows.items() for s in rows.rows):
+            text, plain = cf.text(effective[s.broker_name]), cf.text(self._own.kinds[kind].defaults[s.field])
+            source = self.broker_value(s.broker_name)[1]
+            hidden = tuple(level for level in self.broker.levels.get(s.broker_name, ()) if level[1] > source)
+            if source == cf.DEFAULT and text != plain:
+                source = cf.STATIC
+            out.append(SettingValue(s.name, own.get(s.name), text, source, plain, hidden))
+        return tuple(out)
+
+    def changed(self, group_id: str = "") -> None:
+        """In the state topic; "" stands for broker level."""
+        if group_id:
+            for kind in cf.KINDS:
+                self.groups.forget((kind, group_id))
+        else:
+            self._effective = None
+            self._common.clear()
+            self.groups.clear()

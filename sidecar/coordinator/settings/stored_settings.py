@@ -1,0 +1,98 @@
+"""What stands in the state topic of settings: of groups, and of brokers with an empty group id. Here it is read and
+written; managed_groups.py and group_configs.py say what it means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from sidecar.coordinator.clock import now
+from sidecar.coordinator.statelog.tail import StateLog
+from sidecar.core.vocabulary import group_config as cf
+from sidecar.core.vocabulary.placement import partition_for
+from sidecar.link.ports import Logger
+from sidecar.state.codec import Encoded, StateCodec
+from sidecar.state.schema import StateError
+
+Append = Callable[[int, list[Encoded]], Awaitable[None]]
+"""Appends records to a partition without a fence. Raises WriteLost."""
+
+
+def order_of(body: Mapping[str, Any] | None) -> str:
+    """What tells this setting from any other one of its name: the value, who changed it, and when. Empty for none."""
+    if body is None:
+        return ""
+    return f"{body['value']} ({body['why']}, {body['time_ms'].isoformat(timespec='milliseconds')})"
+
+
+class StoredSettings:
+    """`state`: what has been read of the topic. A setting of a broker has the broker's id, or nothing, and a slash
+    before its name."""
+
+    def __init__(self, codec: StateCodec, state: StateLog, log: Logger) -> None:
+        self.state = state
+        self._codec = codec
+        self._log = log
+
+    def partition_of(self, group_id: str) -> int:
+        """Settings of brokers are in partition 0."""
+        return partition_for(group_id, len(self.state.partitions)) if group_id else 0
+
+    def all(self, group_id: str) -> dict[str, str]:
+        """Those that can be read, by name."""
+        found = {name: self._value(group_id, name, raw) for name, raw in self._there(group_id).items()}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def value(self, group_id: str, name: str) -> str | None:
+        raw = self._there(group_id).get(name)
+        return None if raw is None else self._value(group_id, name, raw)
+
+    def _value(self, group_id: str, name: str, raw: bytes) -> str | None:
+        try:
+            return self._codec.config_value(raw)[0]
+        except StateError as exc:
+            self._log.error("setting skipped", group_id=group_id, name=name, error=str(exc))
+            return None
+
+    def _there(self, group_id: str) -> Mapping[str, bytes]:
+        return self.state.partitions[self.partition_of(group_id)].configs.get(group_id, {})
+
+    def groups_with(self, name: str) -> list[str]:
+        """Groups of which this is said."""
+        return [g for part in self.state.partitions for g, said in part.configs.items() if g and name in said]
+
+    async def put(self, group_id: str, values: Mapping[str, str | None], why: str, append: Append) -> None:
+        """Store these; None removes one. Raises WriteLost."""
+        records, there = [], self._there(group_id)
+        for name, value in values.items():
+            revision = self._codec.next_revision(there.get(name))
+            records.append(self._codec.config(group_id, name, value, now().wall_ms, revision, why))
+        await append(self.partition_of(group_id), records)
+
+    # ---- orders, and what owners have found about them ------------------------------------------------------
+    def order(self, group_id: str, name: str = cf.REBALANCE) -> str:
+        """What was asked for, by whom and when, which tells it from any other order; empty if nothing was."""
+        return order_of(self._body(group_id, name))
+
+    def verdict(self, group_id: str) -> str:
+        """What the owner has found about the order that stands; "" if nothing."""
+        word, _, order = (self.value(group_id, cf.VERDICT) or "").partition(": ")
+        return word if order == self.order(group_id, cf.MANAGED) else ""
+
+    def as_verdict(self, group_id: str, word: str) -> str:
+        """As it is stored: about the order that stands now."""
+        return f"{word}: {self.order(group_id, cf.MANAGED)}"
+
+    def why(self, group_id: str) -> str:
+        """Why the group is where it is; "" if nothing was said of it."""
+        body = self._body(group_id, cf.VERDICT if self.verdict(group_id) else cf.MANAGED)
+        return "" if body is None else str(body["why"])
+
+    def _body(self, group_id: str, name: str) -> dict[str, Any] | None:
+        """As it stands in the topic; None if it is not there, or cannot be read."""
+        raw = self._there(group_id).get(name)
+        try:
+            return None if raw is None else self._codec.schemas.decode(raw)
+        except StateError:
+            return None

@@ -1,0 +1,119 @@
+"""A front's end of the link: requests that the coordinator has not answered, and the cluster as it has shown it.
+
+A request waits here while there is no coordinator, and while the owner of its group may be gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from sidecar.core.runtime.events import Answer, Event
+from sidecar.core.runtime.offset_checks import CheckReply
+from sidecar.core.vocabulary.errors import TEXT, Code
+from sidecar.front.clock import now_ms
+from sidecar.front.run import Run
+from sidecar.front.settling import WaitingRoom, in_doubt
+from sidecar.link.messages import CommitEnded, Reply, Request, ToCoordinator, View
+
+SETTLE_MS = 1_000
+"""FindCoordinator holds up what the client has sent behind it, so it does not wait for long."""
+
+
+class CoordinatorChannel:
+    """`hold_ms`: how long a request waits here; `resume`: what becomes of a request that is answered."""
+
+    def __init__(
+        self, send: Callable[[ToCoordinator], None], hold_ms: int, resume: Callable[[Run, Answer], None]
+    ) -> None:
+        self.send = send
+        self.view: View | None = None
+        """None: there is no coordinator."""
+        self.under_way: dict[int, Run] = {}
+        """By the token of the request."""
+        self.settling = WaitingRoom()
+        """The owner of a group may be gone."""
+        self._early = WaitingRoom()
+        """The coordinator is not there yet."""
+        self._hold_ms, self._resume = hold_ms, resume
+        self._last_token = 0
+
+    def ask(self, run: Run, event: Event) -> None:
+        if run.comes_too_late(event):
+            self._came_too_late(run)
+            return
+        self._last_token = token = self._last_token + 1
+        run.event = event
+        self.under_way[token] = run
+        if self.view is None:
+            late = partial(self._refuse, token, Code.COORDINATOR_NOT_AVAILABLE)
+            self._early.wait(now_ms() + self._hold_ms, lambda: self._send_held(token), late)
+        elif self.view.suspects and event.group_id and in_doubt(self.view, (event.group_id,)):
+            # The one whose turn it is may be this sidecar, which does not know yet.
+            until_ms = now_ms() + self._hold_ms
+            self.settling.wait(until_ms, lambda: self._send_held(token), groups=(event.group_id,))
+        else:
+            self.send(Request(token, event))
+
+    def tell(self, event: Event) -> None:
+        """Send this and wait for no answer."""
+        if self.view is not None:
+            self._last_token += 1
+            self.send(Request(self._last_token, event))
+
+    def settles(self, groups: tuple[str, ...], go_on: Callable[[], None]) -> bool:
+        """Whether the owner of one of these groups may be gone; `go_on` is called when that is over, or takes long."""
+        if self.view is None or not in_doubt(self.view, groups):
+            return False
+        self.settling.wait(now_ms() + SETTLE_MS, go_on, groups=groups)
+        return True
+
+    def give_up(self, run: Run) -> None:
+        """Its handler ends before its time."""
+        if run.handler is not None:
+            run.handler.close()
+        if run.owed is not None:
+            self.send(run.owed)
+            run.owed = None
+
+    # ---- what the coordinator says ------------------------------------------------------------------------
+    def show(self, view: View) -> None:
+        first, self.view = self.view is None, view
+        if first:
+            self._early.release()
+        self.settling.release(lambda groups: not in_doubt(view, groups))
+
+    def replied(self, reply: Reply) -> None:
+        run = self.under_way.pop(reply.token, None)
+        if run is None or run.session.conn.closed:
+            if isinstance(reply.answer, CheckReply) and reply.answer.ticket:
+                self.send(CommitEnded(reply.answer.ticket, sure=True))  # it is not sent at all
+            return
+        run.event, run.grant, run.now_ms = None, reply.grant, now_ms()
+        self._resume(run, reply.answer)
+
+    def lost(self) -> None:
+        """The coordinator is gone, and with it all that it has not answered."""
+        self.view = None
+        self._early.clear()
+        for token in list(self.under_way):
+            self._refuse(token, Code.NOT_COORDINATOR)
+
+    def _refuse(self, token: int, code: Code) -> None:
+        run = self.under_way.get(token)
+        if run is not None and run.event is not None:
+            self.replied(Reply(token, run.event.refused(code, TEXT[code])))
+
+    def _send_held(self, token: int) -> None:
+        run = self.under_way.get(token)
+        if run is None or run.event is None:
+            return
+        if run.comes_too_late(run.event):
+            del self.under_way[token]
+            self._came_too_late(run)
+        else:
+            self.send(Request(token, run.event))
+
+    def _came_too_late(self, run: Run) -> None:
+        self.give_up(run)
+        run.session.close("client_closed")

@@ -1,0 +1,88 @@
+"""Share groups and streams groups on the page: their members, partitions, tasks, rebalances and findings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sidecar.audit.gold.tables import GOLD
+from sidecar.audit.page import build, view
+from tests.audit.gold.harness import gold, rows_of
+from tests.audit.gold.rows import Log
+from tests.audit.page.looking import NEEDS_BROWSER, Open, group
+
+HOLE_MS = 9_000
+
+
+def made() -> Log:
+    """Two members share partition 0, nobody has partition 1 for nine seconds. A streams app that is not ready at first
+    gives its task 0-1 to two members, and task 0-0 twice to one process."""
+    log = Log()
+    log.claim(1)
+    for m in ("m1", "m2"):
+        log.share_member("jobs", m)
+    log.put("share_group", "jobs", epoch=1, metadata_hash=1)
+    log.placeholder("jobs", [0, 1])
+    log.share_current("jobs", "m1", 1, [0, 1])
+    log.share_current("jobs", "m2", 1, [0])
+    log.share_current("jobs", "m1", 1, [0])
+    log.share_current("jobs", "m2", 1, [0, 1], log_ms=1_090 + HOLE_MS)
+    for m, process in (("s1", "p1"), ("s2", "p2"), ("s3", "p1")):
+        log.streams_member("app", m, process)
+    log.put("streams_group", "app", epoch=1, validated_topology_epoch=-1)
+    log.put("streams_group", "app", epoch=2, validated_topology_epoch=1)
+    log.streams_current("app", "s1", 2, active=[0, 1])
+    log.streams_current("app", "s2", 2, active=[1], standby=[0])
+    log.streams_current("app", "s3", 2, standby=[0])
+    for row in log.rows[log.rows[-1]["offset"] - 7 :]:
+        row["log_ms"] += HOLE_MS
+    return log
+
+
+@pytest.fixture(scope="module")
+def seen() -> dict[str, Any]:
+    found = gold(made().rows)
+    tables = {name: rows_of(table, found.get(name, [])) for name, table in GOLD.items()}
+    return view(tables, title="Kinds", until_ms=60_000)
+
+
+def by_name(seen: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(g for g in seen["groups"] if g["id"] == name)
+
+
+def test_each_holder_of_a_shared_partition_has_a_lane(seen: dict[str, Any]) -> None:
+    jobs, app = by_name(seen, "jobs"), by_name(seen, "app")
+    assert (jobs["kinds"], jobs["members"], app["kinds"], app["members"]) == (["share"], 2, ["streams"], 3)
+    assert [seen["texts"][p] for p in jobs["places"]] == ["t-0", "t-0 [2]", "t-1"]
+    assert jobs["own"]["n"] == [1, 1, 2] and jobs["partitions"] == 2
+    names = ["task 0-0", "task 0-1", "task 0 in process p1-0", "task 0 standby-0", "task 0 standby-0 [2]"]
+    assert [seen["texts"][p] for p in app["places"]] == names
+    assert app["own"]["n"] == [1, 2, 0, 1, 1]
+    assert [seen["texts"][p] for p in app["owners"]["process"]] == ["p1", "p2", "p1"]
+    assert len(jobs["epochs"]["t"]) == 1 and len(app["epochs"]["t"]) == 2
+
+
+def test_planted_faults_are_findings(seen: dict[str, Any]) -> None:
+    found = seen["findings"]
+    names = [key for key, *_ in found["kinds"]]
+    told = {(names[k], seen["texts"][text]) for k, text in zip(found["k"], found["text"], strict=True)}
+    assert told == {
+        ("overlap", "task 0-1: m2 (c) began while m1 (c) still owned it"),
+        ("overlap", "task 0 in process p1-0: m3 (c) began while m1 (c) still owned it"),
+        ("uncovered", "t-1 was nobody’s for 9.0 s while a member subscribed to it"),
+        ("unready", "the topology was not ready for 10 ms, so no task was assigned (why 12)"),
+    }
+    assert (seen["verdict"]["state"], seen["verdict"]["faults"]) == ("findings", 2)
+
+
+@NEEDS_BROWSER
+def test_the_page_opens(open_page: Open, seen: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "kinds.html"
+    path.write_text(build(seen), encoding="utf-8")
+    page = open_page(path=path)
+    for name, lanes in (("jobs", ["t-0", "t-0 [2]", "t-1"]), ("app", ["task 0-0", "task 0 standby-0 [2]"])):
+        group(page, name)
+        labels = page.locator("#labels").inner_text()
+        assert "group epoch" in labels and all(lane in labels for lane in lanes), labels
