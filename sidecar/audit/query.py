@@ -46,7 +46,7 @@ OWNERSHIP = """
     order by i.group_id, i.topic, i.partition, i.from_offset
 """
 REBALANCES = """
-    select group_id, epoch, from_ms, cause, member_id, why, members, partitions_moved,
+    select group_id, kind, epoch, from_ms, cause, member_id, why, members, partitions_moved,
         target_ms - from_ms as target_after_ms, settled_ms - from_ms as settled_after_ms,
         case when superseded then 'superseded' when settled_ms is not null then 'settled'
             when members = 0 then 'no members' else 'open' end as state, grade

@@ -203,6 +203,14 @@ CARRIED = by_name(
             **_LIVED,
         ),
         _carried(
+            "placeholders",
+            "The owner's member in the broker's share group.",
+            ("state_partition", "group_id", "kind", "key_id"),
+            **_LIFE,
+            payload=record(keeper=INT, topic_names=many(TEXT)),
+            **_LIVED,
+        ),
+        _carried(
             "initialised",
             "What the broker has initialised for each share group.",
             tuple(_MEMBER),

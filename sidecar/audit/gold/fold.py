@@ -31,6 +31,7 @@ REVISED = {
     "members": "last_revision",
     "static_members": "last_revision",
     "ready": "last_revision",
+    "placeholders": "last_revision",
 }
 """Tables that carry the last revision of a key, and the column."""
 OWNED = (CONSUMER, CLASSIC)
@@ -219,6 +220,10 @@ class _Groups(_Fold):
             ready = done(members.ready(self.of("streams_groups"), self.was["ready"]))
             self.add("streams_not_ready", ready.where("state = 'not ready'"))
             self.carry("ready", ready.where("open"))
+        if not self.idle(("share_placeholders",), ("placeholders",)):
+            had = done(members.placeholders(self.of("share_placeholders"), self.was["placeholders"]))
+            self.add("share_placeholder_history", had.select("*, state as member_id, unnest(payload)"))
+            self.carry("placeholders", had.where("open"))
         if not self.idle(("static_members",), ("static_members",)):
             held = done(members.static_members(self.of("static_members"), self.was["static_members"]))
             self.add("static_member_history", members.as_static(held))

@@ -33,6 +33,19 @@ def members(modern: Frame, classic: Frame, was: Frame) -> Frame:
     return lives(rows)
 
 
+def placeholders(records: Frame, was: Frame) -> Frame:
+    """Which member the owner had in the broker's share group of the same name."""
+    rows = sql(
+        f"""select state_partition, group_id, 'share' as kind, '' as key_id, member_id as state, {HEAD},
+                {pack("keeper, topic_names")} as payload, whole_from, false as carried, null as acc from {{records}}
+            union all select state_partition, group_id, kind, key_id, state, {CARRIED}, payload, null, true,
+                {ACC} as acc from {{was}}""",
+        records=records,
+        was=was,
+    )
+    return lives(rows)
+
+
 def ready(groups: Frame, was: Frame) -> Frame:
     """Since when a streams group's topology was ready, and since when it was not."""
     rows = sql(

@@ -164,6 +164,17 @@ SHARE_COVERAGE = _gold(
     GRADE,
     OPEN,
 )
+SHARE_PLACEHOLDERS = _gold(
+    "share_placeholder_history",
+    "The owner of a share group was this member of the broker's share group of the same name, which keeps the share"
+    " state.",
+    ("state_partition", "group_id", "member_id", "from_offset"),
+    *GROUP,
+    Column("member_id", TEXT, "The member's id at the broker."),
+    Column("keeper", INT, "Node id of the broker that coordinated that group, at last."),
+    Column("topic_names", many(TEXT), "What the member subscribed to there, at last."),
+    *LIFE,
+)
 STREAMS_TASKS = _gold(
     "streams_tasks",
     "A member of a streams group had a task, as assigned or as pending revocation.",
@@ -370,6 +381,7 @@ GOLD = by_name(
         UNOWNED,
         SHARE_HOLDINGS,
         SHARE_COVERAGE,
+        SHARE_PLACEHOLDERS,
         STREAMS_TASKS,
         STREAMS_NOT_READY,
         REBALANCES,
@@ -387,7 +399,7 @@ GOLD = by_name(
 
 _LIVES = (
     *("intervals", "members", "static_member_history"),
-    *("share_holdings", "streams_tasks", "streams_not_ready"),
+    *("share_holdings", "share_placeholder_history", "streams_tasks", "streams_not_ready"),
 )
 _HELD = {"intervals": "i.kind", "share_holdings": "'share'", "streams_tasks": "'streams'"}
 _FREE = ("unowned", "share_coverage")

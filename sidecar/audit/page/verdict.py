@@ -160,7 +160,8 @@ def _words(
     parts = [] if period is None else [f"Of the time {period.words}:"]
     if state == "clean":
         parts.append(
-            "No partition had two owners, no fenced coordinator wrote, no epoch went back, every record was read."
+            "No partition or active task had two owners, no fenced coordinator wrote, no epoch went back, every record"
+            " was read."
         )
     if faults:
         listed = ", ".join(f"{name} ({n})" for name, n in faults.items())

@@ -78,6 +78,7 @@ class Replay:
         self.members: dict[Any, Row] = {}
         self.static: dict[Any, Row] = {}
         self.ready: dict[Any, Row] = {}
+        self.placeholders: dict[Any, Row] = {}
         self.claims: dict[Any, list[Any]] = {}
         self.claim: Row | None = None
         self.last_write: Row | None = None
@@ -337,6 +338,10 @@ class Replay:
 
     def _share_placeholders(self, row: Row) -> None:
         shown = [] if row["deleted"] else row["initialised"]
+        said = {n: row[n] for n in ("member_id", "keeper", "topic_names")}
+        self._life(row, self.placeholders, row["group_id"], "share_placeholder_history", said)
+        if not row["deleted"]:
+            self.placeholders[row["group_id"]].update(said)
         self.initialised[row["group_id"]] = {(t["topic_id"], t["topic"], p) for t in shown for p in t["partitions"]}
         self._want(row)
 

@@ -304,6 +304,7 @@ def test_several_members_may_hold_a_partition_of_a_share_group_and_one_must(foun
         (0, "m2", 13, None, 15),
         (1, "m2", 13, None, 15),
     ]
+    assert of(found, "share_placeholder_history", SHARED, "member_id", "from_offset", "to_offset") == [("p", 3, None)]
     told = of(found, "rebalances", SHARED, "kind", "epoch", "cause", "members", "settled_offset")
     assert told == [("share", 1, "joined", 1, 5)]
 
