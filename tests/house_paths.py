@@ -1,4 +1,4 @@
-"""The four paths that `make house` runs and prints, over a house in memory: from the client's bytes to the answer's.
+"""The four paths that `make house` runs and prints, over a sidecar in memory: from the client's bytes to the answer's.
 
 Each entry of `PATHS` sets its stage and returns the action. What would blur the picture is kept off the stage: the
 coordinator's tick, the work of the broker, and on the path of a joining member the tail, which in a real process hears
@@ -17,7 +17,7 @@ from typing import Any
 from sidecar.core.runtime.phases import Phase
 from sidecar.core.vocabulary.errors import Code
 from tests.inprocess.clock import VirtualLoop, clocks
-from tests.inprocess.house import House, HouseClient, turns
+from tests.inprocess.embedded_sidecar import EmbeddedClient, EmbeddedSidecar, turns
 from tests.inprocess.messages import assigned, beat, commit, join, to_frame
 
 GROUP = "g"
@@ -27,11 +27,11 @@ NEVER_DUE_MS = 1 << 60
 
 @dataclass
 class Stage:
-    """One house on a loop of its own, with a client that has been heard before."""
+    """One sidecar on a loop of its own, with a client that has been heard before."""
 
     loop: VirtualLoop
-    house: House
-    client: HouseClient
+    sidecar: EmbeddedSidecar
+    client: EmbeddedClient
     sent: bytes = b""
     """What the client will send."""
 
@@ -59,13 +59,13 @@ def stage(prepare: Callable[[Stage], Coroutine[Any, Any, None]], serve: bool = T
     loop = VirtualLoop()
 
     async def build() -> Stage:
-        house = House(partitions=1, serve=serve, watched=False)
-        await house.__aenter__()
-        await house.topics(orders=4)
+        sidecar = EmbeddedSidecar(partitions=1, serve=serve, watched=False)
+        await sidecar.__aenter__()
+        await sidecar.topics(orders=4)
         for task in asyncio.all_tasks():
             if task.get_name() == "tick":
                 task.cancel()
-        made = Stage(loop, house, await house.client())
+        made = Stage(loop, sidecar, await sidecar.client())
         await prepare(made)
         await turns()
         return made
@@ -78,7 +78,7 @@ def stage(prepare: Callable[[Stage], Coroutine[Any, Any, None]], serve: bool = T
 
 def _end(s: Stage) -> None:
     """After the action everything may go."""
-    s.house.background.stop()
+    s.sidecar.background.stop()
     for task in asyncio.all_tasks(s.loop):
         task.cancel()
     s.loop.run_until_complete(turns(3))
@@ -111,7 +111,7 @@ def joining_heartbeat() -> Callable[[], None]:
 
     async def prepare(s: Stage) -> None:
         assert (await s.client.ask(join(GROUP, "m1"), 1)).error_code == Code.NONE
-        s.house.tail.hold()
+        s.sidecar.tail.hold()
         s.sent = to_frame(join(GROUP, "m2"), 1, CORRELATION)
 
     return stage(prepare).exchange()
@@ -130,11 +130,11 @@ def takeover() -> Callable[[], None]:
     """From the new map to the moment when the partition is served."""
 
     async def prepare(s: Stage) -> None:
-        s.house.prove()
+        s.sidecar.prove()
 
     s = stage(prepare, serve=False)
-    owner = s.house.service.owners[0]
-    return s.action(lambda: s.house.assign(1), lambda: owner.phase is Phase.SERVING)
+    owner = s.sidecar.service.owners[0]
+    return s.action(lambda: s.sidecar.assign(1), lambda: owner.phase is Phase.SERVING)
 
 
 PATHS: dict[str, Callable[[], Callable[[], None]]] = {

@@ -82,7 +82,7 @@ SLEEPS: Mapping[str, tuple[int, str]] = {
     "hostile/target.py": (2, BROKER),
     "hostile/test_effect.py": (1, "a bystander beside planted faults for so long: a verdict of CPU time"),
     "hostile/test_hostile.py": (1, BROKER),
-    "inprocess/house.py": (1, "`until` on real time, which has no turn in which nothing is left to do"),
+    "inprocess/embedded_sidecar.py": (1, "`until` on real time, which has no turn in which nothing is left to do"),
     "kafka/test_silent.py": (4, VIRTUAL),
     "matrix/cluster.py": (2, BROKER),
     "matrix/programs/python/aiokafka_member.py": (1, BROKER),

@@ -14,7 +14,7 @@ from sidecar.core.consumer.records import GroupRecord
 from sidecar.drill.local import LocalKafka
 from sidecar.state.codec import Stamp, StateCodec
 from tests.clients.ground import make_topic
-from tests.inprocess.house import Counted, Lines
+from tests.inprocess.embedded_sidecar import Counted, Lines
 
 PARTITIONS, RECORDS = 3, 500
 

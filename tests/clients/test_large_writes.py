@@ -17,7 +17,7 @@ from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.produce import Appender
 from sidecar.process.tasks import Supervisor
 from sidecar.state.codec import Encoded
-from tests.inprocess.house import until
+from tests.inprocess.embedded_sidecar import until
 
 TOPIC = "__large"
 MOST_BYTES = 100_000

@@ -6,7 +6,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from sidecar.drill.local import LocalKafka
 from tests.clients.test_large_writes import Bench, keys, records, run
-from tests.inprocess.house import until
+from tests.inprocess.embedded_sidecar import until
 
 
 def make(admin: AdminClient, topic: str) -> None:

@@ -1,4 +1,4 @@
-"""A house whose broker gives placeholders, for the tests of placeholders and of the commits that go on in their
+"""A sidecar whose broker gives placeholders, for the tests of placeholders and of the commits that go on in their
 names."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sidecar.state.batch import encode_batch
 from sidecar.state.codec import Stamp
 from sidecar.wire.apis import Api
 from tests.inprocess.broker import STATE
-from tests.inprocess.house import House, HouseClient
+from tests.inprocess.embedded_sidecar import EmbeddedClient, EmbeddedSidecar
 from tests.inprocess.messages import commit, join
 from tests.inprocess.placeholder_group import PlaceholderGroup
 
@@ -34,37 +34,37 @@ def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "FENCED_MS", 60_000)
 
 
-def identity(house: House, group: str = "g") -> PlaceholderGroup:
-    return house.brokers.placeholders[group]
+def identity(sidecar: EmbeddedSidecar, group: str = "g") -> PlaceholderGroup:
+    return sidecar.brokers.placeholders[group]
 
 
-async def joined(house: House, group: str = "g") -> tuple[HouseClient, int]:
+async def joined(sidecar: EmbeddedSidecar, group: str = "g") -> tuple[EmbeddedClient, int]:
     """A client with a member, and its epoch."""
-    client = await house.client()
+    client = await sidecar.client()
     reply = await client.ask(join(group, "m1"), 1)
     assert reply.error_code == Code.NONE
     return client, reply.member_epoch
 
 
-async def committed(client: HouseClient, epoch: int, group: str = "g", member: str = "m1") -> int:
+async def committed(client: EmbeddedClient, epoch: int, group: str = "g", member: str = "m1") -> int:
     res = await client.ask(commit(group, member, epoch, "orders", {0: 7}), 9)
     return int(res.topics[0].partitions[0].error_code)
 
 
-async def simple_commit(client: HouseClient, group: str = "g") -> int:
+async def simple_commit(client: EmbeddedClient, group: str = "g") -> int:
     return await committed(client, -1, group, "")
 
 
-def names(house: House) -> list[tuple[str, int]]:
+def names(sidecar: EmbeddedSidecar) -> list[tuple[str, int]]:
     """In whose name commits have reached the broker."""
-    return [(r.member_id, r.generation_id_or_member_epoch) for r in house.brokers.requests(Api.OFFSET_COMMIT)]
+    return [(r.member_id, r.generation_id_or_member_epoch) for r in sidecar.brokers.requests(Api.OFFSET_COMMIT)]
 
 
-def taken_over(house: House) -> None:
+def taken_over(sidecar: EmbeddedSidecar) -> None:
     """Another sidecar has shut this one out of the log."""
-    made = house.brokers.init(f"{STATE}-0")
-    claim = house.codec.claim(Stamp(made.producer_id << 16 | made.epoch, 1), 2, "broker-2:9092", "m-2", 9, "assigned")
-    code, _ = house.brokers.append(STATE, 0, encode_batch([claim], 1, made.producer_id, made.epoch, 0))
+    made = sidecar.brokers.init(f"{STATE}-0")
+    claim = sidecar.codec.claim(Stamp(made.producer_id << 16 | made.epoch, 1), 2, "broker-2:9092", "m-2", 9, "assigned")
+    code, _ = sidecar.brokers.append(STATE, 0, encode_batch([claim], 1, made.producer_id, made.epoch, 0))
     assert code == Code.NONE
 
 

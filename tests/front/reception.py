@@ -18,7 +18,7 @@ from sidecar.proxy.actions import Close, Got
 from sidecar.proxy.internal import NOT_SHOWN
 from sidecar.wire.frames import Limits, request_frame
 from tests.inprocess import clock
-from tests.inprocess.house import Counted, Lines, turns
+from tests.inprocess.embedded_sidecar import Counted, Lines, turns
 from tests.inprocess.transport import MemoryTransport
 
 METADATA, HEARTBEAT = 3, 68

@@ -23,8 +23,8 @@ from sidecar.wire.frames import request_frame
 from sidecar.wire.generated import api_versions as av
 from sidecar.wire.generated import find_coordinator as fc
 from tests.inprocess import clock
-from tests.inprocess.desk import Desk
-from tests.inprocess.house import HouseClient, turns, until
+from tests.inprocess.embedded_front import EmbeddedFront
+from tests.inprocess.embedded_sidecar import EmbeddedClient, turns, until
 from tests.inprocess.messages import Message, beat, commit, join, metadata, smallest
 from tests.inprocess.transport import Upstream
 
@@ -34,7 +34,7 @@ FIND = fc.FindCoordinatorRequest("g", 0, ["g"])
 VERSIONS = av.ApiVersionsRequest(client_software_name="app", client_software_version="1")
 
 
-class Silence(Desk):
+class Silence(EmbeddedFront):
     """Its probes reach the brokers in memory, as its clients do. `reached` False: connections to the broker are not
     even made."""
 
@@ -72,7 +72,7 @@ async def passes(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-async def ends(client: HouseClient, within_s: float = WITHIN_S) -> str:
+async def ends(client: EmbeddedClient, within_s: float = WITHIN_S) -> str:
     """How: with an answer, or closed."""
     began_s = time.monotonic()
     await until(lambda: client.waiting or client.closed, 60)
@@ -82,12 +82,12 @@ async def ends(client: HouseClient, within_s: float = WITHIN_S) -> str:
 
 def run(test: Callable[[Silence], Coroutine[Any, Any, None]], **given: Any) -> None:
     async def whole() -> None:
-        desk = Silence(**given)
-        desk.show()
-        await test(desk)
+        embedded = Silence(**given)
+        embedded.show()
+        await test(embedded)
         await turns()
-        if desk.tasks.failed.done():
-            desk.tasks.failed.result()
+        if embedded.tasks.failed.done():
+            embedded.tasks.failed.result()
 
     clock.run(whole())
 
@@ -95,17 +95,17 @@ def run(test: Callable[[Silence], Coroutine[Any, Any, None]], **given: Any) -> N
 @pytest.mark.parametrize("known", [True, False], ids=["old connection", "new connection"])
 @pytest.mark.parametrize("api", sorted(SERVED))
 def test_every_api_is_answered_or_closed_in_time(api: Api, known: bool) -> None:
-    async def test(desk: Silence) -> None:
-        client = await desk.client()
+    async def test(embedded: Silence) -> None:
+        client = await embedded.client()
         if known:
             await client.ask(metadata("orders"), 9)
-        desk.brokers.stand_still(1)
+        embedded.brokers.stand_still(1)
         if not known:
-            client = await desk.client()
+            client = await embedded.client()
         client.send(smallest(Api(api), "g"))
         await turns()
-        for request in desk.of(Request):
-            desk.reply(request, request.event.refused(Code.NOT_COORDINATOR, ""))
+        for request in embedded.of(Request):
+            embedded.reply(request, request.event.refused(Code.NOT_COORDINATOR, ""))
         await ends(client)
 
     run(test)
@@ -113,23 +113,23 @@ def test_every_api_is_answered_or_closed_in_time(api: Api, known: bool) -> None:
 
 # ---- what the sidecar knows
 def test_api_versions_are_answered_as_they_were() -> None:
-    async def test(desk: Silence) -> None:
-        before = await (await desk.client()).ask(VERSIONS, 2)
-        await desk.fall_silent()
-        client = await desk.client()
+    async def test(embedded: Silence) -> None:
+        before = await (await embedded.client()).ask(VERSIONS, 2)
+        await embedded.fall_silent()
+        client = await embedded.client()
         assert await client.ask(VERSIONS, 2) == before
         older = await client.ask(VERSIONS, 0)
         assert older.api_keys == before.api_keys, "in a version that nobody has asked in before"
-        assert not client.closed and desk.brokers.count(Api.API_VERSIONS) == 1
+        assert not client.closed and embedded.brokers.count(Api.API_VERSIONS) == 1
 
     run(test)
 
 
 def test_what_was_asked_before_it_was_found_silent_is_answered_as_well() -> None:
-    async def test(desk: Silence) -> None:
-        known = await desk.client()
+    async def test(embedded: Silence) -> None:
+        known = await embedded.client()
         assert (await known.ask(FIND, 4)).coordinators[0].node_id == 1
-        desk.brokers.stand_still(1)
+        embedded.brokers.stand_still(1)
         known.post(FIND, 4)
         assert await ends(known) == "answered"
         found = (await known.answer(FIND, 4)).coordinators[0]
@@ -141,35 +141,37 @@ def test_what_was_asked_before_it_was_found_silent_is_answered_as_well() -> None
 
 @pytest.mark.parametrize("version", sorted(range(SERVED[Api.FIND_COORDINATOR].low, SERVED[Api.FIND_COORDINATOR].high)))
 def test_who_is_new_is_told_its_coordinator_where_nobody_has_to_authenticate(version: int) -> None:
-    async def test(desk: Silence) -> None:
-        before = await (await desk.client()).ask(FIND, version)
-        await desk.fall_silent()
-        assert await (await desk.client()).ask(FIND, version) == before
+    async def test(embedded: Silence) -> None:
+        before = await (await embedded.client()).ask(FIND, version)
+        await embedded.fall_silent()
+        assert await (await embedded.client()).ask(FIND, version) == before
 
     run(test)
 
 
 @pytest.mark.parametrize("name", ["theirs", "txn"])
 def test_what_only_the_broker_knows_closes_the_connection(name: str) -> None:
-    async def test(desk: Silence) -> None:
-        await (await desk.client()).ask(FIND, 4)
-        await desk.fall_silent()
-        client = await desk.client()
+    async def test(embedded: Silence) -> None:
+        await (await embedded.client()).ask(FIND, 4)
+        await embedded.fall_silent()
+        client = await embedded.client()
         client.post(fc.FindCoordinatorRequest(name, int(name == "txn"), [name]), 4)
         assert await ends(client, 0.1) == "closed"
-        assert desk.metrics.value("closed", SILENT)
+        assert embedded.metrics.value("closed", SILENT)
 
     run(test)
 
 
 def test_nobody_is_told_of_groups_whose_rights_are_not_remembered() -> None:
-    async def test(desk: Silence) -> None:
-        desk.show(authorizer=True)
-        member, other = await desk.client(), await desk.client()
+    async def test(embedded: Silence) -> None:
+        embedded.show(authorizer=True)
+        member, other = await embedded.client(), await embedded.client()
         member.post(beat("g", "m1", 1), 1)
-        desk.reply(await desk.request(), HeartbeatReply(member_id="m1", member_epoch=1, heartbeat_interval_ms=5_000))
+        embedded.reply(
+            await embedded.request(), HeartbeatReply(member_id="m1", member_epoch=1, heartbeat_interval_ms=5_000)
+        )
         await member.answer(beat("g", "m1", 1), 1)
-        await desk.fall_silent()
+        await embedded.fall_silent()
         other.post(FIND, 4)
         assert await ends(other, 0.1) == "closed"
         assert (await member.ask(FIND, 4)).coordinators[0].node_id == 1, "READ includes DESCRIBE"
@@ -181,10 +183,10 @@ def test_nobody_is_told_of_groups_whose_rights_are_not_remembered() -> None:
 
 
 def test_who_has_begun_to_authenticate_is_not_let_in() -> None:
-    async def test(desk: Silence) -> None:
-        await (await desk.client()).ask(FIND, 4)
-        await desk.fall_silent()
-        client = await desk.client()
+    async def test(embedded: Silence) -> None:
+        await (await embedded.client()).ask(FIND, 4)
+        await embedded.fall_silent()
+        client = await embedded.client()
         client.session.conn.authenticates = True
         client.post(FIND, 4)
         assert await ends(client, 0.1) == "closed"
@@ -197,14 +199,14 @@ def test_who_has_begun_to_authenticate_is_not_let_in() -> None:
 def test_who_has_been_let_in_without_authentication_shows_that_nobody_has_to(message: Message, there: bool) -> None:
     """Its connection is as old as the broker's process, or younger: that has had no other settings since."""
 
-    async def test(desk: Silence) -> None:
-        first = await desk.client()
+    async def test(embedded: Silence) -> None:
+        first = await embedded.client()
         await first.ask(message, 2)
         await passes(600)
         if not there:
             first.close()
-        await desk.fall_silent()
-        client = await desk.client()
+        await embedded.fall_silent()
+        client = await embedded.client()
         client.post(FIND, 4)
         assert await ends(client, 0.1) == ("answered" if there and message is not VERSIONS else "closed")
 
@@ -212,14 +214,14 @@ def test_who_has_been_let_in_without_authentication_shows_that_nobody_has_to(mes
 
 
 def test_members_with_rights_hear_from_their_coordinator() -> None:
-    async def test(desk: Silence) -> None:
-        member = await desk.client()
+    async def test(embedded: Silence) -> None:
+        member = await embedded.client()
         for code in (Code.NONE, Code.NOT_COORDINATOR):
             member.post(beat("g", "m1", 1), 1)
-            desk.reply(await desk.request(), HeartbeatReply(code))
+            embedded.reply(await embedded.request(), HeartbeatReply(code))
             assert (await member.answer(beat("g", "m1", 1), 1)).error_code == code
-            if not desk.problem():
-                await desk.fall_silent()
+            if not embedded.problem():
+                await embedded.fall_silent()
         assert not member.closed
 
     run(test)
@@ -227,10 +229,10 @@ def test_members_with_rights_hear_from_their_coordinator() -> None:
 
 # ---- what it closes
 def test_what_was_passed_on_closes_its_connection() -> None:
-    async def test(desk: Silence) -> None:
-        client = await desk.client()
+    async def test(embedded: Silence) -> None:
+        client = await embedded.client()
         await client.ask(metadata("orders"), 9)
-        desk.brokers.stand_still(1)
+        embedded.brokers.stand_still(1)
         client.post(metadata("orders"), 9)
         assert await ends(client) == "closed"
 
@@ -238,36 +240,36 @@ def test_what_was_passed_on_closes_its_connection() -> None:
 
 
 def test_a_commit_that_the_broker_has_not_answered_is_in_doubt() -> None:
-    async def test(desk: Silence) -> None:
-        client = await desk.client()
+    async def test(embedded: Silence) -> None:
+        client = await embedded.client()
         client.post(commit("g", "m1", 1, "orders", {0: 1}), 9)
-        check = await desk.request()
-        desk.brokers.stand_still(1)
-        desk.reply(check, CheckReply(ticket=7))
+        check = await embedded.request()
+        embedded.brokers.stand_still(1)
+        embedded.reply(check, CheckReply(ticket=7))
         assert await ends(client) == "closed"
-        assert [m.sure for m in desk.of(CommitEnded)] == [False]
+        assert [m.sure for m in embedded.of(CommitEnded)] == [False]
 
     run(test)
 
 
 def test_the_coordinator_learns_that_rights_are_not_known() -> None:
-    async def test(desk: Silence) -> None:
-        desk.show(authorizer=True)
-        client = await desk.client()
+    async def test(embedded: Silence) -> None:
+        embedded.show(authorizer=True)
+        client = await embedded.client()
         client.post(join("g", "m1"), 1)
-        request = await desk.request()
-        desk.brokers.stand_still(1)
-        desk.front.from_coordinator(AskAccess(request.token, frozenset({"payments"})))
-        await until(lambda: desk.of(AccessAnswer), WITHIN_S)
-        assert desk.of(AccessAnswer)[0].hidden is None
+        request = await embedded.request()
+        embedded.brokers.stand_still(1)
+        embedded.front.from_coordinator(AskAccess(request.token, frozenset({"payments"})))
+        await until(lambda: embedded.of(AccessAnswer), WITHIN_S)
+        assert embedded.of(AccessAnswer)[0].hidden is None
 
     run(test)
 
 
 def test_a_large_request_of_a_stranger_is_not_waited_for() -> None:
-    async def test(desk: Silence) -> None:
-        desk.brokers.stand_still(1)
-        client = await desk.client()
+    async def test(embedded: Silence) -> None:
+        embedded.brokers.stand_still(1)
+        client = await embedded.client()
         client.send(request_frame(Api.HEARTBEAT, 0, 1, "c", False, b"\0" * 5_000))
         assert await ends(client) == "closed"
 
@@ -277,9 +279,9 @@ def test_a_large_request_of_a_stranger_is_not_waited_for() -> None:
 def test_thousands_are_closed_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     open_then: list[bool] = []
 
-    async def test(desk: Silence) -> None:
-        clients = [await desk.client(f"10.0.{i // 250}.{i % 250}") for i in range(1_000)]
-        desk.brokers.stand_still(1)
+    async def test(embedded: Silence) -> None:
+        clients = [await embedded.client(f"10.0.{i // 250}.{i % 250}") for i in range(1_000)]
+        embedded.brokers.stand_still(1)
         for client in clients:
             client.post(metadata("orders"), 9)
         lost = clients[0].session.connection_lost
@@ -298,28 +300,28 @@ def test_thousands_are_closed_some_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
 
 # ---- what goes on
 def test_a_connection_that_needs_nothing_of_the_broker_stays() -> None:
-    async def test(desk: Silence) -> None:
-        client = await desk.client()
+    async def test(embedded: Silence) -> None:
+        client = await embedded.client()
         await client.ask(metadata("orders"), 9)
-        await desk.fall_silent()
+        await embedded.fall_silent()
         assert not client.closed
-        await desk.go_on()
+        await embedded.go_on()
         assert (await client.ask(metadata("orders"), 9)).cluster_id == "in-memory"
 
     run(test)
 
 
 def test_an_answer_that_comes_after_all_is_dropped() -> None:
-    async def test(desk: Silence) -> None:
-        client = await desk.client()
+    async def test(embedded: Silence) -> None:
+        client = await embedded.client()
         await client.ask(FIND, 4)
-        desk.brokers.stand_still(1)
+        embedded.brokers.stand_still(1)
         client.post(FIND, 4)
         await ends(client)
         await client.answer(FIND, 4)
         client.post(FIND, 4)
         await client.answer(FIND, 4)
-        await desk.go_on()
+        await embedded.go_on()
         assert (await client.ask(metadata("orders"), 9)).cluster_id == "in-memory"
         assert not client.waiting and not client.closed
 
@@ -327,71 +329,71 @@ def test_an_answer_that_comes_after_all_is_dropped() -> None:
 
 
 def test_a_long_poll_outlives_the_limit() -> None:
-    async def test(desk: Silence) -> None:
-        poll = desk.brokers.faults.hang(Api.METADATA)
-        client = await desk.client()
+    async def test(embedded: Silence) -> None:
+        poll = embedded.brokers.faults.hang(Api.METADATA)
+        client = await embedded.client()
         client.post(metadata("orders"), 9)
         await passes(60)
-        assert not client.closed and not desk.problem() and 20 < desk.probes < 70
+        assert not client.closed and not embedded.problem() and 20 < embedded.probes < 70
         poll.release()
         assert (await client.answer(metadata("orders"), 9)).cluster_id == "in-memory"
         await passes(1)
-        probes = desk.probes
+        probes = embedded.probes
         await passes(60)
-        assert desk.probes == probes, "nothing is owed"
+        assert embedded.probes == probes, "nothing is owed"
 
     run(test)
 
 
 def test_a_broker_that_lets_nobody_in_is_silent_to_new_connections_only() -> None:
-    async def test(desk: Silence) -> None:
-        old, new = await desk.client(), await desk.client()
+    async def test(embedded: Silence) -> None:
+        old, new = await embedded.client(), await embedded.client()
         await old.ask(metadata("orders"), 9)
-        desk.reached = False
-        hang = desk.brokers.faults.hang(Api.API_VERSIONS)
+        embedded.reached = False
+        hang = embedded.brokers.faults.hang(Api.API_VERSIONS)
         new.post(VERSIONS, 2)
         for _ in range(30):
             await passes(0.1)
             await old.ask(metadata("orders"), 9)
-        assert new.closed and desk.problem() and hang.met == 1
+        assert new.closed and embedded.problem() and hang.met == 1
         assert (await old.ask(FIND, 4)).coordinators[0].node_id == 1
 
     run(test)
 
 
 def test_a_dead_broker_is_none_that_is_silent() -> None:
-    async def test(desk: Silence) -> None:
-        await desk.fall_silent()
-        desk.brokers.stop(1)
-        await until(lambda: not desk.problem(), 15)
+    async def test(embedded: Silence) -> None:
+        await embedded.fall_silent()
+        embedded.brokers.stop(1)
+        await until(lambda: not embedded.problem(), 15)
 
     run(test)
 
 
 def test_begin_and_end_are_logged_once_and_counted() -> None:
-    async def test(desk: Silence) -> None:
-        await desk.fall_silent()
-        assert desk.metrics.value("broker_silent") == 1
+    async def test(embedded: Silence) -> None:
+        await embedded.fall_silent()
+        assert embedded.metrics.value("broker_silent") == 1
         for _ in range(20):
-            client = await desk.client()
+            client = await embedded.client()
             client.post(metadata("orders"), 9)
             await ends(client, 0.1)
         await passes(60)
-        assert desk.probes < 10, "a broker that accepts nothing has a short queue"
-        await desk.go_on()
-        assert (desk.metrics.value("broker_silent"), desk.metrics.value("broker_silences")) == (0, 1)
-        told = [line for line in desk.lines.lines if "broker" in str(line)]
+        assert embedded.probes < 10, "a broker that accepts nothing has a short queue"
+        await embedded.go_on()
+        assert (embedded.metrics.value("broker_silent"), embedded.metrics.value("broker_silences")) == (0, 1)
+        told = [line for line in embedded.lines.lines if "broker" in str(line)]
         assert len(told) == 2, told
 
     run(test)
 
 
 def test_nothing_is_watched_where_that_is_switched_off() -> None:
-    async def test(desk: Silence) -> None:
-        desk.brokers.stand_still(1)
-        client = await desk.client()
+    async def test(embedded: Silence) -> None:
+        embedded.brokers.stand_still(1)
+        client = await embedded.client()
         client.post(metadata("orders"), 9)
         await passes(60)
-        assert not client.closed and not desk.probes
+        assert not client.closed and not embedded.probes
 
     run(test, silence_ms=0)

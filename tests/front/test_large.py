@@ -20,9 +20,9 @@ from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import share_group_heartbeat as sh
 from tests.front.reception import group, response, run
 from tests.inprocess import messages
-from tests.inprocess.desk import Desk
-from tests.inprocess.house import House, HouseClient, turns
-from tests.inprocess.house import run as house_run
+from tests.inprocess.embedded_front import EmbeddedFront
+from tests.inprocess.embedded_sidecar import EmbeddedClient, EmbeddedSidecar, turns
+from tests.inprocess.embedded_sidecar import run as house_run
 
 NAMES = [f"topic-{n:060}" for n in range(LARGE_BYTES // 64)]
 ASKED, ENOUGH = 3, 20
@@ -33,20 +33,22 @@ def large(correlation: int) -> bytes:
     return request_frame(14, 5, correlation, "c", True, b"x" * LARGE_BYTES)
 
 
-def at_desk(test: Callable[[Desk, list[tuple[Session, Got]]], Coroutine[Any, Any, None]], **given: Any) -> None:
+def at_desk(
+    test: Callable[[EmbeddedFront, list[tuple[Session, Got]]], Coroutine[Any, Any, None]], **given: Any
+) -> None:
     """The test answers what the front has dispatched."""
 
     async def whole() -> None:
-        desk = Desk(large_requests=ASKED, **given)
+        embedded = EmbeddedFront(large_requests=ASKED, **given)
         handled: list[tuple[Session, Got]] = []
-        desk.front.server.dispatch = lambda session, got: handled.append((session, got))
-        await test(desk, handled)
+        embedded.front.server.dispatch = lambda session, got: handled.append((session, got))
+        await test(embedded, handled)
 
     run(lambda bench: whole())
 
 
-async def sent(desk: Desk, count: int, first: int = 0, host: str = "10.0.0.9") -> list[HouseClient]:
-    clients = [await desk.client(host) for _ in range(count)]
+async def sent(embedded: EmbeddedFront, count: int, first: int = 0, host: str = "10.0.0.9") -> list[EmbeddedClient]:
+    clients = [await embedded.client(host) for _ in range(count)]
     for n, client in enumerate(clients, first):
         client.send(large(n))
     await turns(ENOUGH)
@@ -63,24 +65,24 @@ def answer(handled: list[tuple[Session, Got]], n: int) -> None:
 
 
 def test_the_others_wait_until_one_is_answered() -> None:
-    async def test(desk: Desk, handled: list[tuple[Session, Got]]) -> None:
-        await sent(desk, 5)
-        assert numbers(handled) == [0, 1, 2] and desk.front.server.pauses["large"] >= 2
-        (await desk.client()).send(group(100))
+    async def test(embedded: EmbeddedFront, handled: list[tuple[Session, Got]]) -> None:
+        await sent(embedded, 5)
+        assert numbers(handled) == [0, 1, 2] and embedded.front.server.pauses["large"] >= 2
+        (await embedded.client()).send(group(100))
         assert numbers(handled)[-1] == 100, "small ones wait for nobody"
         for n in (1, 0):
             answer(handled, n)
             await turns(ENOUGH)
         assert numbers(handled) == [0, 1, 2, 100, 3, 4]
-        assert desk.front.server.large.handled == ASKED
+        assert embedded.front.server.large.handled == ASKED
 
     at_desk(test)
 
 
 def test_addresses_have_their_turns() -> None:
-    async def test(desk: Desk, handled: list[tuple[Session, Got]]) -> None:
-        await sent(desk, 8)
-        await sent(desk, 1, first=100, host="10.0.0.1")
+    async def test(embedded: EmbeddedFront, handled: list[tuple[Session, Got]]) -> None:
+        await sent(embedded, 8)
+        await sent(embedded, 1, first=100, host="10.0.0.1")
         for n in range(3):
             answer(handled, n)
             await turns(ENOUGH)
@@ -90,8 +92,8 @@ def test_addresses_have_their_turns() -> None:
 
 
 def test_who_has_gone_has_no_turn_and_leaves_its_place() -> None:
-    async def test(desk: Desk, handled: list[tuple[Session, Got]]) -> None:
-        clients = await sent(desk, 6)
+    async def test(embedded: EmbeddedFront, handled: list[tuple[Session, Got]]) -> None:
+        clients = await sent(embedded, 6)
         clients[3].close()
         clients[4].close()
         await turns(ENOUGH)
@@ -99,20 +101,20 @@ def test_who_has_gone_has_no_turn_and_leaves_its_place() -> None:
         handled[0][0].close("malformed")
         await turns(ENOUGH)
         assert numbers(handled) == [0, 1, 2, 5]
-        assert desk.front.server.large.handled == ASKED
+        assert embedded.front.server.large.handled == ASKED
 
     at_desk(test)
 
 
 def test_what_waits_is_counted_with_what_all_connections_hold() -> None:
-    async def test(desk: Desk, handled: list[tuple[Session, Got]]) -> None:
-        desk.front.server.memory.own_bytes = 1_000
-        await sent(desk, 5)
-        assert desk.front.server.memory.reserved_bytes >= 2 * LARGE_BYTES
+    async def test(embedded: EmbeddedFront, handled: list[tuple[Session, Got]]) -> None:
+        embedded.front.server.memory.own_bytes = 1_000
+        await sent(embedded, 5)
+        assert embedded.front.server.memory.reserved_bytes >= 2 * LARGE_BYTES
         for n in range(5):
             answer(handled, n)
             await turns(ENOUGH)
-        assert desk.front.server.memory.reserved_bytes == 0 == desk.front.server.large.handled
+        assert embedded.front.server.memory.reserved_bytes == 0 == embedded.front.server.large.handled
 
     at_desk(test)
 
@@ -120,12 +122,12 @@ def test_what_waits_is_counted_with_what_all_connections_hold() -> None:
 def test_large_answers_have_places_too() -> None:
     """Symptom: each connection could have an answer of 8 MiB in the making, by a request of some bytes."""
 
-    async def test(house: House) -> None:
-        await (await house.client()).ask(messages.join("g", "m" * 20_000), 1)
-        clients = [await house.client() for _ in range(6)]
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await (await sidecar.client()).ask(messages.join("g", "m" * 20_000), 1)
+        clients = [await sidecar.client() for _ in range(6)]
         for client in clients:
             await client.ask(cd.ConsumerGroupDescribeRequest(["nobody"]), 1)  # the broker has let it in
-        front, working = house.front, []
+        front, working = sidecar.front, []
         begin = front.server.large._begin
 
         def begins(sender: Sender) -> None:
@@ -166,14 +168,14 @@ def test_members_that_wait_for_each_other_leave_their_places(join: Callable[[str
     a second, and nobody else's large request was looked at meanwhile."""
 
     async def whole() -> None:
-        desk = Desk(large_requests=1, share=True)
-        desk.show()
+        embedded = EmbeddedFront(large_requests=1, share=True)
+        embedded.show()
         for n in range(10):
-            client = await desk.client()
+            client = await embedded.client()
             request, version = join(f"m{n}")
             client.post(request, version)
         for _ in range(10):
-            await desk.request()
-        assert desk.front.server.large.handled == 0
+            await embedded.request()
+        assert embedded.front.server.large.handled == 0
 
     run(lambda bench: whole())

@@ -25,8 +25,8 @@ from sidecar.proxy.actions import Got
 from sidecar.wire.frames import Limits, request_frame
 from tests.front.reception import HEARTBEAT, Bench, ManualSession, Reception, group, passed, response, run
 from tests.inprocess import clock
-from tests.inprocess.desk import Desk
-from tests.inprocess.house import turns, until
+from tests.inprocess.embedded_front import EmbeddedFront
+from tests.inprocess.embedded_sidecar import turns, until
 from tests.inprocess.messages import beat, metadata
 from tests.inprocess.transport import MemoryTransport
 
@@ -119,15 +119,15 @@ def test_the_end_of_the_clients_half_waits_for_turns() -> None:
 def test_of_large_requests_one_is_read_before_the_loop_turns_whoever_sends_them() -> None:
     """Symptom: ten clients with a large request each would have stopped the loop for longer than the lease."""
 
-    async def test(desk: Desk) -> None:
+    async def test(embedded: EmbeddedFront) -> None:
         seen: list[int] = []
-        desk.front.server.large.at_a_time = 5
-        desk.front.server.dispatch = lambda session, got: seen.append(got.correlation_id)
-        clients = [await desk.client() for _ in range(5)]
+        embedded.front.server.large.at_a_time = 5
+        embedded.front.server.dispatch = lambda session, got: seen.append(got.correlation_id)
+        clients = [await embedded.client() for _ in range(5)]
         for n, client in enumerate(clients):
             client.send(request_frame(14, 5, n, "c", True, b"x" * 100_000))
         clients[0].close()
-        (await desk.client()).send(group(100))
+        (await embedded.client()).send(group(100))
         assert seen == [0, 100], "small ones go on"
         for n in range(1, 5):
             await turns(1)
@@ -559,54 +559,54 @@ def test_half_of_the_memory_is_shared_out(total: int, connections: int, held: in
 def test_connections_that_come_faster_than_they_may_wait_for_their_turn() -> None:
     """KIP-612: max.connection.creation.rate."""
 
-    async def test(desk: Desk) -> None:
-        desk.show()
-        clients = [await desk.client() for _ in range(16)]
+    async def test(embedded: EmbeddedFront) -> None:
+        embedded.show()
+        clients = [await embedded.client() for _ in range(16)]
         for n, client in enumerate(clients):
             client.post(beat("g", f"m{n}", 1), 1)
-        assert desk.front.server.pauses["rate"] == 5, "what may come in a second may come at once"
+        assert embedded.front.server.pauses["rate"] == 5, "what may come in a second may come at once"
         assert [c.closed for c in clients] == [False] * 13 + [True] * 3, "the line is that long"
         await turns()
-        assert desk.metrics.value("closed", "connection_rate") == 3
-        assert 8 <= len(desk.of(Request)) < 13
+        assert embedded.metrics.value("closed", "connection_rate") == 3
+        assert 8 <= len(embedded.of(Request)) < 13
         since = asyncio.get_running_loop().time()
-        await until(lambda: len(desk.of(Request)) == 13)
+        await until(lambda: len(embedded.of(Request)) == 13)
         assert asyncio.get_running_loop().time() - since > 0.2, "one after the other"
-        assert not (await desk.client()).closed, "the line is shorter now"
+        assert not (await embedded.client()).closed, "the line is shorter now"
 
     at_desk(test, rate=8, line=5)
 
 
-def at_desk(test: Callable[[Desk], Coroutine[Any, Any, None]], **given: Any) -> None:
+def at_desk(test: Callable[[EmbeddedFront], Coroutine[Any, Any, None]], **given: Any) -> None:
     async def whole() -> None:
-        desk = Desk(door=DoorSettings(**given))
-        desk.show()
-        await test(desk)
-        assert not desk.tasks.failed.done(), desk.tasks.failed.exception()
+        embedded = EmbeddedFront(door=DoorSettings(**given))
+        embedded.show()
+        await test(embedded)
+        assert not embedded.tasks.failed.done(), embedded.tasks.failed.exception()
 
     clock.run(whole())
 
 
 def test_connections_of_one_address_have_a_limit() -> None:
-    async def test(desk: Desk) -> None:
-        first, _ = await desk.client(), await desk.client()
-        third = await desk.client()
+    async def test(embedded: EmbeddedFront) -> None:
+        first, _ = await embedded.client(), await embedded.client()
+        third = await embedded.client()
         assert third.closed and not first.closed
-        assert not (await desk.client("10.0.0.8")).closed
-        trusted = [await desk.client("10.0.0.7") for _ in range(3)]
+        assert not (await embedded.client("10.0.0.8")).closed
+        trusted = [await embedded.client("10.0.0.7") for _ in range(3)]
         assert [c.closed for c in trusted] == [False, False, False]
         await turns()
-        assert desk.metrics.value("closed", "too_many_from_address") == 1
+        assert embedded.metrics.value("closed", "too_many_from_address") == 1
         first.close()
-        assert not (await desk.client()).closed
+        assert not (await embedded.client()).closed
 
     at_desk(test, per_address_max=2, per_address={"10.0.0.7": 3})
 
 
 def test_connections_that_have_to_prove_themselves_first_count_while_they_do() -> None:
-    async def test(desk: Desk) -> None:
-        door = desk.front.server.door
-        session = await desk.client("10.0.0.5")
+    async def test(embedded: EmbeddedFront) -> None:
+        door = embedded.front.server.door
+        session = await embedded.client("10.0.0.5")
         session.post(metadata("t"), 9)
         assert door.arriving("10.0.0.9") == ("", 0.0)
         assert door.arriving("10.0.0.9")[0] == "too_many_from_address"
@@ -625,54 +625,56 @@ def test_connections_that_have_to_prove_themselves_first_count_while_they_do() -
 def test_the_oldest_that_never_sent_a_request_gives_way() -> None:
     """Symptom: 10,000 connections that sent nothing kept everybody else out for ten minutes."""
 
-    async def test(desk: Desk) -> None:
-        works, *silent = [await desk.client(f"10.0.0.{n}") for n in range(3)]
+    async def test(embedded: EmbeddedFront) -> None:
+        works, *silent = [await embedded.client(f"10.0.0.{n}") for n in range(3)]
         works.post(metadata("t"), 9)
         for n in range(20):
-            late = await desk.client(f"10.0.1.{n}")
+            late = await embedded.client(f"10.0.1.{n}")
             assert not late.closed and not works.closed, "who comes is let in"
             late.post(metadata("t"), 9)
             late.close()
             await turns()
-            silent = [c for c in silent if not c.closed] + [await desk.client("10.0.0.1")]
-            assert len(desk.front.server.sessions) <= 3
-        assert desk.metrics.value("closed", "crowded_out") >= 20
-        assert desk.metrics.value("closed", "too_many_connections") == 0
-        assert desk.front.server.door.arriving("10.0.0.7") == ("", 0.0), "for those that have to prove themselves, too"
+            silent = [c for c in silent if not c.closed] + [await embedded.client("10.0.0.1")]
+            assert len(embedded.front.server.sessions) <= 3
+        assert embedded.metrics.value("closed", "crowded_out") >= 20
+        assert embedded.metrics.value("closed", "too_many_connections") == 0
+        assert embedded.front.server.door.arriving("10.0.0.7") == ("", 0.0), (
+            "for those that have to prove themselves, too"
+        )
         await turns()
-        desk.front.server.door.let_go("10.0.0.7")
+        embedded.front.server.door.let_go("10.0.0.7")
 
     at_desk(test, connections_max=3)
 
 
 def test_nobody_gives_way_to_one_too_many_of_an_address() -> None:
-    async def test(desk: Desk) -> None:
-        silent, one, two = await desk.client("10.0.0.1"), await desk.client(), await desk.client()
-        three = await desk.client()
+    async def test(embedded: EmbeddedFront) -> None:
+        silent, one, two = await embedded.client("10.0.0.1"), await embedded.client(), await embedded.client()
+        three = await embedded.client()
         assert [c.closed for c in (silent, one, two, three)] == [False, False, False, True]
-        assert desk.front.server.door.arriving("10.0.0.9")[0] == "too_many_from_address"
+        assert embedded.front.server.door.arriving("10.0.0.9")[0] == "too_many_from_address"
         assert not silent.closed
 
     at_desk(test, connections_max=3, per_address_max=2)
 
 
 def test_a_first_request_has_its_time() -> None:
-    async def test(desk: Desk) -> None:
-        silent, works, half = [await desk.client() for _ in range(3)]
+    async def test(embedded: EmbeddedFront) -> None:
+        silent, works, half = [await embedded.client() for _ in range(3)]
         works.post(metadata("t"), 9)
         half.transport.feed(b"\0\0")
         half_over_s = asyncio.get_running_loop().time() + 0.05
         await until(lambda: asyncio.get_running_loop().time() >= half_over_s)
-        late = await desk.client()
+        late = await embedded.client()
         await until(lambda: silent.closed)
         assert not works.closed and not late.closed, "its own time is not over"
         await until(lambda: late.closed)
         await turns()
-        assert desk.metrics.value("closed", "no_request") == 2
+        assert embedded.metrics.value("closed", "no_request") == 2
         assert not works.closed and not half.closed, "a request that has begun has a time of its own"
         half.close()
         await turns()
-        assert not desk.front.server.door._silent
+        assert not embedded.front.server.door._silent
 
     at_desk(test, first_s=0.1)
 
@@ -683,17 +685,17 @@ def test_by_default_one_address_has_half_of_all_connections() -> None:
 
 
 def test_what_is_kept_of_an_address_goes_with_its_last_connection() -> None:
-    async def test(desk: Desk) -> None:
+    async def test(embedded: EmbeddedFront) -> None:
         for n in range(50):
-            (await desk.client(f"10.0.1.{n}")).close()
-        assert not desk.front.server.door._from
+            (await embedded.client(f"10.0.1.{n}")).close()
+        assert not embedded.front.server.door._from
 
     at_desk(test)
 
 
 def test_a_connection_on_which_nothing_moves_is_closed() -> None:
-    async def test(desk: Desk) -> None:
-        quiet, parked, busy = await desk.client(), await desk.client(), await desk.client()
+    async def test(embedded: EmbeddedFront) -> None:
+        quiet, parked, busy = await embedded.client(), await embedded.client(), await embedded.client()
         parked.post(beat("g", "m1", 1), 1)
         for _ in range(20):
             busy.post(metadata("t"), 9)
@@ -701,14 +703,14 @@ def test_a_connection_on_which_nothing_moves_is_closed() -> None:
         await until(lambda: quiet.closed)
         assert not parked.closed and not busy.closed
         await turns()
-        assert desk.metrics.value("closed", "idle") == 1
+        assert embedded.metrics.value("closed", "idle") == 1
 
     at_desk(test, idle_s=0.1)
 
 
 def test_a_client_that_takes_nothing_for_so_long_is_let_go() -> None:
-    async def test(desk: Desk) -> None:
-        stuck, slow = await desk.client(), await desk.client()
+    async def test(embedded: EmbeddedFront) -> None:
+        stuck, slow = await embedded.client(), await embedded.client()
         stuck.transport.unread = slow.transport.unread = 100_000
         for _ in range(25):
             slow.transport.unread -= 10
@@ -716,7 +718,7 @@ def test_a_client_that_takes_nothing_for_so_long_is_let_go() -> None:
         await until(lambda: stuck.closed)
         assert not slow.closed, "it reads, however slowly"
         await turns()
-        assert desk.metrics.value("closed", "not_read") == 1
+        assert embedded.metrics.value("closed", "not_read") == 1
 
     at_desk(test, idle_s=0.1)
 
@@ -733,29 +735,29 @@ def test_a_client_that_takes_nothing_for_so_long_is_let_go() -> None:
     ],
 )
 def test_four_bytes_are_enough_to_refuse_a_frame(first: bytes, cause: str) -> None:
-    async def test(desk: Desk) -> None:
-        client = await desk.client()
+    async def test(embedded: EmbeddedFront) -> None:
+        client = await embedded.client()
         client.send(first[:3])
         assert not client.closed
         client.send(first[3:])
         assert client.closed
         await turns()
-        assert desk.metrics.value("refused", cause) == desk.metrics.value("closed", cause) == 1
-        assert desk.lines.fields("frame refused")["cause"] == cause
+        assert embedded.metrics.value("refused", cause) == embedded.metrics.value("closed", cause) == 1
+        assert embedded.lines.fields("frame refused")["cause"] == cause
 
     at_desk(test)
 
 
 def test_a_refusal_is_logged_once_in_a_while_and_counted_always() -> None:
-    async def test(desk: Desk) -> None:
+    async def test(embedded: EmbeddedFront) -> None:
         for _ in range(5):
-            (await desk.client()).send(b"GET / HTTP/1.1\r\n\r\n")
-        assert desk.lines.events("warning") == ["frame refused"]
-        (await desk.client()).send(b"\x16\x03\x01\x02\0")
-        assert desk.lines.events("warning") == ["frame refused"] * 2, "that is another reason"
+            (await embedded.client()).send(b"GET / HTTP/1.1\r\n\r\n")
+        assert embedded.lines.events("warning") == ["frame refused"]
+        (await embedded.client()).send(b"\x16\x03\x01\x02\0")
+        assert embedded.lines.events("warning") == ["frame refused"] * 2, "that is another reason"
         await asyncio.sleep(0.06)
-        (await desk.client()).send(b"GET / HTTP/1.1\r\n\r\n")
-        assert desk.lines.fields("frame refused")["not_logged"] == 4
-        assert desk.metrics.value("refused", "http") == 6
+        (await embedded.client()).send(b"GET / HTTP/1.1\r\n\r\n")
+        assert embedded.lines.fields("frame refused")["not_logged"] == 4
+        assert embedded.metrics.value("refused", "http") == 6
 
     at_desk(test, repeat_s=0.05)

@@ -14,23 +14,23 @@ from sidecar.front.links import AT_ONCE
 from sidecar.link.messages import Grant
 from sidecar.wire.apis import Api
 from tests.inprocess import clock
-from tests.inprocess.desk import Desk
-from tests.inprocess.house import HouseClient, turns, until
+from tests.inprocess.embedded_front import EmbeddedFront
+from tests.inprocess.embedded_sidecar import EmbeddedClient, turns, until
 from tests.inprocess.messages import beat, join, metadata
 
 LIMIT_S = 8.0
 STEP_S = 0.1
 
 
-class Idle(Desk):
+class Idle(EmbeddedFront):
     """The broker ends links that are idle for so long."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.links: list[tuple[HouseClient, int, float]] = []
+        self.links: list[tuple[EmbeddedClient, int, float]] = []
         """With how many bytes it has carried, and since when."""
 
-    async def member(self) -> HouseClient:
+    async def member(self) -> EmbeddedClient:
         """It has joined, and asked the broker for topics."""
         client = await self.client()
         client.post(join("g", "m1"), 1)
@@ -40,7 +40,7 @@ class Idle(Desk):
         self.links.append((client, 0, 0.0))
         return client
 
-    async def heartbeat(self, client: HouseClient, grant: bool = False) -> None:
+    async def heartbeat(self, client: EmbeddedClient, grant: bool = False) -> None:
         client.post(beat("g", "m1", 2), 1)
         await turns()
         if not client.waiting:  # else the front has answered it
@@ -67,9 +67,9 @@ class Idle(Desk):
 
 def run(test: Callable[[Idle], Coroutine[Any, Any, None]], shown: bool = True, **given: Any) -> None:
     async def whole() -> None:
-        desk = Idle(**given)
-        desk.show(idle_ms=int(LIMIT_S * 1000) if shown else -1)
-        await test(desk)
+        embedded = Idle(**given)
+        embedded.show(idle_ms=int(LIMIT_S * 1000) if shown else -1)
+        await test(embedded)
         await turns()
 
     clock.run(whole())
@@ -78,15 +78,15 @@ def run(test: Callable[[Idle], Coroutine[Any, Any, None]], shown: bool = True, *
 @pytest.mark.parametrize("steady", [False, True], ids=["answered by the coordinator", "answered by the front"])
 @pytest.mark.parametrize("interval_s", [1.0, 3.0, 5.0])
 def test_heartbeats_keep_a_connection_open(interval_s: float, steady: bool) -> None:
-    async def test(desk: Idle) -> None:
-        client = await desk.member()
-        await desk.heartbeat(client, grant=steady)
+    async def test(embedded: Idle) -> None:
+        client = await embedded.member()
+        await embedded.heartbeat(client, grant=steady)
         for _ in range(int(60 / interval_s)):
-            await desk.live(interval_s)
-            await desk.heartbeat(client, grant=steady)
-        assert not client.closed and (desk.metrics.value("steady") > 0) == steady
-        assert 0 < desk.kept() <= 60 / (0.3 * LIMIT_S)
-        assert desk.metrics.value("links_kept") == desk.kept()
+            await embedded.live(interval_s)
+            await embedded.heartbeat(client, grant=steady)
+        assert not client.closed and (embedded.metrics.value("steady") > 0) == steady
+        assert 0 < embedded.kept() <= 60 / (0.3 * LIMIT_S)
+        assert embedded.metrics.value("links_kept") == embedded.kept()
         assert client.waiting == 0, "nobody hears the answers"
         client.post(metadata("orders"), 12)
         await client.recv()
@@ -95,56 +95,56 @@ def test_heartbeats_keep_a_connection_open(interval_s: float, steady: bool) -> N
 
 
 def test_a_client_that_is_silent_itself_is_ended_as_by_a_broker() -> None:
-    async def test(desk: Idle) -> None:
-        client = await desk.member()
-        await desk.heartbeat(client)
-        await desk.live(1.5 * LIMIT_S)
-        assert client.closed and desk.kept() == 1
-        never = await desk.member()
-        await desk.live(LIMIT_S + 1)
-        assert never.closed and desk.kept() == 1, "a client that asks for nothing costs the broker nothing"
+    async def test(embedded: Idle) -> None:
+        client = await embedded.member()
+        await embedded.heartbeat(client)
+        await embedded.live(1.5 * LIMIT_S)
+        assert client.closed and embedded.kept() == 1
+        never = await embedded.member()
+        await embedded.live(LIMIT_S + 1)
+        assert never.closed and embedded.kept() == 1, "a client that asks for nothing costs the broker nothing"
 
     run(test)
 
 
 def test_a_broker_that_ends_no_links_is_asked_nothing() -> None:
-    async def test(desk: Idle) -> None:
-        client = await desk.member()
-        desk.links.clear()
+    async def test(embedded: Idle) -> None:
+        client = await embedded.member()
+        embedded.links.clear()
         for _ in range(20):
-            await desk.live(5.0)
-            await desk.heartbeat(client)
-        assert desk.kept() == 0 and not client.closed
+            await embedded.live(5.0)
+            await embedded.heartbeat(client)
+        assert embedded.kept() == 0 and not client.closed
 
     run(test, shown=False)
 
 
 def test_a_request_of_which_a_part_has_passed_is_left_alone() -> None:
-    async def test(desk: Idle) -> None:
-        client = await desk.member()
+    async def test(embedded: Idle) -> None:
+        client = await embedded.member()
         session = client.session
         session.conn.requests += 1
         session.upstream.looks = 9
         session.conn._client_pass = 1
-        await desk.live(LIMIT_S / 2)
-        assert desk.kept() == 0
+        await embedded.live(LIMIT_S / 2)
+        assert embedded.kept() == 0
         session.conn._client_pass = 0
-        await desk.live(1.0)
-        assert desk.kept() == 1
+        await embedded.live(1.0)
+        assert embedded.kept() == 1
 
     run(test)
 
 
 def test_many_links_are_not_used_at_once() -> None:
-    async def test(desk: Idle) -> None:
-        clients = [await desk.client() for _ in range(AT_ONCE + 1)]
+    async def test(embedded: Idle) -> None:
+        clients = [await embedded.client() for _ in range(AT_ONCE + 1)]
         for client in clients:
             await client.ask(metadata("orders"), 12)
             client.session.conn.requests += 1
             client.session.upstream.looks = 9
-        desk.front.server.links._look_at_all()
+        embedded.front.server.links._look_at_all()
         await turns()
-        assert desk.kept() == AT_ONCE
-        await until(lambda: desk.kept() == AT_ONCE + 1)
+        assert embedded.kept() == AT_ONCE
+        await until(lambda: embedded.kept() == AT_ONCE + 1)
 
     run(test)

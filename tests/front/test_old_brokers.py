@@ -10,7 +10,7 @@ from sidecar.wire.generated import api_versions as av
 from sidecar.wire.generated import metadata as md
 from tests.front.test_front import run
 from tests.inprocess.broker import OFFSETS, STATE
-from tests.inprocess.desk import Desk
+from tests.inprocess.embedded_front import EmbeddedFront
 
 HELLO = av.ApiVersionsRequest("librdkafka", "2.16.1")
 GONE = b"g" * 16
@@ -24,20 +24,20 @@ def highest(res: av.ApiVersionsResponse) -> int:
     return next(k.max_version for k in res.api_keys if k.api_key == Api.METADATA)
 
 
-def by_ids(desk: Desk) -> int:
+def by_ids(embedded: EmbeddedFront) -> int:
     """How often the broker was asked for topics by their ids."""
-    asked = [r.topics or [] for r in desk.brokers.requests(Api.METADATA)]
+    asked = [r.topics or [] for r in embedded.brokers.requests(Api.METADATA)]
     return sum(any(t.name is None for t in topics) for topics in asked)
 
 
 @pytest.mark.parametrize("high", [10, 11])
 def test_a_topic_is_found_by_its_id(high: int) -> None:
-    async def test(desk: Desk) -> None:
-        desk.show()
-        desk.brokers.versions[Api.METADATA] = (0, high)
-        client = await desk.client()
+    async def test(embedded: EmbeddedFront) -> None:
+        embedded.show()
+        embedded.brokers.versions[Api.METADATA] = (0, high)
+        client = await embedded.client()
         assert highest(await client.ask(HELLO, 2)) == 12
-        topic_id = desk.brokers.topics[OFFSETS].topic_id
+        topic_id = embedded.brokers.topics[OFFSETS].topic_id
         there, gone = (await client.ask(by_id(topic_id, GONE), 12)).topics
         assert (there.name, there.topic_id, len(there.partitions)) == (OFFSETS, topic_id, 2)
         assert (gone.error_code, gone.name, gone.topic_id) == (Code.UNKNOWN_TOPIC_ID, None, GONE)
@@ -45,19 +45,19 @@ def test_a_topic_is_found_by_its_id(high: int) -> None:
         internal = {t.name: t.is_internal for t in (await client.ask(named, 12)).topics}
         assert internal == {STATE: True, OFFSETS: False}, "what passes is shown as ever"
         assert (await client.ask(named, 9)).topics[0].name == STATE
-        assert by_ids(desk) == 0
+        assert by_ids(embedded) == 0
 
     run(test, internal_topic=STATE)
 
 
 @pytest.mark.parametrize("high", [12, 13])
 def test_where_the_broker_takes_ids_it_is_asked(high: int) -> None:
-    async def test(desk: Desk) -> None:
-        desk.show()
-        desk.brokers.versions[Api.METADATA] = (0, high)
-        client = await desk.client()
+    async def test(embedded: EmbeddedFront) -> None:
+        embedded.show()
+        embedded.brokers.versions[Api.METADATA] = (0, high)
+        client = await embedded.client()
         assert highest(await client.ask(HELLO, 2)) == high
-        assert (await client.ask(by_id(desk.brokers.topics[OFFSETS].topic_id), 12)).topics[0].name == OFFSETS
-        assert by_ids(desk) == 1
+        assert (await client.ask(by_id(embedded.brokers.topics[OFFSETS].topic_id), 12)).topics[0].name == OFFSETS
+        assert by_ids(embedded) == 1
 
     run(test)

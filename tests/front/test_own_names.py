@@ -9,7 +9,7 @@ from sidecar.core.vocabulary.errors import Code
 from sidecar.process.parts import front_settings
 from sidecar.process.settings import Settings
 from sidecar.wire.generated import join_group as jg
-from tests.inprocess.house import House, run
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, run
 
 GROUP, TOPIC = "__group_state_owners", "__group_state"
 GUARDED = {"own": OwnNames(GROUP, TOPIC), "own_principals": frozenset(["User:sidecar"])}
@@ -17,13 +17,13 @@ JOIN = jg.JoinGroupRequest(GROUP, 6_000, 6_000, protocol_type="sidecar")
 
 
 def test_a_client_is_refused_and_a_sidecar_is_let_through() -> None:
-    async def test(house: House) -> None:
-        stranger, sidecar = await house.client(), await house.client()
-        sidecar.session.facts.principal = "User:sidecar"
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        stranger, peer = await sidecar.client(), await sidecar.client()
+        peer.session.facts.principal = "User:sidecar"
         assert (await stranger.ask(JOIN, 9)).error_code == Code.GROUP_AUTHORIZATION_FAILED
-        assert GROUP not in house.brokers.groups, "nothing of it has reached the broker"
-        assert (await sidecar.ask(JOIN, 9)).error_code == Code.MEMBER_ID_REQUIRED
-        assert GROUP in house.brokers.groups
+        assert GROUP not in sidecar.brokers.groups, "nothing of it has reached the broker"
+        assert (await peer.ask(JOIN, 9)).error_code == Code.MEMBER_ID_REQUIRED
+        assert GROUP in sidecar.brokers.groups
 
     run(test, front=GUARDED)
 
@@ -31,10 +31,10 @@ def test_a_client_is_refused_and_a_sidecar_is_let_through() -> None:
 def test_a_group_that_rules_name_stays_refused() -> None:
     """Rules change while the sidecar runs; what they say of the owners' group counts for nothing."""
 
-    async def test(house: House) -> None:
-        client = await house.client()
-        house.rules.dirty = True
-        house.front.from_coordinator(house.rules.message())
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
+        sidecar.rules.dirty = True
+        sidecar.front.from_coordinator(sidecar.rules.message())
         assert (await client.ask(JOIN, 9)).error_code == Code.GROUP_AUTHORIZATION_FAILED
 
     run(test, front=GUARDED)

@@ -6,7 +6,7 @@ Which request goes where is tested in tests/proxy; how a connection ends, in tes
 from __future__ import annotations
 
 from tests.front.reception import Bench, group, passed, response, run
-from tests.inprocess.house import turns
+from tests.inprocess.embedded_sidecar import turns
 
 
 # ---- order

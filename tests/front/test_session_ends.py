@@ -10,7 +10,7 @@ from sidecar.front import upstream as module
 from sidecar.front.session import Session
 from tests.front.reception import Bench, ManualSession, Reception, group, passed, response, run
 from tests.inprocess import clock
-from tests.inprocess.house import turns, until
+from tests.inprocess.embedded_sidecar import turns, until
 from tests.inprocess.transport import MemoryTransport
 
 

@@ -12,8 +12,8 @@ from sidecar.link.messages import Request, View
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import find_coordinator as fc
 from tests.front.test_front import run
-from tests.inprocess.desk import Desk
-from tests.inprocess.house import turns, until
+from tests.inprocess.embedded_front import EmbeddedFront
+from tests.inprocess.embedded_sidecar import turns, until
 from tests.inprocess.messages import join
 
 BROKERS = {1: ("b1", 9), 2: ("b2", 9)}
@@ -27,14 +27,14 @@ ASK = fc.FindCoordinatorRequest("g", 0, ["g"])
 def test_find_coordinator_waits_for_the_word_who_it_is(then: View) -> None:
     """Symptom: clients of an owner that had just died were led to it again, and backed off."""
 
-    async def test(desk: Desk) -> None:
-        desk.show()
-        desk.front.from_coordinator(IN_DOUBT)
-        client = await desk.client()
+    async def test(embedded: EmbeddedFront) -> None:
+        embedded.show()
+        embedded.front.from_coordinator(IN_DOUBT)
+        client = await embedded.client()
         client.post(ASK, 4)
         await asyncio.sleep(0.02)
         assert client.waiting == 0
-        desk.front.from_coordinator(then)
+        embedded.front.from_coordinator(then)
         assert (await client.answer(ASK, 4)).coordinators[0].node_id == then.owners[0]
 
     run(test)
@@ -43,41 +43,43 @@ def test_find_coordinator_waits_for_the_word_who_it_is(then: View) -> None:
 def test_it_does_not_wait_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SETTLE_MS", 20)
 
-    async def test(desk: Desk) -> None:
-        desk.show()
-        desk.front.from_coordinator(IN_DOUBT)
-        found = (await (await desk.client()).ask(ASK, 4)).coordinators[0]
+    async def test(embedded: EmbeddedFront) -> None:
+        embedded.show()
+        embedded.front.from_coordinator(IN_DOUBT)
+        found = (await (await embedded.client()).ask(ASK, 4)).coordinators[0]
         assert (found.error_code, found.node_id) == (Code.NONE, 2), "as far as is known"
 
     run(test)
 
 
 def test_the_heir_lets_requests_wait_until_it_knows_that_it_is_the_heir() -> None:
-    async def test(desk: Desk) -> None:
-        desk.show()
-        desk.front.from_coordinator(IN_DOUBT)
-        client = await desk.client()
+    async def test(embedded: EmbeddedFront) -> None:
+        embedded.show()
+        embedded.front.from_coordinator(IN_DOUBT)
+        client = await embedded.client()
         client.post(join("g", "m1"), 1)
         await asyncio.sleep(0.02)
-        assert not [m for m in desk.sent if getattr(m, "event", None) is not None], "the coordinator is not asked yet"
-        desk.front.from_coordinator(NEW)
-        assert (await desk.request()).event.group_id == "g"
+        assert not [m for m in embedded.sent if getattr(m, "event", None) is not None], (
+            "the coordinator is not asked yet"
+        )
+        embedded.front.from_coordinator(NEW)
+        assert (await embedded.request()).event.group_id == "g"
 
     run(test)
 
 
 def test_a_client_that_has_gone_is_not_waited_for() -> None:
-    async def test(desk: Desk) -> None:
-        desk.show()
-        desk.front.from_coordinator(IN_DOUBT)
-        client = await desk.client()
+    async def test(embedded: EmbeddedFront) -> None:
+        embedded.show()
+        embedded.front.from_coordinator(IN_DOUBT)
+        client = await embedded.client()
         client.post(ASK, 4)
         await asyncio.sleep(0.02)
-        assert len(desk.front.channel.settling) == 1
+        assert len(embedded.front.channel.settling) == 1
         client.close()
         await turns()
-        desk.front.from_coordinator(NEW)
-        assert len(desk.front.channel.settling) == 0
+        embedded.front.from_coordinator(NEW)
+        assert len(embedded.front.channel.settling) == 0
 
     run(test)
 
@@ -87,17 +89,17 @@ def test_the_join_of_a_client_that_has_gone_meanwhile_is_not_handled(waits: str)
     """Symptom (KAFKA-20985): a static member gave its first JoinGroup up and sent another over a new connection. The
     first one, held up here, came behind it and took its place: the second one was fenced, which ends the client."""
 
-    async def test(desk: Desk) -> None:
-        desk.show(**({"authorizer": True} if waits == "for the broker" else {"owners": (2,), "suspects": (2,)}))
+    async def test(embedded: EmbeddedFront) -> None:
+        embedded.show(**({"authorizer": True} if waits == "for the broker" else {"owners": (2,), "suspects": (2,)}))
         if waits == "for the broker":
-            desk.brokers.faults.delay(Api.HEARTBEAT, 0.5)
-        client = await desk.client()
+            embedded.brokers.faults.delay(Api.HEARTBEAT, 0.5)
+        client = await embedded.client()
         client.post(join("g", "m1"), 1)
         await turns(5)
         client.transport.feed_eof()
         await turns()
-        desk.show()
+        embedded.show()
         await until(lambda: client.closed)
-        assert not desk.of(Request)
+        assert not embedded.of(Request)
 
     run(test)

@@ -20,8 +20,8 @@ from sidecar.wire.generated import metadata as md
 from sidecar.wire.generated import streams_group_heartbeat as st
 from sidecar.wire.primitives import WireError
 from tests.inprocess import clock
-from tests.inprocess.desk import Desk
-from tests.inprocess.house import turns, until
+from tests.inprocess.embedded_front import EmbeddedFront
+from tests.inprocess.embedded_sidecar import turns, until
 
 BODY = 9
 """Where the body of a response begins whose header has tagged fields."""
@@ -30,70 +30,70 @@ ASKED = StreamsHeartbeatReply(member_id="m", member_epoch=3, create=(NewTopic("a
 LOST = TopicsCreated("g", (("app-r", 7, None), ("app-c", 7, None)))
 
 
-def run(test: Callable[[Desk], Coroutine[Any, Any, None]]) -> None:
+def run(test: Callable[[EmbeddedFront], Coroutine[Any, Any, None]]) -> None:
     async def whole() -> None:
-        desk = Desk(streams=True)
-        desk.show()
-        await test(desk)
+        embedded = EmbeddedFront(streams=True)
+        embedded.show()
+        await test(embedded)
         await turns()
-        if desk.tasks.failed.done():
-            desk.tasks.failed.result()
+        if embedded.tasks.failed.done():
+            embedded.tasks.failed.result()
 
     clock.run(whole())
 
 
-def told(desk: Desk) -> list[Any]:
-    return [m.event for m in desk.of(Request) if not isinstance(m.event, StreamsHeartbeat)]
+def told(embedded: EmbeddedFront) -> list[Any]:
+    return [m.event for m in embedded.of(Request) if not isinstance(m.event, StreamsHeartbeat)]
 
 
 def test_the_client_has_its_answer_while_the_broker_creates_topics() -> None:
-    async def test(desk: Desk) -> None:
-        hung = desk.brokers.faults.hang(Api.CREATE_TOPICS)
-        client = await desk.client()
+    async def test(embedded: EmbeddedFront) -> None:
+        hung = embedded.brokers.faults.hang(Api.CREATE_TOPICS)
+        client = await embedded.client()
         client.post(BEAT, 1)
-        desk.reply(await desk.request(), ASKED)
+        embedded.reply(await embedded.request(), ASKED)
         assert (await client.answer(BEAT, 1)).member_epoch == 3
         await until(lambda: hung.met)
-        assert told(desk) == []
+        assert told(embedded) == []
         hung.release()
-        await until(lambda: told(desk))
-        assert told(desk) == [TopicsCreated("g", (("app-r", 0, ""), ("app-c", 0, "")))]
-        (created,) = [a for a in desk.brokers.asked if a.api is Api.CREATE_TOPICS]
+        await until(lambda: told(embedded))
+        assert told(embedded) == [TopicsCreated("g", (("app-r", 0, ""), ("app-c", 0, "")))]
+        (created,) = [a for a in embedded.brokers.asked if a.api is Api.CREATE_TOPICS]
         assert [t.name for t in created.request.topics] == ["app-r", "app-c"]
         client.post(BEAT, 1)
-        again = await desk.request()
+        again = await embedded.request()
         assert isinstance(again.event, TopicsCreated)
-        desk.reply(again, again.event.answer())
-        desk.reply(await desk.request(), StreamsHeartbeatReply(member_id="m", member_epoch=4))
+        embedded.reply(again, again.event.answer())
+        embedded.reply(await embedded.request(), StreamsHeartbeatReply(member_id="m", member_epoch=4))
         assert (await client.answer(BEAT, 1)).member_epoch == 4
 
     run(test)
 
 
 def test_what_the_client_has_sent_behind_it_has_its_own_answer() -> None:
-    async def test(desk: Desk) -> None:
-        client = await desk.client()
+    async def test(embedded: EmbeddedFront) -> None:
+        client = await embedded.client()
         client.post(BEAT, 1)
         client.post(md.MetadataRequest(), 9)
-        desk.reply(await desk.request(), ASKED)
+        embedded.reply(await embedded.request(), ASKED)
         assert st.StreamsGroupHeartbeatResponse.decode(1, await client.recv(), BODY).member_epoch == 3
         assert (await client.answer(md.MetadataRequest(), 9)).brokers
-        assert [a.api for a in desk.brokers.asked][-2:] == [Api.CREATE_TOPICS, Api.METADATA]
+        assert [a.api for a in embedded.brokers.asked][-2:] == [Api.CREATE_TOPICS, Api.METADATA]
 
     run(test)
 
 
 def test_if_the_client_goes_meanwhile_nobody_knows_what_became_of_the_topics() -> None:
-    async def test(desk: Desk) -> None:
-        hung = desk.brokers.faults.hang(Api.CREATE_TOPICS)
-        client = await desk.client()
+    async def test(embedded: EmbeddedFront) -> None:
+        hung = embedded.brokers.faults.hang(Api.CREATE_TOPICS)
+        client = await embedded.client()
         client.post(BEAT, 1)
-        desk.reply(await desk.request(), ASKED)
+        embedded.reply(await embedded.request(), ASKED)
         await client.answer(BEAT, 1)
         await until(lambda: hung.met)
         client.close()
-        await until(lambda: told(desk))
-        assert told(desk) == [LOST]
+        await until(lambda: told(embedded))
+        assert told(embedded) == [LOST]
 
     run(test)
 
@@ -110,10 +110,10 @@ def test_an_answer_that_cannot_be_read_closes_the_connection(monkeypatch: pytest
 
     monkeypatch.setattr(module, "HANDLERS", {**HANDLERS, Api.STREAMS_GROUP_HEARTBEAT: starts})
 
-    async def test(desk: Desk) -> None:
-        client = await desk.client()
+    async def test(embedded: EmbeddedFront) -> None:
+        client = await embedded.client()
         client.post(BEAT, 1)
         await until(lambda: client.closed)
-        assert told(desk) == [LOST]
+        assert told(embedded) == [LOST]
 
     run(test)

@@ -17,8 +17,8 @@ from sidecar.link.messages import TOUCH_MS, Grant, Lease, Request, TopicsPassed,
 from sidecar.proxy.internal import Passing
 from sidecar.wire.apis import Api
 from tests.inprocess import clock
-from tests.inprocess.desk import Desk
-from tests.inprocess.house import HouseClient
+from tests.inprocess.embedded_front import EmbeddedFront
+from tests.inprocess.embedded_sidecar import EmbeddedClient
 from tests.inprocess.messages import beat, to_frame
 
 SESSION_MS = 45_000
@@ -27,8 +27,8 @@ SESSION_MS = 45_000
 class Bench:
     """A member that has been answered once under a grant; time stands still until a test moves it."""
 
-    def __init__(self, desk: Desk, client: HouseClient) -> None:
-        self.desk = desk
+    def __init__(self, embedded: EmbeddedFront, client: EmbeddedClient) -> None:
+        self.embedded = embedded
         self.client = client
         self.now_ms = 1_000_000
         self.replies = 0
@@ -36,13 +36,13 @@ class Bench:
     async def beat(self, member: str = "m1", epoch: int = 5, version: int = 1) -> bool:
         """One heartbeat; returns whether the front answered it by itself."""
         message = beat("g", member, epoch)
-        before = len(self.desk.of(Request))
+        before = len(self.embedded.of(Request))
         self.client.post(message, version)
-        while not self.client.waiting and len(self.desk.of(Request)) == before:
+        while not self.client.waiting and len(self.embedded.of(Request)) == before:
             await asyncio.sleep(0)
-        alone = len(self.desk.of(Request)) == before
+        alone = len(self.embedded.of(Request)) == before
         if not alone:
-            self.answer(await self.desk.request())
+            self.answer(await self.embedded.request())
         reply = await self.client.answer(message, version)
         assert (reply.error_code, reply.member_id, reply.member_epoch) == (Code.NONE, member, epoch)
         return alone
@@ -53,7 +53,7 @@ class Bench:
         self.replies += 1
         grant = Grant("g", event.member_id, self.replies, self.now_ms + SESSION_MS)
         reply = HeartbeatReply(member_id=event.member_id, member_epoch=event.member_epoch, heartbeat_interval_ms=5_000)
-        self.desk.reply(request, reply, grant)
+        self.embedded.reply(request, reply, grant)
 
 
 def run(test: Callable[[Bench], Coroutine[Any, Any, None]], monkeypatch: pytest.MonkeyPatch, **given: Any) -> None:
@@ -61,9 +61,9 @@ def run(test: Callable[[Bench], Coroutine[Any, Any, None]], monkeypatch: pytest.
         holder: list[Bench] = []
         for module in (coordinator_channel, dispatcher, front):
             monkeypatch.setattr(module, "now_ms", lambda: holder[0].now_ms if holder else 1_000_000)
-        desk = Desk(**{"access_keep_ms": 1 << 40, **given})
-        desk.show()
-        bench = Bench(desk, await desk.client())
+        embedded = EmbeddedFront(**{"access_keep_ms": 1 << 40, **given})
+        embedded.show()
+        bench = Bench(embedded, await embedded.client())
         holder.append(bench)
         assert not await bench.beat(), "the first one goes to the coordinator"
         await test(bench)
@@ -75,8 +75,8 @@ def test_the_same_bytes_get_the_same_answer_without_the_coordinator(monkeypatch:
     async def test(b: Bench) -> None:
         for _ in range(20):
             assert await b.beat()
-        assert len(b.desk.of(Request)) == 1 and b.desk.brokers.count(Api.HEARTBEAT) == 1
-        assert b.desk.metrics.value("requests", "consumer_group_heartbeat", "terminated") == 21
+        assert len(b.embedded.of(Request)) == 1 and b.embedded.brokers.count(Api.HEARTBEAT) == 1
+        assert b.embedded.metrics.value("requests", "consumer_group_heartbeat", "terminated") == 21
 
     run(test, monkeypatch)
 
@@ -88,7 +88,7 @@ def test_other_bytes_are_another_request(monkeypatch: pytest.MonkeyPatch) -> Non
         assert await b.beat() and await b.beat("m2"), "each of them is remembered"
         frame = to_frame(beat("g", "m1", 5), 1, 99, client_id="another")
         b.client.send(frame)
-        b.answer(await b.desk.request())
+        b.answer(await b.embedded.request())
         assert int.from_bytes((await b.client.recv())[4:8], "big") == 99
 
     run(test, monkeypatch)
@@ -104,9 +104,9 @@ def test_another_version_is_another_request() -> None:
 
 def test_not_after_the_group_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
-        b.desk.front.from_coordinator(Void(("other",)))
+        b.embedded.front.from_coordinator(Void(("other",)))
         assert await b.beat()
-        b.desk.front.from_coordinator(Void(("g",)))
+        b.embedded.front.from_coordinator(Void(("g",)))
         assert not await b.beat() and await b.beat()
 
     run(test, monkeypatch)
@@ -117,10 +117,10 @@ def test_not_while_topics_change(monkeypatch: pytest.MonkeyPatch) -> None:
     the grants away."""
 
     async def test(b: Bench) -> None:
-        change = b.desk.front.server.internal.marker(Api.CREATE_TOPICS, 7)
+        change = b.embedded.front.server.internal.marker(Api.CREATE_TOPICS, 7)
         assert isinstance(change, Passing)
         change.take(b"", True)
-        assert b.desk.of(TopicsPassed) == [TopicsPassed()]
+        assert b.embedded.of(TopicsPassed) == [TopicsPassed()]
         assert not await b.beat()
         b.now_ms += REST_MS - 1
         assert not await b.beat()
@@ -152,21 +152,21 @@ def test_not_after_the_principals_rights_have_ended(monkeypatch: pytest.MonkeyPa
         assert await b.beat()
         b.now_ms += 1
         assert not await b.beat()
-        assert b.desk.brokers.count(Api.HEARTBEAT) == 2, "the broker was asked again"
+        assert b.embedded.brokers.count(Api.HEARTBEAT) == 2, "the broker was asked again"
 
     run(test, monkeypatch, access_keep_ms=10_000)
 
 
 def test_not_after_the_lease_of_the_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
-        b.desk.front.from_coordinator(Lease(b.now_ms + 10))
+        b.embedded.front.from_coordinator(Lease(b.now_ms + 10))
         b.now_ms += 9
         assert await b.beat()
         b.now_ms += 1
         assert not await b.beat()
-        b.desk.front.from_coordinator(Lease(b.now_ms + 10))
+        b.embedded.front.from_coordinator(Lease(b.now_ms + 10))
         assert await b.beat()
-        b.desk.front.from_coordinator(Lease(0))
+        b.embedded.front.from_coordinator(Lease(0))
         assert not await b.beat()
 
     run(test, monkeypatch)
@@ -174,8 +174,8 @@ def test_not_after_the_lease_of_the_coordinator(monkeypatch: pytest.MonkeyPatch)
 
 def test_not_after_the_link_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
-        b.desk.front.link_lost()
-        b.desk.show()
+        b.embedded.front.link_lost()
+        b.embedded.show()
         assert not await b.beat()
 
     run(test, monkeypatch)
@@ -183,7 +183,7 @@ def test_not_after_the_link_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_not_when_the_front_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
-        b.desk.front.stop()
+        b.embedded.front.stop()
         assert not await b.beat()
 
     run(test, monkeypatch)
@@ -192,7 +192,7 @@ def test_not_when_the_front_stops(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_answer_without_a_grant_is_not_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
         b.client.post(beat("g", "m1", 6), 1)
-        b.desk.reply(await b.desk.request(), HeartbeatReply(Code.FENCED_MEMBER_EPOCH, "no"))
+        b.embedded.reply(await b.embedded.request(), HeartbeatReply(Code.FENCED_MEMBER_EPOCH, "no"))
         await b.client.recv()
         assert not await b.beat(epoch=6)
 
@@ -221,20 +221,20 @@ def test_another_connection_is_remembered_too_where_nobody_has_to_authenticate(m
     """The benchmark of heartbeats showed it first."""
 
     async def test(b: Bench) -> None:
-        b.client = await b.desk.client()
+        b.client = await b.embedded.client()
         assert not await b.beat()
         assert await b.beat()
-        assert b.desk.brokers.count(Api.HEARTBEAT) == 1
+        assert b.embedded.brokers.count(Api.HEARTBEAT) == 1
 
     run(test, monkeypatch)
 
 
 def test_another_connection_asks_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
-        b.desk.show(authorizer=True)
-        b.client = await b.desk.client()
+        b.embedded.show(authorizer=True)
+        b.client = await b.embedded.client()
         assert not await b.beat()
-        assert b.desk.brokers.count(Api.HEARTBEAT) == 2, "its principal may be another one"
+        assert b.embedded.brokers.count(Api.HEARTBEAT) == 2, "its principal may be another one"
 
     run(test, monkeypatch)
 
@@ -244,11 +244,11 @@ def test_the_coordinator_hears_of_a_member_at_most_every_so_often(monkeypatch: p
     async def test(b: Bench) -> None:
         b.now_ms += 1
         assert await b.beat() and await b.beat()
-        assert b.desk.of(Touch) == [Touch("g", "m1")], "the first answer under the grant is told at once"
+        assert b.embedded.of(Touch) == [Touch("g", "m1")], "the first answer under the grant is told at once"
         for _ in range(10):
             b.now_ms += TOUCH_MS // 2
             await b.beat()
-        assert len(b.desk.of(Touch)) == 6
+        assert len(b.embedded.of(Touch)) == 6
 
     run(test, monkeypatch)
 
@@ -292,19 +292,19 @@ def test_a_steady_answer_ends_with_the_oldest_right_behind_it(monkeypatch: pytes
     """Symptom: heartbeats with names were accepted for 17 s after the right to a topic was taken."""
 
     async def test(b: Bench) -> None:
-        b.desk.show(authorizer=True)
-        b.client = await b.desk.client()
+        b.embedded.show(authorizer=True)
+        b.client = await b.embedded.client()
         named = beat("g", "m1", 5)
         named.subscribed_topic_names = ["orders"]
 
         async def alone() -> bool:
-            before = len(b.desk.of(Request))
+            before = len(b.embedded.of(Request))
             b.client.post(named, 1)
-            while not b.client.waiting and len(b.desk.of(Request)) == before:
+            while not b.client.waiting and len(b.embedded.of(Request)) == before:
                 await asyncio.sleep(0)
-            asked = len(b.desk.of(Request)) > before
+            asked = len(b.embedded.of(Request)) > before
             if asked:
-                b.answer(await b.desk.request())
+                b.answer(await b.embedded.request())
             await b.client.answer(named, 1)
             return not asked
 

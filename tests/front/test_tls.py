@@ -15,7 +15,7 @@ from sidecar.front.settings import DoorSettings
 from sidecar.wire.frames import Limits, request_frame
 from tests.front.reception import passed
 from tests.front.tls import OLD, Loops, Place, blocking, ended, exchange, play, refusal, trusting
-from tests.inprocess.house import until
+from tests.inprocess.embedded_sidecar import until
 from tests.security.ground import Authority, Papers
 
 
@@ -27,11 +27,11 @@ def test_a_session_behind_tls(loops: Loops, papers: Papers, version: ssl.TLSVers
         streams = await place.connect(context)
         for n in range(1, 4):
             await exchange(streams, n)
-        (session,) = place.desk.front.server.sessions
+        (session,) = place.embedded.front.server.sessions
         assert session.facts.host == "127.0.0.1" and place.count("done") == 1 and place.settled
         streams[1].close()
-        await until(lambda: not place.desk.front.server.sessions)
-        assert place.desk.metrics.value("closed", "client_closed") == 1
+        await until(lambda: not place.embedded.front.server.sessions)
+        assert place.embedded.metrics.value("closed", "client_closed") == 1
 
     play(loops, TlsSettings(papers.certificate, papers.key), test)
 
@@ -42,7 +42,7 @@ def test_both_legs_may_be_tls(loops: Loops, papers: Papers, authority: Authority
         await exchange(streams, 1)
         streams[1].write(passed(2) + passed(3))
         streams[1].close()
-        await until(lambda: not place.desk.front.server.sessions)
+        await until(lambda: not place.embedded.front.server.sessions)
 
     broker = authority.issue("the-broker", "broker.example")
     behind = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -59,7 +59,7 @@ def test_a_broker_whose_certificate_is_not_its_own_is_no_broker(
         writer.write(passed(1))
         assert await asyncio.wait_for(reader.read(), 60) == b""
         assert place.seen == 0, "nothing of the client may get there"
-        told = place.desk.lines.fields("no TLS with the broker")
+        told = place.embedded.lines.fields("no TLS with the broker")
         assert "broker.example" in told["detail"]
 
     broker = authority.issue("another-broker", "other.example")
@@ -80,7 +80,7 @@ def test_a_client_that_does_not_read_is_not_read(loops: Loops, papers: Papers) -
         wanted = 400
         for n in range(wanted):
             writer.write(passed(n))
-        await until(lambda: place.desk.front.server.pauses["unread"])
+        await until(lambda: place.embedded.front.server.pauses["unread"])
         assert place.seen < wanted, "it had to stop"
         transport.resume_reading()
         for n in range(wanted):
@@ -99,8 +99,8 @@ def test_a_session_that_is_closed_says_so_and_one_that_is_aborted_goes(loops: Lo
         writer.close()
         streams = await place.connect(trusting(papers))
         await exchange(streams, 1)
-        await until(lambda: len(place.desk.front.server.sessions) == 1)
-        next(iter(place.desk.front.server.sessions)).abort("not_read")
+        await until(lambda: len(place.embedded.front.server.sessions) == 1)
+        next(iter(place.embedded.front.server.sessions)).abort("not_read")
         with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError, ssl.SSLError)):
             await asyncio.wait_for(streams[0].readexactly(1), 60)
         streams[1].close()
@@ -119,7 +119,7 @@ def test_clients_need_a_certificate_if_they_are_asked_for_one(
             with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
                 await exchange(await place.connect(trusting(papers, own)), 1)
         assert place.count("client_certificate") == 2 and place.count("done") == 1
-        assert "TLS handshake failed" in place.desk.lines.events("warning")
+        assert "TLS handshake failed" in place.embedded.lines.events("warning")
 
     play(loops, TlsSettings(papers.certificate, papers.key, clients_from=authority.pem), test)
 
@@ -191,8 +191,8 @@ def test_a_client_without_tls_is_told_apart_before_any_handshake(loops: Loops, p
                 sock.send(first)
                 assert await ended(sock) == b""
         assert place.count("not_tls") == 3
-        assert "security.protocol" in place.desk.lines.fields("TLS handshake failed")["detail"]
-        assert place.desk.lines.events("warning").count("TLS handshake failed") == 1, "the others were not logged"
+        assert "security.protocol" in place.embedded.lines.fields("TLS handshake failed")["detail"]
+        assert place.embedded.lines.events("warning").count("TLS handshake failed") == 1, "the others were not logged"
 
     play(loops, TlsSettings(papers.certificate, papers.key), test)
 
@@ -201,7 +201,7 @@ def test_a_look_whether_the_port_is_there_is_nothing_to_log(loops: Loops, papers
     async def test(place: Place) -> None:
         place.raw().close()
         await until(lambda: place.count("closed") == 1)
-        assert place.settled and not place.desk.lines.events("warning")
+        assert place.settled and not place.embedded.lines.events("warning")
 
     play(loops, TlsSettings(papers.certificate, papers.key), test)
 
@@ -217,12 +217,12 @@ def test_limits_of_connections_hold_before_a_handshake(loops: Loops, papers: Pap
         await until(lambda: len(place.listener._arrivals) == 1)
         streams = await place.connect(trusting(papers))
         await exchange(streams, 1)
-        assert place.desk.metrics.value("closed", "too_many_from_address") == 0
+        assert place.embedded.metrics.value("closed", "too_many_from_address") == 0
         with closing(place.raw()) as third:
             assert await ended(third) == b""
         streams[1].close()
         silent.pop().close()
-        await until(lambda: place.settled and not place.desk.front.server.sessions)
+        await until(lambda: place.settled and not place.embedded.front.server.sessions)
         await exchange(await place.connect(trusting(papers)), 1)
 
     play(loops, TlsSettings(papers.certificate, papers.key), test, door=DoorSettings(per_address_max=2))
@@ -234,6 +234,6 @@ def test_who_comes_too_early_waits_before_the_handshake(loops: Loops, papers: Pa
         for n in range(7):
             await exchange(await place.connect(context), n)
         assert asyncio.get_running_loop().time() - since > 0.3
-        assert place.desk.front.server.pauses["rate"] == 0
+        assert place.embedded.front.server.pauses["rate"] == 0
 
     play(loops, TlsSettings(papers.certificate, papers.key), test, door=DoorSettings(rate=5))

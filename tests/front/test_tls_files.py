@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import serialization
 
 from sidecar.front.certificates import Certificates, TlsError, TlsSettings, read_context
 from tests.front.tls import Loops, Place, exchange, play, trusting
-from tests.inprocess.desk import Desk
-from tests.inprocess.house import until
+from tests.inprocess.embedded_front import EmbeddedFront
+from tests.inprocess.embedded_sidecar import until
 from tests.security.ground import Authority, Papers
 
 
@@ -42,18 +42,18 @@ def test_new_files_count_for_new_connections_and_old_ones_go_on(
         place.certificates.look()
         called, late = await name()
         assert called == "second"
-        assert place.desk.metrics.value("tls_reloads", "done") == 1
+        assert place.embedded.metrics.value("tls_reloads", "done") == 1
         await exchange(early, 1)
         await exchange(late, 1)
         place.certificates.look()
-        assert place.desk.metrics.value("tls_reloads", "done") == 1, "nothing has changed since"
+        assert place.embedded.metrics.value("tls_reloads", "done") == 1, "nothing has changed since"
 
         link.unlink()
         link.write_bytes(second.certificate.read_bytes())  # its key is not there yet
         for _ in range(2):
             place.certificates.look()
-        assert place.desk.metrics.value("tls_reloads", "failed") == 1
-        assert "the former ones go on" in place.desk.lines.events("error")[0]
+        assert place.embedded.metrics.value("tls_reloads", "failed") == 1
+        assert "the former ones go on" in place.embedded.lines.events("error")[0]
         called, late = await name()
         assert called == "second"
         link.write_bytes(first.store.read_bytes())
@@ -112,17 +112,17 @@ def test_what_is_wrong_with_the_files_is_said(papers: Papers, authority: Authori
 
 def test_the_end_of_a_certificate_is_told_and_warned_of(papers: Papers, monkeypatch: pytest.MonkeyPatch) -> None:
     async def whole() -> None:
-        desk = Desk()
-        Certificates(TlsSettings(papers.certificate, papers.key), desk.metrics, desk.lines)
-        ends = desk.metrics.value("tls_expiry")
-        assert ends > 1_700_000_000 and not desk.lines.events("warning")
+        embedded = EmbeddedFront()
+        Certificates(TlsSettings(papers.certificate, papers.key), embedded.metrics, embedded.lines)
+        ends = embedded.metrics.value("tls_expiry")
+        assert ends > 1_700_000_000 and not embedded.lines.events("warning")
         for at, level, words in (
             (ends - 86_400, "warning", "certificate expires soon"),
             (ends + 1, "error", "certificate has expired"),
         ):
             monkeypatch.setattr("sidecar.front.certificates.time.time", lambda at=at: at)
-            Certificates(TlsSettings(papers.certificate, papers.key), desk.metrics, desk.lines)
-            assert desk.lines.events(level)[-1].startswith(words)
+            Certificates(TlsSettings(papers.certificate, papers.key), embedded.metrics, embedded.lines)
+            assert embedded.lines.events(level)[-1].startswith(words)
 
     asyncio.run(whole())
 
@@ -131,14 +131,14 @@ def test_the_end_of_a_certificate_is_said_when_it_comes(papers: Papers, monkeypa
     """Symptom: a warning some days before, and nothing when clients began to refuse it."""
 
     async def whole() -> None:
-        desk = Desk()
-        certificates = Certificates(TlsSettings(papers.certificate, papers.key), desk.metrics, desk.lines)
-        ends = desk.metrics.value("tls_expiry")
+        embedded = EmbeddedFront()
+        certificates = Certificates(TlsSettings(papers.certificate, papers.key), embedded.metrics, embedded.lines)
+        ends = embedded.metrics.value("tls_expiry")
         said = []
         for at in (ends - 30 * 86_400, ends - 86_400, ends - 1, ends + 1, ends + 86_400):
             monkeypatch.setattr("sidecar.front.certificates.time.time", lambda at=at: at)
             certificates.look()
-            said.append((len(desk.lines.events("warning")), len(desk.lines.events("error"))))
+            said.append((len(embedded.lines.events("warning")), len(embedded.lines.events("error"))))
         assert said == [(0, 0), (1, 0), (1, 0), (1, 1), (1, 1)]
 
     asyncio.run(whole())

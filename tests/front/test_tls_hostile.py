@@ -10,7 +10,7 @@ import pytest
 from sidecar.front import tls
 from sidecar.front.certificates import TlsSettings
 from tests.front.tls import HELLO, Loops, Place, ended, exchange, play, trusting
-from tests.inprocess.house import until
+from tests.inprocess.embedded_sidecar import until
 from tests.security.ground import Papers
 
 
@@ -44,7 +44,7 @@ def test_a_thousand_half_handshakes_keep_nobody_out(
         assert len(place.listener._under_way) <= 100
         await exchange(await place.connect(trusting(papers)), 1)  # long before the first of them is out of time
         assert place.count("crowded_out") > 0
-        assert place.desk.metrics.value("tls_under_way") <= 100
+        assert place.embedded.metrics.value("tls_under_way") <= 100
         for sock in attack:
             sock.close()
         await until(lambda: place.settled)

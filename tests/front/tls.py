@@ -15,8 +15,8 @@ import uvloop
 from sidecar.front.certificates import Certificates, TlsSettings
 from sidecar.front.tls import TlsListener
 from tests.front.reception import passed, response
-from tests.inprocess.desk import Desk
-from tests.inprocess.house import until
+from tests.inprocess.embedded_front import EmbeddedFront
+from tests.inprocess.embedded_sidecar import until
 from tests.security.ground import Papers
 
 OLD = "ALL:@SECLEVEL=0"
@@ -40,10 +40,12 @@ def trusting(papers: Papers, own: Papers | None = None) -> ssl.SSLContext:
 class Place:
     """A front behind a listener for TLS, and a broker that answers each request with `answer`."""
 
-    def __init__(self, settings: TlsSettings, desk: Desk) -> None:
-        self.desk = desk
-        self.certificates = Certificates(settings, desk.metrics, desk.lines)
-        self.listener = TlsListener(desk.front.server, self.certificates, desk.metrics, desk.lines, desk.tasks)
+    def __init__(self, settings: TlsSettings, embedded: EmbeddedFront) -> None:
+        self.embedded = embedded
+        self.certificates = Certificates(settings, embedded.metrics, embedded.lines)
+        self.listener = TlsListener(
+            embedded.front.server, self.certificates, embedded.metrics, embedded.lines, embedded.tasks
+        )
         self.port = 0
         self.answer = b"A"
         self.seen = 0
@@ -51,7 +53,7 @@ class Place:
 
     async def open(self, broker_tls: ssl.SSLContext | None = None) -> None:
         self.broker = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=broker_tls)
-        self.desk.front.server.broker.address = ("127.0.0.1", self.broker.sockets[0].getsockname()[1])
+        self.embedded.front.server.broker.address = ("127.0.0.1", self.broker.sockets[0].getsockname()[1])
         await self.listener.open(["127.0.0.1"], 0, 1_024)
         self.port = self.listener.sockets[0].getsockname()[1]
 
@@ -77,12 +79,12 @@ class Place:
         return sock
 
     def count(self, outcome: str) -> float:
-        return self.desk.metrics.value("tls_handshakes", outcome)
+        return self.embedded.metrics.value("tls_handshakes", outcome)
 
     @property
     def settled(self) -> bool:
         """Nothing of any arrival is left."""
-        listener, door = self.listener, self.desk.front.server.door
+        listener, door = self.listener, self.embedded.front.server.door
         left = (*listener._arrivals, *listener._under_way, *listener._line)
         return not left and door._arriving == 0 and sum(door._from.values()) == len(door.sessions)
 
@@ -95,18 +97,18 @@ def play(
     **given: Any,
 ) -> None:
     async def whole() -> None:
-        desk = Desk(**given)
-        desk.show()
-        place = Place(settings, desk)
+        embedded = EmbeddedFront(**given)
+        embedded.show()
+        place = Place(settings, embedded)
         await place.open(broker_tls)
         await test(place)
         place.listener.close()
-        for session in list(desk.front.server.sessions):
+        for session in list(embedded.front.server.sessions):
             session.abort("shutdown")
-        await until(lambda: place.settled and not desk.front.server.sessions)
+        await until(lambda: place.settled and not embedded.front.server.sessions)
         assert place.broker is not None
         place.broker.close()
-        assert not desk.tasks.failed.done(), desk.tasks.failed.exception()
+        assert not embedded.tasks.failed.done(), embedded.tasks.failed.exception()
 
     with asyncio.Runner(loop_factory=loops) as runner:
         runner.run(whole())

@@ -24,7 +24,7 @@ from sidecar.state.schema import StateError
 from sidecar.wire.apis import SERVED, message_name
 from sidecar.wire.frames import request_frame
 from tests.fuzz.wire import filled, messages
-from tests.inprocess.house import Counted, House, Lines, turns
+from tests.inprocess.embedded_sidecar import Counted, EmbeddedSidecar, Lines, turns
 from tests.inprocess.transport import MemoryTransport, frames
 from tests.link.test_codec import ANSWERS, EVENTS
 from tests.state.test_state import RECORDS, STAMP
@@ -148,23 +148,23 @@ class Reception:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self.house: House | None = None
+        self.sidecar: EmbeddedSidecar | None = None
         self.taken = 0
 
     def take(self, data: bytes) -> None:
         self.loop.run_until_complete(self._take(data))
 
     async def _take(self, data: bytes) -> None:
-        if self.house is None or self.taken >= self.LASTS:
-            if self.house is not None:
-                await self.house.__aexit__(None, None, None)
-            self.house = House(managed=lambda group_id: True)
-            await self.house.__aenter__()
-            await self.house.topics(orders=4)
+        if self.sidecar is None or self.taken >= self.LASTS:
+            if self.sidecar is not None:
+                await self.sidecar.__aexit__(None, None, None)
+            self.sidecar = EmbeddedSidecar(managed=lambda group_id: True)
+            await self.sidecar.__aenter__()
+            await self.sidecar.topics(orders=4)
             self.taken = 0
         self.taken += 1
-        house = self.house
-        session = Babble(house.front.server)
+        sidecar = self.sidecar
+        session = Babble(sidecar.front.server)
         client = MemoryTransport(session)
         session.connection_made(client)
         session.answer = data[:1] * 40 if data[:1] != b"\x80" else data[20:]
@@ -175,11 +175,11 @@ class Reception:
         await turns(6)
         client.lose()
         await turns(2)
-        assert session not in house.front.server.sessions
-        assert house.metrics.value("handler_faults") == 0, house.lines.lines[-3:]
-        assert house.metrics.value("invariant_violations") == 0, house.lines.lines[-3:]
-        if house.tasks.failed.done():
-            house.tasks.failed.result()
+        assert session not in sidecar.front.server.sessions
+        assert sidecar.metrics.value("handler_faults") == 0, sidecar.lines.lines[-3:]
+        assert sidecar.metrics.value("invariant_violations") == 0, sidecar.lines.lines[-3:]
+        if sidecar.tasks.failed.done():
+            sidecar.tasks.failed.result()
 
 
 @cache

@@ -14,7 +14,7 @@ from sidecar.state.keys import StateKey
 from tests.fuzz.run import NATIVES, fuzz, replay
 from tests.fuzz.targets import TARGETS
 from tests.harness.tiers import Seeds
-from tests.inprocess.house import Counted, Lines
+from tests.inprocess.embedded_sidecar import Counted, Lines
 
 INPUTS = 20_000
 """Of all targets together, besides their seeds."""

@@ -8,7 +8,7 @@ kafka-python (coordinator/base.py, coordinator/consumer.py) as of summer 2026. K
 throws: CommitFailedException is a task that has moved, any other exception ends the thread. "Ends" is: the client does
 not join again by itself, or throws from `poll` or from a commit what an application does not expect.
 
-`Endings` sees each request and each answer of a world (tests/core, tests/sim, tests/inprocess/house.py), and
+`Endings` sees each request and each answer of a world (tests/core, tests/sim, tests/inprocess/embedded_sidecar.py), and
 tests/whole asks `ends` of each answer. So a new story, a new scene or a new test of a move cannot escape.
 """
 

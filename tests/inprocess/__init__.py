@@ -6,6 +6,6 @@ of clients (`transport.py`). Everything between them is the code that runs again
 encoded, batches really decoded, and sequence numbers and epochs are judged as a broker judges them. `faults.py` says
 what can go wrong on purpose.
 
-`house.py` puts a whole sidecar together. Time is real, but nothing in here waits longer than a few milliseconds unless
-a test asks for it.
+`embedded_sidecar.py` puts a whole sidecar together, `embedded_front.py` a front whose coordinator is the test. Time is
+virtual (`clock.py`).
 """

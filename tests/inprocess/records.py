@@ -12,7 +12,7 @@ from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.state.codec import Encoded, Stamp, StateCodec
 from sidecar.state.keys import ROSTER, decode_key
-from tests.inprocess.house import Counted, Lines
+from tests.inprocess.embedded_sidecar import Counted, Lines
 
 PARTITIONS = 4
 

@@ -17,7 +17,7 @@ from sidecar.kafka.denials import AUTHENTICATION, Denials
 from sidecar.kafka.net import BrokerConnection, NotAuthenticated, _plain
 from sidecar.kafka.properties import read
 from tests.inprocess import clock
-from tests.inprocess.house import Lines, until
+from tests.inprocess.embedded_sidecar import Lines, until
 
 
 def text(password: str) -> str:

@@ -18,7 +18,7 @@ from sidecar.wire.generated import init_producer_id as ip
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import metadata as md
 from sidecar.wire.generated import offset_commit as oc
-from tests.inprocess.house import Lines
+from tests.inprocess.embedded_sidecar import Lines
 
 STATE, OWNERS = "__group_state", "__group_state_owners"
 REFUSES, OVER = "the broker refuses the sidecar", "the broker refuses it no more"

@@ -14,7 +14,7 @@ from sidecar.process.admin_access import Access
 from sidecar.process.admin_page import Pages
 from sidecar.process.sections import AdminAccess
 from sidecar.process.starting import Slices
-from tests.inprocess.house import Counted, Lines
+from tests.inprocess.embedded_sidecar import Counted, Lines
 from tests.process.synthetic import Synthetic
 
 TOKEN, OTHER = "a-token-of-these-tests", "another-token-of-these-tests"

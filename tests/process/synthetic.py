@@ -17,7 +17,7 @@ from sidecar.core.runtime.records import Record, Tombstone
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.state.codec import Stamp, StateCodec
 from sidecar.state.keys import decode_key
-from tests.inprocess.house import Counted, Lines
+from tests.inprocess.embedded_sidecar import Counted, Lines
 
 PARTITIONS = 50
 TOPIC_ID = b"T" * 16

@@ -15,7 +15,7 @@ from aiohttp import ClientSession
 from sidecar.process.admin import Admin
 from sidecar.process.admin_access import Access
 from sidecar.process.metrics import METRICS, Metrics
-from tests.inprocess.house import Lines
+from tests.inprocess.embedded_sidecar import Lines
 from tests.process.admin_ground import given
 
 

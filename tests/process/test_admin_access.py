@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from sidecar.process.admin_access import COOKIE, Access, AdminFault, host_of, is_loopback
 from sidecar.process.sections import admin_address
-from tests.inprocess.house import Counted, Lines, until
+from tests.inprocess.embedded_sidecar import Counted, Lines, until
 from tests.process.admin_ground import OTHER, TOKEN, Ground, given, run
 
 DOCS = Path(__file__).parent.parent.parent / "docs"

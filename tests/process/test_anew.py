@@ -7,7 +7,7 @@ from sidecar.coordinator.statelog.topic_watch import LOOKS
 from sidecar.core.runtime.quarantine import Anew
 from sidecar.process.coordinator_parts import OTHERS_START_MS, began_anew, coordinator_settings
 from sidecar.process.settings import Settings
-from tests.inprocess.house import Lines
+from tests.inprocess.embedded_sidecar import Lines
 
 
 def settings(**state: int) -> Settings:

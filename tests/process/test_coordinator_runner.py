@@ -16,7 +16,7 @@ from sidecar.process.coordination import CoordinatorRunner, Means
 from sidecar.process.settings import Settings
 from sidecar.process.shared import Shared
 from tests.inprocess import clock
-from tests.inprocess.house import Counted, Lines, until
+from tests.inprocess.embedded_sidecar import Counted, Lines, until
 
 TWO = "broker b:1 is of cluster one, and bootstrap b:2 of cluster other. Both must lead to one cluster"
 

@@ -8,7 +8,7 @@ import pytest
 CODE = """
 import resource, sys
 from sidecar.process.files import open_files
-from tests.inprocess.house import Lines
+from tests.inprocess.embedded_sidecar import Lines
 soft, hard, connections = map(int, sys.argv[1:])
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 lines = Lines()

@@ -12,7 +12,7 @@ from sidecar.process.parts import own_cluster
 from sidecar.process.settings import load
 from sidecar.process.tasks import Supervisor
 from sidecar.process.unix_link import UnixClient, serve_unix
-from tests.inprocess.house import Lines, until
+from tests.inprocess.embedded_sidecar import Lines, until
 
 GIVEN = {"listen": "127.0.0.1:9092", "broker": "127.0.0.1:19092", "node_id": 1}
 

@@ -16,8 +16,8 @@ from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.process.listening import listen, tls_settings
 from sidecar.process.settings import Settings, SettingsError, load
 from sidecar.process.sockets import listens_at
-from tests.inprocess.desk import Desk
-from tests.inprocess.house import until
+from tests.inprocess.embedded_front import EmbeddedFront
+from tests.inprocess.embedded_sidecar import until
 from tests.security.ground import Authority
 
 GIVEN = {"listen": "127.0.0.1:1", "broker": "127.0.0.1:19092", "node_id": 1}
@@ -62,46 +62,48 @@ def test_settings_reach_the_listener() -> None:
 
 def test_a_start_that_cannot_succeed_says_why(tmp_path: Path) -> None:
     async def whole() -> None:
-        desk = Desk()
+        embedded = EmbeddedFront()
         papers = Authority(tmp_path).issue("sidecar")
         for tls, words in (
             ({"certificate": tmp_path / "no.pem"}, "no.pem: No such file"),
             ({"certificate": papers.certificate}, "no certificate and key"),
         ):
             with pytest.raises(StartError, match=words):
-                await listen(told(tls), desk.front.server, desk.metrics, desk.lines, desk.tasks, [])
+                await listen(told(tls), embedded.front.server, embedded.metrics, embedded.lines, embedded.tasks, [])
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             where = f"127.0.0.1:{taken.getsockname()[1]}"
             for given in ({}, {"certificate": papers.store}):
                 with pytest.raises(StartError, match=f"cannot listen on {where}: .*ddress already in use"):
-                    await listen(told(given, where), desk.front.server, desk.metrics, desk.lines, desk.tasks, [])
+                    await listen(
+                        told(given, where), embedded.front.server, embedded.metrics, embedded.lines, embedded.tasks, []
+                    )
 
     asyncio.run(whole())
 
 
 def test_a_signal_reads_the_files_again(tmp_path: Path) -> None:
     async def whole() -> None:
-        desk = Desk()
+        embedded = EmbeddedFront()
         port = free_port()
         papers = Authority(tmp_path).issue("sidecar")
         given = {"certificate": papers.certificate, "key": papers.key, "reload_ms": 0}
         reloads: list[Callable[[], None]] = []
         where = told(given, f"127.0.0.1:{port}")
-        listener = await listen(where, desk.front.server, desk.metrics, desk.lines, desk.tasks, reloads)
-        assert desk.lines.fields("listening")["tls"] == "TLSv1.2"
+        listener = await listen(where, embedded.front.server, embedded.metrics, embedded.lines, embedded.tasks, reloads)
+        assert embedded.lines.fields("listening")["tls"] == "TLSv1.2"
         for reload in reloads:
             reload()
-        await until(lambda: desk.metrics.value("tls_reloads", "done") == 1)
+        await until(lambda: embedded.metrics.value("tls_reloads", "done") == 1)
         context = ssl.create_default_context(cafile=str(papers.authority))
         _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
         writer.close()
         listener.close()
         with pytest.raises(OSError):
             await asyncio.open_connection("127.0.0.1", port)
-        await until(lambda: not desk.front.server.sessions)
-        assert not desk.tasks.failed.done()
+        await until(lambda: not embedded.front.server.sessions)
+        assert not embedded.tasks.failed.done()
 
     asyncio.run(whole())
 
@@ -115,11 +117,11 @@ def test_all_addresses_are_those_of_both_families(tmp_path: Path, host: str) -> 
     """Symptom: `[::]:9092` refused clients of IPv4, and `:9092` was no address. Kafka takes both."""
 
     async def whole() -> None:
-        desk, port = Desk(), free_port()
+        embedded, port = EmbeddedFront(), free_port()
         papers = Authority(tmp_path).issue("sidecar")
         for tls in ({}, {"certificate": papers.certificate, "key": papers.key}):
             listener = await listen(
-                told(tls, f"{host}:{port}"), desk.front.server, desk.metrics, desk.lines, desk.tasks, []
+                told(tls, f"{host}:{port}"), embedded.front.server, embedded.metrics, embedded.lines, embedded.tasks, []
             )
             for address in ("127.0.0.1", "::1") if two_families() else ("127.0.0.1",):
                 _, writer = await asyncio.open_connection(address, port)
@@ -131,7 +133,7 @@ def test_all_addresses_are_those_of_both_families(tmp_path: Path, host: str) -> 
             _, writer = await asyncio.open_connection(address, peers.port)
             writer.close()
         peers.close()
-        await until(lambda: not desk.front.server.sessions)
+        await until(lambda: not embedded.front.server.sessions)
 
     asyncio.run(whole())
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sidecar.kafka.properties import of
 from sidecar.process.reach import ClientsTls
-from tests.inprocess.house import Lines
+from tests.inprocess.embedded_sidecar import Lines
 from tests.security.ground import Authority
 
 

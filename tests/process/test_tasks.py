@@ -11,7 +11,7 @@ import uvloop
 
 from sidecar.process.tasks import Broken, Lasting, Supervisor
 from tests.inprocess import clock
-from tests.inprocess.house import Counted, Lines, until
+from tests.inprocess.embedded_sidecar import Counted, Lines, until
 
 
 def test_an_unexpected_exception_is_not_lost() -> None:

@@ -16,7 +16,7 @@ from sidecar.process import unix_link
 from sidecar.process.tasks import Supervisor
 from sidecar.process.unix_link import LinkTaken, UnixClient, UnixServer, serve_unix
 from sidecar.process.version import package_version
-from tests.inprocess.house import Lines, until
+from tests.inprocess.embedded_sidecar import Lines, until
 from tests.process.test_limits import Ends
 
 CLOSED = "the link between front and coordinator is closed"

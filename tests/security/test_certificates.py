@@ -17,7 +17,7 @@ from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.properties import of
 from sidecar.process.principals import knows_clients
 from tests.clients.ground import ENV
-from tests.inprocess.house import Lines
+from tests.inprocess.embedded_sidecar import Lines
 from tests.security.ground import ADMIN, Secured
 
 pytestmark = pytest.mark.tier("all")

@@ -16,7 +16,7 @@ from sidecar.core.classic.records import State
 from sidecar.core.consumer.records import CurrentRecord, GroupRecord, MemberRecord, MemberState, TargetMetadataRecord
 from sidecar.core.runtime.shard import Shard
 from sidecar.process.seen import in_slices
-from tests.inprocess.house import House
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar
 
 GROUPS, MEMBERS, PARTITIONS = 10_000, 5, 6
 SERIES = 1_200
@@ -60,11 +60,11 @@ async def watched(done: asyncio.Event, stalls: list[float]) -> None:
 
 def test_the_series_do_not_grow_with_the_groups() -> None:
     async def whole() -> None:
-        async with House(partitions=2) as house:
-            census = Census(house.service, house.metrics)
+        async with EmbeddedSidecar(partitions=2) as sidecar:
+            census = Census(sidecar.service, sidecar.metrics)
             await census.take()
-            before = series(house.metrics.text())
-            for owner in house.service.owners:
+            before = series(sidecar.metrics.text())
+            for owner in sidecar.service.owners:
                 assert owner.shard is not None
                 fill(owner.shard)
             gc.collect()  # as a sidecar does: what is there is not searched for garbage again
@@ -74,7 +74,7 @@ def test_the_series_do_not_grow_with_the_groups() -> None:
             watcher = asyncio.create_task(watched(done, stalls))
             began = time.thread_time()
             await census.take()
-            text = await in_slices(house.metrics.parts())
+            text = await in_slices(sidecar.metrics.parts())
             took = time.thread_time() - began
             done.set()
             await watcher

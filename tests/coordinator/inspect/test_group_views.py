@@ -28,7 +28,7 @@ from tests.core.share.world import World as ShareWorld
 from tests.core.streams.world import Client as StreamsClient
 from tests.core.streams.world import World as StreamsWorld
 from tests.core.world import Client, World, topic, topic_id
-from tests.inprocess.house import Counted, Lines
+from tests.inprocess.embedded_sidecar import Counted, Lines
 from tests.process.test_admin_views import done
 
 NOW_MS = 5_000

@@ -12,7 +12,7 @@ from sidecar.core.runtime.turn import Now
 from sidecar.state.codec import Stamp
 from sidecar.state.keys import decode_key
 from tests.inprocess import clock
-from tests.inprocess.house import Lines
+from tests.inprocess.embedded_sidecar import Lines
 from tests.inprocess.records import Records
 
 LEASE_MS = 15_000

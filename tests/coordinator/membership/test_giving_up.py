@@ -11,7 +11,7 @@ from sidecar.coordinator.membership.owner_map import EVERY_GENERATION, Assignmen
 from sidecar.wire.apis import Api
 from tests.coordinator.membership.test_owners_group import BOTH, SETTINGS, Make, Sidecar, agree, run
 from tests.inprocess.broker import OFFSETS, FakeBrokers
-from tests.inprocess.house import until
+from tests.inprocess.embedded_sidecar import until
 
 
 def gave_up(sidecar: Sidecar, member_id: str = "") -> int:

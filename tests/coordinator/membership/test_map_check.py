@@ -6,7 +6,7 @@ import time
 
 from tests.coordinator.membership.test_owners_group import Make, run
 from tests.inprocess.broker import FakeBrokers
-from tests.inprocess.house import until
+from tests.inprocess.embedded_sidecar import until
 
 
 def test_of_two_sidecars_with_one_node_id_the_one_that_was_started_last_owns() -> None:

@@ -21,8 +21,8 @@ from sidecar.wire.generated import offset_commit as oc
 from tests.coordinator.membership.test_owners_group import SESSION_MS, SETTINGS, Make, agree, run
 from tests.inprocess import clock
 from tests.inprocess.broker import FakeBrokers
+from tests.inprocess.embedded_sidecar import Lines, until
 from tests.inprocess.faults import ALWAYS
-from tests.inprocess.house import Lines, until
 
 
 @pytest.mark.parametrize("api", [Api.SYNC_GROUP, Api.HEARTBEAT])

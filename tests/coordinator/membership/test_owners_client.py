@@ -9,7 +9,7 @@ from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api
 from tests.coordinator.membership.test_owners_group import BOTH, Make, agree, run
 from tests.inprocess.broker import FakeBrokers
-from tests.inprocess.house import until
+from tests.inprocess.embedded_sidecar import until
 
 
 def test_a_join_that_waits_at_a_silent_broker_goes_to_the_next_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:

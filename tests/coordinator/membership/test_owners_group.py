@@ -21,7 +21,7 @@ from sidecar.wire.generated import join_group as jg
 from tests.inprocess import clock
 from tests.inprocess.broker import OFFSETS, FakeBrokers
 from tests.inprocess.cluster import FakeCluster
-from tests.inprocess.house import Lines, turns, until
+from tests.inprocess.embedded_sidecar import Lines, turns, until
 from tests.inprocess.owners import ClassicGroup
 from tests.inprocess.records import Records
 

@@ -8,7 +8,7 @@ from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api
 from tests.coordinator.membership.test_owners_group import Make, agree, run
 from tests.inprocess.broker import FakeBrokers
-from tests.inprocess.house import until
+from tests.inprocess.embedded_sidecar import until
 
 
 def test_a_heartbeat_that_is_lost_proves_nothing_and_the_next_one_goes_on() -> None:

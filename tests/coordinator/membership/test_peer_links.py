@@ -21,7 +21,7 @@ from sidecar.wire.generated import offset_commit as oc
 from tests.coordinator.membership.test_owners_group import BOTH, SETTINGS, Make, Sidecar, agree, run
 from tests.inprocess.broker import FakeBrokers
 from tests.inprocess.clock import run as on_virtual_time
-from tests.inprocess.house import until
+from tests.inprocess.embedded_sidecar import until
 
 LINKED = replace(SETTINGS, peers=PeerSettings())
 

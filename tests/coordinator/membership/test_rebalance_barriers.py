@@ -10,7 +10,7 @@ import pytest
 from sidecar.coordinator.membership.owner_map import barriers_of
 from tests.coordinator.membership.test_owners_group import BOTH, Make, agree, run
 from tests.inprocess.broker import OFFSETS, FakeBrokers
-from tests.inprocess.house import until
+from tests.inprocess.embedded_sidecar import until
 
 
 def past(moment_s: float) -> bool:

@@ -13,7 +13,7 @@ from sidecar.core.vocabulary.errors import InvariantError
 from sidecar.state.codec import SCHEMA, Stamp, StateCodec
 from sidecar.state.keys import StateKey
 from sidecar.state.schema import published
-from tests.inprocess.house import Counted, Lines
+from tests.inprocess.embedded_sidecar import Counted, Lines
 
 NEWER = {"of_tomorrow": {"a": [1, 2]}}
 

@@ -19,7 +19,7 @@ from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import sync_group as sg
 from tests.coordinator.membership.test_owners_group import BOTH, GROUP, Make, Sidecar, agree, run
 from tests.inprocess.broker import FakeBrokers
-from tests.inprocess.house import until
+from tests.inprocess.embedded_sidecar import until
 from tests.inprocess.owners import ClassicGroup
 
 SAYS = json.dumps({"node_id": 1, "host": "10.9.9.9", "port": 9, "started_ms": 1 << 60}).encode()

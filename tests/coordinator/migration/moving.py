@@ -19,7 +19,7 @@ from sidecar.kafka.native import Member, Native
 from sidecar.wire.generated import heartbeat as hb
 from tests.core.classic_client import subscription
 from tests.inprocess import clock
-from tests.inprocess.house import House, HouseClient, until
+from tests.inprocess.embedded_sidecar import EmbeddedClient, EmbeddedSidecar, until
 from tests.inprocess.messages import beat, join
 
 QUICK = MoveSettings(settle_s=0.01, hold_s=0.5, patience=Patience(limit_s=0.3, look_s=0.01))
@@ -61,19 +61,19 @@ class Broker:
         self.group = replace(self.group, members=left) if left else Native(native.NOBODY)
 
 
-def run(test: Callable[[House], Coroutine[Any, Any, None]], **given: Any) -> None:
+def run(test: Callable[[EmbeddedSidecar], Coroutine[Any, Any, None]], **given: Any) -> None:
     async def whole() -> None:
-        house = House(**{"partitions": 1, "consumer": {"join_wait_ms": 0}, "moves": QUICK, **given})
-        async with house:
-            await house.topics(orders=2)
-            await test(house)
+        sidecar = EmbeddedSidecar(**{"partitions": 1, "consumer": {"join_wait_ms": 0}, "moves": QUICK, **given})
+        async with sidecar:
+            await sidecar.topics(orders=2)
+            await test(sidecar)
 
     clock.run(whole())
 
 
-async def say(house: House, group_id: str, **values: str | None) -> None:
+async def say(sidecar: EmbeddedSidecar, group_id: str, **values: str | None) -> None:
     named = {f"sidecar.{n}": v for n, v in values.items()}
-    await house.stored.put(group_id, named, "changed by a test", house.coordinator.append_unfenced)
+    await sidecar.stored.put(group_id, named, "changed by a test", sidecar.coordinator.append_unfenced)
 
 
 def classic(*members: str, state: str = "Stable") -> Native:
@@ -86,19 +86,19 @@ def beats(member_id: str, generation: int, group: str = "g") -> hb.HeartbeatRequ
     return hb.HeartbeatRequest(group, generation, member_id)
 
 
-async def at_work(house: House, client: HouseClient) -> int:
+async def at_work(sidecar: EmbeddedSidecar, client: EmbeddedClient) -> int:
     """Member m1 of group g owns both partitions; its epoch."""
     epoch = (await client.ask(join("g", "m1"), 1)).member_epoch
-    group: Any = house.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
+    group: Any = sidecar.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
     while not group.members["m1"].assigned:
         epoch = (await client.ask(beat("g", "m1", epoch), 1)).member_epoch
         await asyncio.sleep(0.005)
     return int(epoch)
 
 
-async def being_taken_over(house: House) -> None:
+async def being_taken_over(sidecar: EmbeddedSidecar) -> None:
     """The only partition is another's for a moment, and then what is written there is being read."""
-    house.assign(2)
-    house.hold_tail()
-    house.assign(1)
-    await until(lambda: house.coordinator.service.owners[0].phase is Phase.REPLAYING)
+    sidecar.assign(2)
+    sidecar.hold_tail()
+    sidecar.assign(1)
+    await until(lambda: sidecar.coordinator.service.owners[0].phase is Phase.REPLAYING)

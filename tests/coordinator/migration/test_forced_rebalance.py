@@ -12,34 +12,34 @@ from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka.cluster import ConnectionLost
 from tests.coordinator.migration.moving import Broker, at_work, classic, run, say
-from tests.inprocess.house import House, HouseClient, until
+from tests.inprocess.embedded_sidecar import EmbeddedClient, EmbeddedSidecar, until
 from tests.inprocess.messages import beat
 
 
 def test_a_rebalance_is_forced_with_its_reason() -> None:
-    async def test(house: House) -> None:
-        client = await house.client()
-        epoch = await at_work(house, client)
-        group: Any = house.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
-        await say(house, "g", rebalance="lag is uneven")
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
+        epoch = await at_work(sidecar, client)
+        group: Any = sidecar.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
+        await say(sidecar, "g", rebalance="lag is uneven")
         await until(lambda: group.epoch == epoch + 1)
-        assert "lag is uneven (changed by a test" in house.lines.fields("group epoch")["why"]
+        assert "lag is uneven (changed by a test" in sidecar.lines.fields("group epoch")["why"]
 
     run(test)
 
 
-async def ordered(house: House, client: HouseClient) -> int:
+async def ordered(sidecar: EmbeddedSidecar, client: EmbeddedClient) -> int:
     """Member m1 is at work, and a rebalance is asked for while this sidecar, which owned the group, owns nothing."""
-    epoch = await at_work(house, client)
-    house.assign(2)
-    await say(house, "g", rebalance="lag is uneven")
+    epoch = await at_work(sidecar, client)
+    sidecar.assign(2)
+    await say(sidecar, "g", rebalance="lag is uneven")
     await asyncio.sleep(0.02)
-    assert house.stored.value("g", cf.REBALANCE) == "lag is uneven"
+    assert sidecar.stored.value("g", cf.REBALANCE) == "lag is uneven"
     return epoch
 
 
-def epoch_of(house: House) -> int:
-    shard = house.owner_of("g").shard
+def epoch_of(sidecar: EmbeddedSidecar) -> int:
+    shard = sidecar.owner_of("g").shard
     assert shard is not None
     group: Any = shard.groups.get("g")
     return -1 if group is None else int(group.epoch)
@@ -48,53 +48,53 @@ def epoch_of(house: House) -> int:
 def test_the_next_owner_does_the_rebalance_that_the_last_one_did_not_begin() -> None:
     """Symptom: `sidecar groups rebalance` waited 330 s for an owner that had died before its record was written."""
 
-    async def test(house: House) -> None:
-        client = await house.client()
-        epoch = await ordered(house, client)
-        await house.own()
-        await until(lambda: house.stored.value("g", cf.REBALANCE) is None)
-        assert epoch_of(house) == epoch + 1
-        assert house.lines.fields("group epoch")["why"].startswith("lag is uneven (changed by a test, 20")
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
+        epoch = await ordered(sidecar, client)
+        await sidecar.own()
+        await until(lambda: sidecar.stored.value("g", cf.REBALANCE) is None)
+        assert epoch_of(sidecar) == epoch + 1
+        assert sidecar.lines.fields("group epoch")["why"].startswith("lag is uneven (changed by a test, 20")
 
     run(test)
 
 
 def test_the_next_owner_does_not_repeat_a_rebalance_that_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(house: House) -> None:
-        client = await house.client()
-        epoch = await at_work(house, client)
-        forced = house.coordinator.moves.forced
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
+        epoch = await at_work(sidecar, client)
+        forced = sidecar.coordinator.moves.forced
         store = forced._store
 
         async def fails(group_id: str, values: dict[str, str | None], why: str) -> None:
             raise ConnectionLost("the owner dies before it can say that it is done")
 
         monkeypatch.setattr(forced, "_store", fails)
-        await say(house, "g", rebalance="lag is uneven")
-        await until(lambda: epoch_of(house) == epoch + 1)
-        house.assign(2)
+        await say(sidecar, "g", rebalance="lag is uneven")
+        await until(lambda: epoch_of(sidecar) == epoch + 1)
+        sidecar.assign(2)
         await until(lambda: not forced._at_work)
         monkeypatch.setattr(forced, "_store", store)
-        await house.own()
-        await until(lambda: house.stored.value("g", cf.REBALANCE) is None)
+        await sidecar.own()
+        await until(lambda: sidecar.stored.value("g", cf.REBALANCE) is None)
         assert (await client.ask(beat("g", "m1", epoch), 1)).error_code == Code.NONE
-        assert epoch_of(house) == epoch + 1
+        assert epoch_of(sidecar) == epoch + 1
 
     run(test)
 
 
 def test_each_order_is_one_rebalance_and_none_is_left_for_a_group_that_is_not_there() -> None:
-    async def test(house: House) -> None:
-        client = await house.client()
-        epoch = await at_work(house, client)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
+        epoch = await at_work(sidecar, client)
         for n in (1, 2):
-            await say(house, "g", rebalance="the same reason")
-            await until(lambda n=n: epoch_of(house) == epoch + n)  # type: ignore[misc]
+            await say(sidecar, "g", rebalance="the same reason")
+            await until(lambda n=n: epoch_of(sidecar) == epoch + n)  # type: ignore[misc]
             said_ms = now().wall_ms
             await until(lambda at=said_ms: now().wall_ms > at)  # type: ignore[misc] # an order is told by its time
-        await say(house, "nobody", rebalance="of nothing")
-        await until(lambda: house.stored.groups_with(cf.REBALANCE) == [])
-        assert epoch_of(house) == epoch + 2
+        await say(sidecar, "nobody", rebalance="of nothing")
+        await until(lambda: sidecar.stored.groups_with(cf.REBALANCE) == [])
+        assert epoch_of(sidecar) == epoch + 2
 
     run(test)
 
@@ -103,14 +103,14 @@ def test_a_rebalance_of_a_group_that_is_being_taken_in_waits_until_it_is_here(mo
     broker = Broker(monkeypatch, classic("n1"))
     broker.silent = True
 
-    async def test(house: House) -> None:
-        await say(house, "theirs", managed="true")
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await say(sidecar, "theirs", managed="true")
         await until(lambda: broker.asked > 1)
-        await say(house, "theirs", rebalance="lag is uneven")
+        await say(sidecar, "theirs", rebalance="lag is uneven")
         await asyncio.sleep(0.1)
-        assert house.stored.groups_with(cf.REBALANCE) == ["theirs"]
+        assert sidecar.stored.groups_with(cf.REBALANCE) == ["theirs"]
         broker.silent = False
-        await until(lambda: house.stored.groups_with(cf.REBALANCE) == [])
+        await until(lambda: sidecar.stored.groups_with(cf.REBALANCE) == [])
         assert broker.gone == ["n1"]
 
     run(test)

@@ -13,11 +13,11 @@ from sidecar.kafka.native import Member, Native
 from sidecar.wire.generated import join_group as jg
 from tests.coordinator.migration.moving import Broker, beats, classic, run, say
 from tests.core.classic_client import subscription
-from tests.inprocess.house import House, HouseClient, until
+from tests.inprocess.embedded_sidecar import EmbeddedClient, EmbeddedSidecar, until
 from tests.inprocess.messages import beat, commit, join
 
 
-async def joins(client: HouseClient, member_id: str, group: str = "g") -> Any:
+async def joins(client: EmbeddedClient, member_id: str, group: str = "g") -> Any:
     protocols = [jg.JoinGroupRequestProtocol("range", subscription(["orders"], {"orders": (0,)}, 7))]
     return await client.ask(jg.JoinGroupRequest(group, 10_000, 60_000, member_id, None, "consumer", protocols), 9)
 
@@ -25,15 +25,15 @@ async def joins(client: HouseClient, member_id: str, group: str = "g") -> Any:
 def test_a_classic_group_of_the_broker_is_taken_in_at_its_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker(monkeypatch, classic("n1"))
 
-    async def test(house: House) -> None:
-        client = await house.client()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
         assert (await client.ask(beats("n1", 7), 4)).error_code == Code.REBALANCE_IN_PROGRESS
         assert broker.gone == ["n1"]
         done = await client.ask(commit("g", "n1", 7, "orders", {0: 5}), 8)
         assert done.topics[0].partitions[0].error_code == Code.NONE, "in the placeholder's name"
         joined = await joins(client, "n1")
         assert (joined.error_code, joined.member_id, joined.generation_id) == (Code.NONE, "n1", 8)
-        assert house.metrics.value("moves", "sidecar", "done") == 1
+        assert sidecar.metrics.value("moves", "sidecar", "done") == 1
         assert broker.asked == 1
 
     run(test)
@@ -42,8 +42,8 @@ def test_a_classic_group_of_the_broker_is_taken_in_at_its_first_request(monkeypa
 def test_a_group_that_nobody_is_in_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker(monkeypatch, Native(native.NOBODY))
 
-    async def test(house: House) -> None:
-        client = await house.client()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
         for member in ("m1", "m2"):
             assert (await client.ask(join("g", member), 1)).error_code == Code.NONE
         assert broker.asked == 1
@@ -57,8 +57,8 @@ def test_a_member_that_the_broker_has_removed_before_its_group_came_joins_again(
     """Symptom: GROUP_ID_NOT_FOUND, and librdkafka's consumers of a group that came while they were silent are dead."""
     Broker(monkeypatch, Native(native.NOBODY))
 
-    async def test(house: House) -> None:
-        client = await house.client()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
         for epoch in (7, -1):
             assert (await client.ask(beat("g", "m1", epoch), 1)).error_code == Code.UNKNOWN_MEMBER_ID
         done = await client.ask(commit("g", "m1", 7, "orders", {0: 5}), 9)
@@ -78,22 +78,22 @@ def test_a_member_that_the_broker_has_removed_before_its_group_came_joins_again(
 def test_what_cannot_be_taken_in_is_refused(monkeypatch: pytest.MonkeyPatch, group: Native, problem: str) -> None:
     Broker(monkeypatch, group)
 
-    async def test(house: House) -> None:
-        await say(house, "theirs", managed="true")
-        await until(lambda: house.rules.overrides == {"theirs": "false"})
-        assert problem in house.lines.fields("group not taken in")["problem"]
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await say(sidecar, "theirs", managed="true")
+        await until(lambda: sidecar.rules.overrides == {"theirs": "false"})
+        assert problem in sidecar.lines.fields("group not taken in")["problem"]
 
     run(test)
 
 
 def test_a_stable_consumer_group_goes_on_with_its_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(house: House) -> None:
-        orders = house.topic_id("orders")
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        orders = sidecar.topic_id("orders")
         owned: dict[bytes, tuple[int, ...]] = {orders: (0, 1)}
         member = Member("n1", None, "app", "/h", names=("orders",), epoch=5, owned=owned, target=owned)
         group = Native(native.CONSUMER, "Stable", (member,), epoch=5, assignor="uniform", topics={orders: "orders"})
         broker = Broker(monkeypatch, group)
-        client = await house.client()
+        client = await sidecar.client()
         reply = await client.ask(beat("g", "n1", 5), 1)
         assert (reply.error_code, reply.member_epoch, reply.assignment) == (Code.NONE, 5, None)
         assert broker.gone == ["n1"]
@@ -105,14 +105,14 @@ def test_what_was_found_at_the_broker_is_looked_for_anew_after_another_owner(mon
     """While the partition was another's, native members may have come."""
     broker = Broker(monkeypatch, Native(native.NOBODY))
 
-    async def test(house: House) -> None:
-        client = await house.client()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
         assert (await client.ask(beats("n1", 7), 4)).error_code == Code.UNKNOWN_MEMBER_ID
         assert (await client.ask(beats("n1", 7), 4)).error_code == Code.UNKNOWN_MEMBER_ID
         assert broker.asked == 1
-        house.assign(2)
+        sidecar.assign(2)
         broker.group = classic("n1")
-        await house.own()
+        await sidecar.own()
         assert (await client.ask(beats("n1", 7), 4)).error_code == Code.REBALANCE_IN_PROGRESS
         assert broker.asked == 2 and broker.gone == ["n1"]
 
@@ -123,13 +123,13 @@ def test_only_those_are_sent_away_from_the_broker_who_are_members_here(monkeypat
     """Somebody else may have joined there since the group was described."""
     broker = Broker(monkeypatch, classic("n1"))
 
-    async def test(house: House) -> None:
-        client = await house.client()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
         assert (await client.ask(beats("n1", 7), 4)).error_code == Code.REBALANCE_IN_PROGRESS
         broker.gone.clear()
         broker.group = classic("n1", "stranger")
-        house.coordinator.moves.intakes.strangers("g")
-        await until(lambda: not house.coordinator.moves.intakes.sent_away)
+        sidecar.coordinator.moves.intakes.strangers("g")
+        await until(lambda: not sidecar.coordinator.moves.intakes.sent_away)
         assert broker.gone == ["n1"]
 
     run(test)
@@ -138,7 +138,7 @@ def test_only_those_are_sent_away_from_the_broker_who_are_members_here(monkeypat
 def test_whoever_is_ordered_back_while_its_broker_is_asked_is_not_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker(monkeypatch, classic("n1"))
 
-    async def test(house: House) -> None:
+    async def test(sidecar: EmbeddedSidecar) -> None:
         asked, told = asyncio.Event(), asyncio.Event()
 
         async def describe(conn: object, group_id: str, timeout_s: float) -> Native:
@@ -147,14 +147,14 @@ def test_whoever_is_ordered_back_while_its_broker_is_asked_is_not_taken_in(monke
             return broker.group
 
         monkeypatch.setattr(native, "describe", describe)
-        client = await house.client()
+        client = await sidecar.client()
         client.post(beats("n1", 7), 4)
         await asyncio.wait_for(asked.wait(), 3)
-        await say(house, "g", managed="false")
-        await until(lambda: house.rules.overrides == {"g": "false"})
+        await say(sidecar, "g", managed="false")
+        await until(lambda: sidecar.rules.overrides == {"g": "false"})
         told.set()
         assert (await client.answer(beats("n1", 7), 4)).error_code == Code.NOT_COORDINATOR
-        assert broker.gone == [] and not house.state.partitions[0].groups
+        assert broker.gone == [] and not sidecar.state.partitions[0].groups
 
     run(test)
 
@@ -166,14 +166,14 @@ def test_nobody_joins_a_group_that_was_ordered_back_while_its_members_were_sent_
     again, for ever, and the group never went."""
     broker = Broker(monkeypatch, classic("n1"))
 
-    async def test(house: House) -> None:
+    async def test(sidecar: EmbeddedSidecar) -> None:
         broker.held_up = asyncio.Event()
-        client = await house.client()
+        client = await sidecar.client()
         client.post(beats("n1", 7), 4)
-        await until(lambda: house.owner_of("g").has("g"))
-        await say(house, "g", managed="false")
+        await until(lambda: sidecar.owner_of("g").has("g"))
+        await say(sidecar, "g", managed="false")
         broker.held_up.set()
-        await until(lambda: not house.coordinator.moves.intakes.under_way)
-        assert (await joins(await house.client(), "")).error_code == Code.NOT_COORDINATOR
+        await until(lambda: not sidecar.coordinator.moves.intakes.under_way)
+        assert (await joins(await sidecar.client(), "")).error_code == Code.NOT_COORDINATOR
 
     run(test)

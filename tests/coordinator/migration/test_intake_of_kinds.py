@@ -16,17 +16,17 @@ from sidecar.wire.generated import share_group_heartbeat as sh
 from sidecar.wire.generated import streams_group_describe as td
 from sidecar.wire.generated import streams_group_heartbeat as th
 from tests.coordinator.migration.moving import Broker, run, say
-from tests.inprocess.house import House, until
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, until
 from tests.inprocess.share import BrokerShareGroup
 
 SERVED: dict[str, Any] = {"front": {"share": True, "streams": True}}
 GROUP = "g"
 
 
-def share(house: House, *members: str, epoch: int = 7) -> Native:
+def share(sidecar: EmbeddedSidecar, *members: str, epoch: int = 7) -> Native:
     """Each has both partitions of `orders`, whose share state the broker keeps."""
-    orders = house.topic_id("orders")
-    house.brokers.share.groups[GROUP] = BrokerShareGroup(initialised={("orders", 0), ("orders", 1)})
+    orders = sidecar.topic_id("orders")
+    sidecar.brokers.share.groups[GROUP] = BrokerShareGroup(initialised={("orders", 0), ("orders", 1)})
     natives = tuple(
         Member(m, None, "app", "/h", rack_id="r", names=("orders",), epoch=epoch, owned={orders: (0, 1)})
         for m in members
@@ -62,27 +62,27 @@ def streams_beat(member_id: str, epoch: int) -> th.StreamsGroupHeartbeatRequest:
     return th.StreamsGroupHeartbeatRequest(GROUP, member_id, epoch, 0)
 
 
-def here(house: House) -> Any:
-    shard = house.owner_of(GROUP).shard
+def here(sidecar: EmbeddedSidecar) -> Any:
+    shard = sidecar.owner_of(GROUP).shard
     return None if shard is None else shard.groups.get(GROUP)
 
 
 def test_members_of_a_share_group_go_on_with_their_epochs_and_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker(monkeypatch, Native(native.NOBODY))
 
-    async def test(house: House) -> None:
-        broker.group = share(house, "n1", "n2")
-        client = await house.client()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        broker.group = share(sidecar, "n1", "n2")
+        client = await sidecar.client()
         reply = await client.ask(share_beat("n1", 7), 1)
         assert (reply.error_code, reply.member_epoch, reply.assignment) == (Code.NONE, 7, None)
         assert broker.gone == ["n1", "n2"] and broker.asked == 1
-        assert {m.member_id: m.assigned for m in here(house).members.values()} == {
-            m: {house.topic_id("orders"): (0, 1)} for m in ("n1", "n2")
+        assert {m.member_id: m.assigned for m in here(sidecar).members.values()} == {
+            m: {sidecar.topic_id("orders"): (0, 1)} for m in ("n1", "n2")
         }
         joined = await client.ask(share_beat("n3", 0, ["orders"]), 1)
         assert joined.error_code == Code.NONE and joined.member_epoch > 7, "epochs go on from the broker's"
-        await until(lambda: house.brokers.share.group(GROUP).members)
-        assert house.metrics.value("moves", "sidecar", "done") == 1
+        await until(lambda: sidecar.brokers.share.group(GROUP).members)
+        assert sidecar.metrics.value("moves", "sidecar", "done") == 1
 
     run(test, **SERVED)
 
@@ -91,15 +91,15 @@ def test_members_of_a_streams_group_go_on_with_their_epochs_and_tasks(monkeypatc
     """The broker has seen the address of a sidecar in the place of theirs."""
     broker = Broker(monkeypatch, streams("n1", "n2"))
 
-    async def test(house: House) -> None:
-        client = await house.client()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
         for member_id in ("n1", "n2"):
             reply = await client.ask(streams_beat(member_id, 7), 1)
             assert (reply.error_code, reply.active_tasks) == (Code.NONE, None)
         assert reply.member_epoch == 7 and sorted(broker.gone) == ["n1", "n2"]
-        group = here(house)
+        group = here(sidecar)
         assert group.members["n1"].active_epoch("0", 1) == 7 and group.topology_partial
-        await house.all_joined()
+        await sidecar.all_joined()
 
     run(test, **SERVED)
 
@@ -108,10 +108,10 @@ def test_members_of_a_streams_group_go_on_with_their_epochs_and_tasks(monkeypatc
 def test_an_order_takes_a_live_group_in(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     broker = Broker(monkeypatch, Native(native.NOBODY))
 
-    async def test(house: House) -> None:
-        broker.group = share(house, "n1") if kind == native.SHARE else streams("n1")
-        await say(house, "theirs", managed="true")
-        await until(lambda: house.rules.whereabouts("theirs") == "sidecar" and broker.gone == ["n1"])
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        broker.group = share(sidecar, "n1") if kind == native.SHARE else streams("n1")
+        await say(sidecar, "theirs", managed="true")
+        await until(lambda: sidecar.rules.whereabouts("theirs") == "sidecar" and broker.gone == ["n1"])
 
     run(test, **SERVED)
 
@@ -123,12 +123,12 @@ def test_a_streams_group_comes_when_no_member_has_a_task_to_give_up(
     """Nothing tells which tasks such a member still works on: another one might be given them."""
     broker = Broker(monkeypatch, streams("n1", "n2", state=state, behind=True))
 
-    async def test(house: House) -> None:
-        client = await house.client()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
         assert (await client.ask(streams_beat("n1", 7), 1)).error_code == Code.NOT_COORDINATOR
-        assert house.rules.overrides == {GROUP: "later"} and broker.gone == []
+        assert sidecar.rules.overrides == {GROUP: "later"} and broker.gone == []
         broker.group = streams("n1", "n2")
-        await until(lambda: house.rules.overrides == {}, 3)
+        await until(lambda: sidecar.rules.overrides == {}, 3)
         assert (await client.ask(streams_beat("n2", 7), 1)).error_code == Code.NONE
 
     run(test, **SERVED)
@@ -139,14 +139,14 @@ def test_a_streams_group_waits_until_its_topics_are_known_here(monkeypatch: pyte
     topology = td.Topology(1, [td.Subtopology("0", ["orders", "late"])])
     Broker(monkeypatch, replace(streams("n1"), topology=topology))
 
-    async def test(house: House) -> None:
-        client = await house.client()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
         client.post(streams_beat("n1", 7), 1)
         await asyncio.sleep(0.05)
-        assert here(house) is None
-        await house.topics(late=2)
+        assert here(sidecar) is None
+        await sidecar.topics(late=2)
         assert (await client.answer(streams_beat("n1", 7), 1)).error_code == Code.NONE
-        assert here(house).members["n1"].assigned
+        assert here(sidecar).members["n1"].assigned
 
     run(test, **SERVED)
 
@@ -158,23 +158,23 @@ def test_a_successor_removes_those_whom_the_former_owner_took_in(monkeypatch: py
     broker = Broker(monkeypatch, Native(native.NOBODY))
     broker.cut_off = True
 
-    async def test(house: House) -> None:
-        broker.group = share(house, "n1") if kind == native.SHARE else streams("n1")
-        house.brokers.placeholders[GROUP].natives = 1 if kind == native.STREAMS else 0
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        broker.group = share(sidecar, "n1") if kind == native.SHARE else streams("n1")
+        sidecar.brokers.placeholders[GROUP].natives = 1 if kind == native.STREAMS else 0
         beat = share_beat("n1", 7) if kind == native.SHARE else streams_beat("n1", 7)
-        client = await house.client()
+        client = await sidecar.client()
         client.post(beat, 1)
-        await until(lambda: here(house) is not None)
-        house.assign(2)
+        await until(lambda: here(sidecar) is not None)
+        sidecar.assign(2)
         assert (await client.answer(beat, 1)).error_code == Code.NOT_COORDINATOR
         broker.cut_off = False
-        await house.own()
+        await sidecar.own()
         reply = await client.ask(beat, 1)
         assert (reply.error_code, reply.member_epoch) == (Code.NONE, 7)
         if kind == native.STREAMS:
             await until(lambda: broker.gone == ["n1"])
-            house.brokers.placeholders[GROUP].natives = 0
-            await house.all_joined()
+            sidecar.brokers.placeholders[GROUP].natives = 0
+            await sidecar.all_joined()
 
     run(test, **SERVED)
 
@@ -186,12 +186,12 @@ BEFORE = ("classic", "consumer")
 def test_an_order_ends_where_not_all_coordinate_the_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker(monkeypatch, streams("n1"))
 
-    async def test(house: House) -> None:
-        house.kinds_of = {2: BEFORE}
-        house.assign(1, 2)
-        await say(house, "theirs", managed="true")
-        await until(lambda: house.rules.overrides == {"theirs": "false"})
-        assert "sidecars 2 do not coordinate these" in house.lines.fields("group not taken in")["problem"]
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        sidecar.kinds_of = {2: BEFORE}
+        sidecar.assign(1, 2)
+        await say(sidecar, "theirs", managed="true")
+        await until(lambda: sidecar.rules.overrides == {"theirs": "false"})
+        assert "sidecars 2 do not coordinate these" in sidecar.lines.fields("group not taken in")["problem"]
         assert broker.gone == []
 
     run(test, **SERVED)
@@ -205,19 +205,19 @@ def test_what_the_patterns_name_comes_when_the_last_sidecar_coordinates_the_kind
     join before the last sidecar had it. It may take longer than a group is waited for that is not stable."""
     broker = Broker(monkeypatch, Native(native.NOBODY))
 
-    async def test(house: House) -> None:
-        house.kinds_of = {2: BEFORE}
-        house.assign(1, 2)
-        broker.group = share(house, "n1") if kind == native.SHARE else streams("n1")
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        sidecar.kinds_of = {2: BEFORE}
+        sidecar.assign(1, 2)
+        broker.group = share(sidecar, "n1") if kind == native.SHARE else streams("n1")
         beat = share_beat("n1", 7) if kind == native.SHARE else streams_beat("n1", 7)
-        client = await house.client()
+        client = await sidecar.client()
         assert (await client.ask(beat, 1)).error_code == Code.NOT_COORDINATOR
-        assert house.rules.overrides == {GROUP: "later"} and "sidecars 2" in house.stored.why(GROUP)
+        assert sidecar.rules.overrides == {GROUP: "later"} and "sidecars 2" in sidecar.stored.why(GROUP)
         await asyncio.sleep(1.0)
-        assert house.rules.overrides == {GROUP: "later"} and not house.rules.managed(GROUP)
-        house.kinds_of = {}
-        house.assign(1, 2)
-        await until(lambda: house.rules.overrides == {}, 3)
+        assert sidecar.rules.overrides == {GROUP: "later"} and not sidecar.rules.managed(GROUP)
+        sidecar.kinds_of = {}
+        sidecar.assign(1, 2)
+        await until(lambda: sidecar.rules.overrides == {}, 3)
         reply = await client.ask(beat, 1)
         assert (reply.error_code, reply.member_epoch) == (Code.NONE, 7) and broker.gone == ["n1"]
 
@@ -227,11 +227,11 @@ def test_what_the_patterns_name_comes_when_the_last_sidecar_coordinates_the_kind
 def test_a_name_of_a_kind_that_nobody_coordinates_is_no_matter_of_the_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker(monkeypatch, streams("n1"))
 
-    async def test(house: House) -> None:
-        house.kinds_of = {1: BEFORE}
-        house.assign(1)
-        house.coordinator.moves.intakes.begin(GROUP)
-        await until(lambda: broker.asked and not house.coordinator.moves.intakes.under_way)
-        assert house.rules.overrides == {} and broker.gone == [] and here(house) is None
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        sidecar.kinds_of = {1: BEFORE}
+        sidecar.assign(1)
+        sidecar.coordinator.moves.intakes.begin(GROUP)
+        await until(lambda: broker.asked and not sidecar.coordinator.moves.intakes.under_way)
+        assert sidecar.rules.overrides == {} and broker.gone == [] and here(sidecar) is None
 
     run(test, **SERVED)

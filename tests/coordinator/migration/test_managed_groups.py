@@ -14,7 +14,7 @@ from sidecar.core.consumer.records import GroupRecord
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.state.codec import Encoded, Stamp, StateCodec
 from sidecar.state.keys import decode_key
-from tests.inprocess.house import Counted, Lines
+from tests.inprocess.embedded_sidecar import Counted, Lines
 
 
 class Bench:

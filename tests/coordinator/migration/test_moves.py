@@ -13,7 +13,7 @@ from sidecar.link.messages import GroupRules
 from sidecar.wire.generated import join_group as jg
 from tests.coordinator.migration.moving import Broker, beats, being_taken_over, classic, run
 from tests.core.classic_client import subscription
-from tests.inprocess.house import Heard, House, until
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, Heard, until
 
 NEWCOMER = [jg.JoinGroupRequestProtocol("range", subscription(["orders"], {}, -1))]
 
@@ -25,17 +25,17 @@ def test_what_waits_for_a_takeover_is_not_answered_before_the_broker_has_told_of
     """The core knows nothing of the group: it would answer UNKNOWN_MEMBER_ID, or begin a second group."""
     broker = Broker(monkeypatch, classic("n1"))
 
-    async def test(house: House) -> None:
-        client, other = await house.client(), await house.client()
-        await being_taken_over(house)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, other = await sidecar.client(), await sidecar.client()
+        await being_taken_over(sidecar)
         client.post(beats("n1", 7), 4)
         if said == "join":
             other.post(jg.JoinGroupRequest("g", 10_000, 60_000, "", None, "consumer", NEWCOMER), 3)
         await asyncio.sleep(0.02)
-        house.tail.release()
+        sidecar.tail.release()
         assert (await client.answer(beats("n1", 7), 4)).error_code == Code.REBALANCE_IN_PROGRESS
         assert broker.gone == ["n1"]
-        group: Any = house.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
+        group: Any = sidecar.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
         assert "n1" in group.members and group.adopted
 
     run(test)
@@ -46,53 +46,53 @@ def test_a_request_that_waits_for_the_lease_does_not_get_past_the_broker(monkeyp
     beside its members at the broker."""
     broker = Broker(monkeypatch, classic("n1"))
 
-    async def test(house: House) -> None:
-        client, other = await house.client(), await house.client()
-        house.coordinator.service.lease.lost()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, other = await sidecar.client(), await sidecar.client()
+        sidecar.coordinator.service.lease.lost()
         other.post(jg.JoinGroupRequest("g", 10_000, 60_000, "", None, "consumer", NEWCOMER), 3)
         client.post(beats("n1", 7), 4)
-        await until(lambda: house.metrics.value("parked") == 2)
-        house.prove()
+        await until(lambda: sidecar.metrics.value("parked") == 2)
+        sidecar.prove()
         assert (await client.answer(beats("n1", 7), 4)).error_code == Code.REBALANCE_IN_PROGRESS
         assert broker.gone == ["n1"]
-        group: Any = house.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
+        group: Any = sidecar.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
         assert "n1" in group.members and group.adopted
 
     run(test)
 
 
 def test_stored_patterns_count_for_everybody_until_they_go() -> None:
-    async def test(house: House) -> None:
-        heard = Heard(house.coordinator)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        heard = Heard(sidecar.coordinator)
         include = {f"/{cf.INCLUDE}": "theirs-[0-9]{1,2},theirs-more"}
-        await house.stored.put("", include, "a test", house.coordinator.append_unfenced)
+        await sidecar.stored.put("", include, "a test", sidecar.coordinator.append_unfenced)
         assert heard.of(GroupRules)[-1].include == ("theirs-[0-9]{1,2}", "theirs-more")
         assert (
-            house.rules.wanted("theirs-12")
-            and not house.rules.wanted("g")
-            and house.front.scopes.clients.managed("theirs-more")
+            sidecar.rules.wanted("theirs-12")
+            and not sidecar.rules.wanted("g")
+            and sidecar.front.scopes.clients.managed("theirs-more")
         )
-        assert not house.front.scopes.clients.managed("g")
-        await house.stored.put("", {f"/{cf.INCLUDE}": None}, "a test", house.coordinator.append_unfenced)
+        assert not sidecar.front.scopes.clients.managed("g")
+        await sidecar.stored.put("", {f"/{cf.INCLUDE}": None}, "a test", sidecar.coordinator.append_unfenced)
         assert (
-            house.rules.wanted("g")
-            and house.front.scopes.clients.managed("g")
-            and not house.front.scopes.clients.managed("theirs-more")
+            sidecar.rules.wanted("g")
+            and sidecar.front.scopes.clients.managed("g")
+            and not sidecar.front.scopes.clients.managed("theirs-more")
         )
 
     run(test)
 
 
 def test_sidecars_whose_own_patterns_differ_are_told_until_patterns_are_stored() -> None:
-    async def test(house: House) -> None:
+    async def test(sidecar: EmbeddedSidecar) -> None:
         told = "sidecars have different patterns"
-        house.rules.peers({1: house.rules.told(), 2: {"include": [], "exclude": []}})
-        assert house.rules.differing() == [] and told not in house.lines.events()
-        house.rules.peers({1: house.rules.told(), 2: {"include": ["b.*"], "exclude": []}})
-        assert house.metrics.value("patterns_differ") == 1
-        assert house.lines.fields(told)["theirs"] == {2: {"include": ["b.*"], "exclude": []}}
+        sidecar.rules.peers({1: sidecar.rules.told(), 2: {"include": [], "exclude": []}})
+        assert sidecar.rules.differing() == [] and told not in sidecar.lines.events()
+        sidecar.rules.peers({1: sidecar.rules.told(), 2: {"include": ["b.*"], "exclude": []}})
+        assert sidecar.metrics.value("patterns_differ") == 1
+        assert sidecar.lines.fields(told)["theirs"] == {2: {"include": ["b.*"], "exclude": []}}
         include = {f"/{cf.INCLUDE}": "c.*"}
-        await house.stored.put("", include, "a test", house.coordinator.append_unfenced)
-        assert house.metrics.value("patterns_differ") == 0
+        await sidecar.stored.put("", include, "a test", sidecar.coordinator.append_unfenced)
+        assert sidecar.metrics.value("patterns_differ") == 0
 
     run(test)

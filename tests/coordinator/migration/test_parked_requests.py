@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.core.vocabulary.errors import Code
 from tests.coordinator.migration.moving import QUICK, Broker, beats, being_taken_over, classic, run
-from tests.inprocess.house import House, until
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, until
 from tests.inprocess.messages import join
 
 
@@ -17,8 +17,8 @@ def test_requests_wait_until_the_broker_tells(monkeypatch: pytest.MonkeyPatch) -
     broker = Broker(monkeypatch, classic("n1"))
     broker.silent = True
 
-    async def test(house: House) -> None:
-        client, patient = await house.client(), await house.client()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, patient = await sidecar.client(), await sidecar.client()
         patient.post(join("g", "m1"), 1)
         assert (await patient.answer(join("g", "m1"), 1)).error_code == Code.COORDINATOR_LOAD_IN_PROGRESS
         client.post(beats("n1", 7), 4)
@@ -32,12 +32,12 @@ def test_requests_wait_until_the_broker_tells(monkeypatch: pytest.MonkeyPatch) -
 def test_a_takeover_that_does_not_come_is_no_reason_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     Broker(monkeypatch, classic("n1"))
 
-    async def test(house: House) -> None:
-        client = await house.client()
-        await being_taken_over(house)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
+        await being_taken_over(sidecar)
         client.post(beats("n1", 7), 4)
         await asyncio.sleep(0.01)
-        house.assign(2)
+        sidecar.assign(2)
         assert (await client.answer(beats("n1", 7), 4)).error_code == Code.NOT_COORDINATOR
 
     run(test, service={"hold_ms": 60_000})
@@ -49,12 +49,12 @@ def test_who_has_no_lease_does_not_say_that_a_group_is_being_loaded(monkeypatch:
     error (scene owner_is_alone_with_its_members)."""
     Broker(monkeypatch, classic("n1"))
 
-    async def test(house: House) -> None:
-        client = await house.client()
-        await being_taken_over(house)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
+        await being_taken_over(sidecar)
         client.post(beats("n1", 7), 4)
         assert (await client.answer(beats("n1", 7), 4)).error_code == Code.NONE, "it is being loaded here"
-        house.coordinator.service.lease.lost()
+        sidecar.coordinator.service.lease.lost()
         client.post(beats("n1", 7), 4)
         assert (await client.answer(beats("n1", 7), 4)).error_code == Code.NOT_COORDINATOR
 
@@ -65,12 +65,12 @@ def test_more_requests_than_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch
     """All of them together, whatever each waits for."""
     Broker(monkeypatch, classic("n1")).silent = True
 
-    async def test(house: House) -> None:
-        first, second = await house.client(), await house.client()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        first, second = await sidecar.client(), await sidecar.client()
         first.post(beats("n1", 7), 4)
-        await until(lambda: house.metrics.value("parked") == 1)
+        await until(lambda: sidecar.metrics.value("parked") == 1)
         assert (await second.ask(join("other", "m1"), 1)).error_code == Code.COORDINATOR_NOT_AVAILABLE
         assert (await first.answer(beats("n1", 7), 4)).error_code == Code.NONE, "it is being loaded here"
-        assert house.metrics.value("parked") == 0
+        assert sidecar.metrics.value("parked") == 0
 
     run(test, moves=replace(QUICK, parked_max=1))

@@ -17,25 +17,25 @@ from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import sync_group as sg
 from tests.coordinator.migration.moving import at_work, run, say
 from tests.core.classic_client import subscription
-from tests.inprocess.house import Heard, House, until
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, Heard, until
 from tests.inprocess.messages import beat, commit, join
 
 NEWCOMER = [jg.JoinGroupRequestProtocol("range", subscription(["orders"], {}, -1))]
 
 
 def test_a_group_goes_back_when_its_members_own_nothing_and_its_placeholder_is_free() -> None:
-    async def test(house: House) -> None:
-        heard = Heard(house.coordinator)
-        client = await house.client()
-        epoch = await at_work(house, client)
-        await house.all_joined()
-        await say(house, "g", managed="false")
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        heard = Heard(sidecar.coordinator)
+        client = await sidecar.client()
+        epoch = await at_work(sidecar, client)
+        await sidecar.all_joined()
+        await say(sidecar, "g", managed="false")
         assert heard.of(GroupRules)[-1].moved == {"g": True}, "it has records here"
         other = await client.ask(join("g", "m2"), 1)
         assert other.error_code == Code.NOT_COORDINATOR, "nobody joins any more"
-        group: Any = house.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
+        group: Any = sidecar.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
         await until(lambda: not group.target.of("m1"))
-        told = await client.ask(beat("g", "m1", epoch, {house.topic_id("orders"): [0, 1]}), 1)
+        told = await client.ask(beat("g", "m1", epoch, {sidecar.topic_id("orders"): [0, 1]}), 1)
         assert told.assignment is not None and not told.assignment.topic_partitions
         done = await client.ask(commit("g", "m1", epoch, "orders", {0: 5}), 9)
         assert done.topics[0].partitions[0].error_code == Code.NONE, "what it gives up can be committed"
@@ -44,30 +44,30 @@ def test_a_group_goes_back_when_its_members_own_nothing_and_its_placeholder_is_f
         gone = await client.ask(beat("g", "m1", acknowledged.member_epoch), 1)
         assert gone.error_code == Code.UNKNOWN_MEMBER_ID
         await until(lambda: heard.of(GroupRules)[-1].moved == {"g": False})
-        assert house.brokers.placeholders["g"].state == "Empty", "before, no native client could have joined"
-        assert house.metrics.value("moves", "broker", "done") == 1
-        assert not house.state.partitions[0].groups
+        assert sidecar.brokers.placeholders["g"].state == "Empty", "before, no native client could have joined"
+        assert sidecar.metrics.value("moves", "broker", "done") == 1
+        assert not sidecar.state.partitions[0].groups
 
     run(test)
 
 
 def test_a_new_owner_goes_on_with_what_is_to_leave() -> None:
-    async def test(house: House) -> None:
-        client = await house.client()
-        epoch = await at_work(house, client)
-        await house.all_joined()
-        await say(house, "g", managed="false")
-        await until(lambda: house.coordinator.moves.releases.under_way)
-        house.assign(2)
-        await until(lambda: not house.coordinator.moves.releases.under_way)
-        await house.own()
-        await until(lambda: house.coordinator.moves.releases.under_way)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
+        epoch = await at_work(sidecar, client)
+        await sidecar.all_joined()
+        await say(sidecar, "g", managed="false")
+        await until(lambda: sidecar.coordinator.moves.releases.under_way)
+        sidecar.assign(2)
+        await until(lambda: not sidecar.coordinator.moves.releases.under_way)
+        await sidecar.own()
+        await until(lambda: sidecar.coordinator.moves.releases.under_way)
         await asyncio.sleep(0.05)
-        for owned in ({house.topic_id("orders"): [0, 1]}, {}, {}, {}):
+        for owned in ({sidecar.topic_id("orders"): [0, 1]}, {}, {}, {}):
             told = await client.ask(beat("g", "m1", epoch, owned), 1)
             epoch = told.member_epoch or epoch
         assert told.error_code in (Code.UNKNOWN_MEMBER_ID, Code.NOT_COORDINATOR)
-        await until(lambda: not house.rules.managed("g"))
+        await until(lambda: not sidecar.rules.managed("g"))
 
     run(test)
 
@@ -77,32 +77,32 @@ def test_a_placeholder_of_an_owner_that_was_cut_off_goes_when_the_group_is_order
     """Its owner was cut off while it took the group in, so nothing of the group is written; its placeholder is at the
     broker, which lets nobody of another protocol join beside that."""
 
-    async def test(house: House) -> None:
-        there = house.brokers.placeholders["g"]
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        there = sidecar.brokers.placeholders["g"]
         there.instance_id, there.state = INSTANCE_ID, "Stable"
         there.take()
         if order == "before it took over":
-            house.assign(2)
-            await say(house, "g", managed="false")
+            sidecar.assign(2)
+            await say(sidecar, "g", managed="false")
             await asyncio.sleep(0.02)
             assert there.state == "Stable", "it may be the placeholder of another owner"
-            await house.own()
+            await sidecar.own()
         else:
-            await say(house, "g", managed="false")
+            await say(sidecar, "g", managed="false")
         await until(lambda: there.state == "Empty")
 
     run(test)
 
 
 def test_a_group_that_is_wanted_again_stays() -> None:
-    async def test(house: House) -> None:
-        client = await house.client()
-        epoch = await at_work(house, client)
-        await say(house, "g", managed="false")
-        await until(lambda: house.coordinator.moves.releases.under_way)
-        await say(house, "g", managed=None)
-        await until(lambda: not house.coordinator.moves.releases.under_way)
-        group: Any = house.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
+        epoch = await at_work(sidecar, client)
+        await say(sidecar, "g", managed="false")
+        await until(lambda: sidecar.coordinator.moves.releases.under_way)
+        await say(sidecar, "g", managed=None)
+        await until(lambda: not sidecar.coordinator.moves.releases.under_way)
+        group: Any = sidecar.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
         assert group.epoch > epoch
         assert (await client.ask(join("g", "m2"), 1)).error_code == Code.NONE
 
@@ -116,9 +116,9 @@ def static_join(instance: str, member_id: str = "") -> jg.JoinGroupRequest:
 def test_a_static_member_that_is_started_again_meanwhile_takes_part_in_the_way_back() -> None:
     """Otherwise everybody would wait until the session of the one that it was has run out."""
 
-    async def test(house: House) -> None:
-        house.configs._own.classic.values["initial_rebalance_delay_ms"] = 20  # type: ignore[index]
-        one, two, back = [await house.client() for _ in range(3)]
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        sidecar.configs._own.classic.values["initial_rebalance_delay_ms"] = 20  # type: ignore[index]
+        one, two, back = [await sidecar.client() for _ in range(3)]
         one.post(static_join("i1"), 7)
         two.post(static_join("i2"), 7)
         leads, follows = await one.answer(static_join("i1"), 7), await two.answer(static_join("i2"), 7)
@@ -129,8 +129,8 @@ def test_a_static_member_that_is_started_again_meanwhile_takes_part_in_the_way_b
             sync = sg.SyncGroupRequest("g", 1, joined.member_id, instance, "consumer", "range", part)
             assert (await clients[instance].ask(sync, 5)).error_code == Code.NONE
             part = []
-        await say(house, "g", managed="false")
-        group: Any = house.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
+        await say(sidecar, "g", managed="false")
+        group: Any = sidecar.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
         await until(lambda: group.state == "PreparingRebalance")
         beaten = await one.ask(hb.HeartbeatRequest("g", 1, leads.member_id, "i1"), 4)
         assert beaten.error_code == Code.REBALANCE_IN_PROGRESS
@@ -139,24 +139,24 @@ def test_a_static_member_that_is_started_again_meanwhile_takes_part_in_the_way_b
         back.post(static_join("i2"), 7)
         assert (await one.answer(static_join("i1"), 7)).error_code == Code.NOT_COORDINATOR
         assert (await back.answer(static_join("i2"), 7)).error_code == Code.NOT_COORDINATOR
-        await until(lambda: not house.rules.managed("g"))
+        await until(lambda: not sidecar.rules.managed("g"))
 
     run(test)
 
 
 def test_a_group_is_given_back_only_when_its_placeholder_at_the_broker_is_free() -> None:
-    async def test(house: House) -> None:
-        client = await house.client()
-        epoch = await at_work(house, client)
-        await house.all_joined()
-        hung = house.brokers.faults.hang(Api.LEAVE_GROUP)
-        await say(house, "g", managed="false")
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
+        epoch = await at_work(sidecar, client)
+        await sidecar.all_joined()
+        hung = sidecar.brokers.faults.hang(Api.LEAVE_GROUP)
+        await say(sidecar, "g", managed="false")
         assert (await client.ask(beat("g", "m1", -1), 1)).error_code == Code.NONE
         await until(lambda: hung.met)
         await asyncio.sleep(0.05)
-        assert house.rules.managed("g") and house.brokers.placeholders["g"].state != "Empty", epoch
+        assert sidecar.rules.managed("g") and sidecar.brokers.placeholders["g"].state != "Empty", epoch
         hung.release()
-        await until(lambda: not house.rules.managed("g"))
-        assert house.brokers.placeholders["g"].state == "Empty"
+        await until(lambda: not sidecar.rules.managed("g"))
+        assert sidecar.brokers.placeholders["g"].state == "Empty"
 
     run(test)

@@ -12,19 +12,19 @@ from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka import native
 from sidecar.kafka.native import Native
 from tests.coordinator.migration.moving import QUICK, Broker, beats, classic, run, say
-from tests.inprocess.house import House, until
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, until
 from tests.inprocess.messages import join
 
 
 def test_a_group_that_is_not_stable_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker(monkeypatch, classic("n1", state="PreparingRebalance"))
 
-    async def test(house: House) -> None:
-        client = await house.client()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
         assert (await client.ask(join("g", "m1"), 1)).error_code == Code.NOT_COORDINATOR
-        assert house.rules.overrides == {"g": "later"} and not house.rules.managed("g")
+        assert sidecar.rules.overrides == {"g": "later"} and not sidecar.rules.managed("g")
         broker.group = classic("n1")
-        await until(lambda: house.rules.overrides == {}, 3)
+        await until(lambda: sidecar.rules.overrides == {}, 3)
         assert (await client.ask(beats("n1", 7), 4)).error_code == Code.REBALANCE_IN_PROGRESS
 
     run(test)
@@ -37,25 +37,25 @@ def test_what_is_said_while_the_broker_is_asked_counts(monkeypatch: pytest.Monke
     broker = Broker(monkeypatch, classic("n1", state="PreparingRebalance"))
     word = "true" if limit_s == 0.0 else "false"
 
-    async def test(house: House) -> None:
-        await say(house, "theirs", managed="true")
-        await until(lambda: house.rules.overrides == {"theirs": "later"}, 3)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await say(sidecar, "theirs", managed="true")
+        await until(lambda: sidecar.rules.overrides == {"theirs": "later"}, 3)
         said = asyncio.Event()
 
         async def describe(conn: object, group_id: str, timeout_s: float) -> Native:
-            if house.rules.overrides.get(group_id) == "later":
+            if sidecar.rules.overrides.get(group_id) == "later":
                 broker.group = classic("n1")
-                await say(house, group_id, managed=word)
-                await until(lambda: house.rules.overrides == {"theirs": word}, 3)
+                await say(sidecar, group_id, managed=word)
+                await until(lambda: sidecar.rules.overrides == {"theirs": word}, 3)
                 said.set()
             return broker.group
 
         monkeypatch.setattr(native, "describe", describe)
         await asyncio.wait_for(said.wait(), 3)
-        await until(lambda: not house.coordinator.moves.unstable.watched, 3)
+        await until(lambda: not sidecar.coordinator.moves.unstable.watched, 3)
         await asyncio.sleep(0.05)
-        assert house.rules.overrides == {"theirs": word}
-        assert house.stored.why("theirs") == "changed by a test"
+        assert sidecar.rules.overrides == {"theirs": word}
+        assert sidecar.stored.why("theirs") == "changed by a test"
 
     run(test, moves=replace(QUICK, patience=Patience(limit_s, look_s=0.01)))
 
@@ -63,11 +63,11 @@ def test_what_is_said_while_the_broker_is_asked_counts(monkeypatch: pytest.Monke
 def test_what_never_becomes_stable_stays_with_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     Broker(monkeypatch, classic("n1", state="PreparingRebalance"))
 
-    async def test(house: House) -> None:
-        await say(house, "theirs", managed="true")
-        await until(lambda: house.rules.overrides == {"theirs": "false"}, 3)
-        assert "does not become stable" in house.lines.fields("group not taken in")["problem"]
-        assert house.metrics.value("moves", "sidecar", "given up") == 1
-        assert "not taken in" in house.stored.why("theirs")
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await say(sidecar, "theirs", managed="true")
+        await until(lambda: sidecar.rules.overrides == {"theirs": "false"}, 3)
+        assert "does not become stable" in sidecar.lines.fields("group not taken in")["problem"]
+        assert sidecar.metrics.value("moves", "sidecar", "given up") == 1
+        assert "not taken in" in sidecar.stored.why("theirs")
 
     run(test)

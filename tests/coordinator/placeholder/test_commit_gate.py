@@ -23,7 +23,7 @@ from tests.coordinator.joined import (
     names,
     ours,
 )
-from tests.inprocess.house import Heard, House, run, turns, until
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, Heard, run, turns, until
 from tests.inprocess.messages import commit
 
 
@@ -33,22 +33,22 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_commit_does_not_wait_for_ever() -> None:
-    async def test(house: House) -> None:
-        house.brokers.faults.hang(Api.JOIN_GROUP)
-        client, epoch = await joined(house)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        sidecar.brokers.faults.hang(Api.JOIN_GROUP)
+        client, epoch = await joined(sidecar)
         assert await committed(client, epoch) == Code.COORDINATOR_LOAD_IN_PROGRESS
-        assert names(house) == []
+        assert names(sidecar) == []
 
     run(test, placeholders={"wait_ms": 50})
 
 
 def test_more_commits_than_may_wait_are_refused() -> None:
-    async def test(house: House) -> None:
-        house.brokers.faults.hang(Api.JOIN_GROUP)
-        client, epoch = await joined(house)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        sidecar.brokers.faults.hang(Api.JOIN_GROUP)
+        client, epoch = await joined(sidecar)
         client.post(commit("g", "m1", epoch, "orders", {0: 7}), 9)
         await turns()
-        assert await committed(await house.client(), epoch) == Code.COORDINATOR_NOT_AVAILABLE
+        assert await committed(await sidecar.client(), epoch) == Code.COORDINATOR_NOT_AVAILABLE
 
     run(test, placeholders={"parked_max": 1})
 
@@ -58,41 +58,41 @@ def test_before_offsets_are_deleted_the_broker_is_shown_the_subscription_for_a_w
 ) -> None:
     monkeypatch.setattr(module, "OPEN_MS", 50)
 
-    async def test(house: House) -> None:
-        client, epoch = await joined(house)
-        await house.all_joined()
-        heard = Heard(house.coordinator)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, epoch = await joined(sidecar)
+        await sidecar.all_joined()
+        heard = Heard(sidecar.coordinator)
         heard.tell(Request(1, OpenOffsets("g", frozenset({"orders"}))))
         assert (await heard.reply(1)).code == Code.NONE
-        assert identity(house).metadata == ms.readable({"orders"}) and identity(house).generation == 2
+        assert identity(sidecar).metadata == ms.readable({"orders"}) and identity(sidecar).generation == 2
         assert await committed(client, epoch) == Code.NONE
-        await until(lambda: identity(house).metadata == ms.UNREADABLE)
-        await house.all_joined()
+        await until(lambda: identity(sidecar).metadata == ms.UNREADABLE)
+        await sidecar.all_joined()
         assert await committed(client, epoch) == Code.NONE
-        assert names(house) == [(f"{OURS}-1", 2), (f"{OURS}-1", 3)]
+        assert names(sidecar) == [(f"{OURS}-1", 2), (f"{OURS}-1", 3)]
 
     run(test)
 
 
-async def moved_away_and_back(house: House) -> None:
-    house.assign(2)
+async def moved_away_and_back(sidecar: EmbeddedSidecar) -> None:
+    sidecar.assign(2)
     await turns()
-    await house.own()
+    await sidecar.own()
 
 
 def test_a_fetch_is_answered_only_when_no_former_owner_can_commit_any_more() -> None:
-    async def test(house: House) -> None:
-        await joined(house)
-        await house.all_joined()
-        joins = house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
-        await moved_away_and_back(house)
-        heard = Heard(house.coordinator)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await joined(sidecar)
+        await sidecar.all_joined()
+        joins = sidecar.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
+        await moved_away_and_back(sidecar)
+        heard = Heard(sidecar.coordinator)
         heard.tell(Request(1, FetchCheck("g", None, -1)))
         await until(lambda: joins.parked)
         await turns()
-        assert heard.of(Reply) == [] and identity(house).member_id == f"{OURS}-1"
+        assert heard.of(Reply) == [] and identity(sidecar).member_id == f"{OURS}-1"
         joins.release()
-        assert await heard.reply(1) == CheckReply() and identity(house).member_id == f"{OURS}-2"
+        assert await heard.reply(1) == CheckReply() and identity(sidecar).member_id == f"{OURS}-2"
 
     run(test)
 
@@ -101,47 +101,47 @@ def test_a_commit_that_waited_for_the_takeover_waits_no_longer_for_its_placehold
     """Symptom: a commit was let in ten seconds after it was sent, when its member had fetched older offsets. Cause:
     it waited five seconds for the takeover, and then five more for the placeholder."""
 
-    async def test(house: House) -> None:
-        _, epoch = await joined(house)
-        await house.all_joined()
-        joins = house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
-        fences = house.brokers.faults.hang(Api.INIT_PRODUCER_ID)
-        house.assign(2)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        _, epoch = await joined(sidecar)
+        await sidecar.all_joined()
+        joins = sidecar.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
+        fences = sidecar.brokers.faults.hang(Api.INIT_PRODUCER_ID)
+        sidecar.assign(2)
         await turns()
-        house.assign(1)
+        sidecar.assign(1)
         await until(lambda: fences.parked)
-        heard = Heard(house.coordinator)
+        heard = Heard(sidecar.coordinator)
         check = CommitCheck("g", "m1", epoch, None, 9, False, (("orders", ZERO_UUID, 0),))
         heard.tell(Request(1, check))
         await asyncio.sleep(0.01)
         fences.release()
         await until(lambda: joins.parked)
         await turns()
-        (parked,) = house.coordinator.placeholders.commits._parked["g"]
+        (parked,) = sidecar.coordinator.placeholders.commits._parked["g"]
         assert parked.until_ms == check.asked_ms + 5_000
 
     run(test)
 
 
 def test_a_fetch_of_a_new_group_does_not_wait_for_the_placeholder() -> None:
-    async def test(house: House) -> None:
-        house.brokers.initial_delay_s = SLOW_S
-        await joined(house)
-        heard = Heard(house.coordinator)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        sidecar.brokers.initial_delay_s = SLOW_S
+        await joined(sidecar)
+        heard = Heard(sidecar.coordinator)
         heard.tell(Request(1, FetchCheck("g", None, -1)))
         assert await heard.reply(1) == CheckReply()
-        assert identity(house).state in ("Empty", "PreparingRebalance")
+        assert identity(sidecar).state in ("Empty", "PreparingRebalance")
 
     run(test)
 
 
 def test_those_who_wait_are_sent_on_when_the_partition_moves() -> None:
-    async def test(house: House) -> None:
-        house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
-        client, epoch = await joined(house)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        sidecar.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
+        client, epoch = await joined(sidecar)
         client.post(commit("g", "m1", epoch, "orders", {0: 7}), 9)
         await turns()
-        house.assign(2)
+        sidecar.assign(2)
         res = await client.answer(commit("g", "m1", epoch, "orders", {0: 7}), 9)
         assert res.topics[0].partitions[0].error_code == Code.NOT_COORDINATOR
 

@@ -16,7 +16,7 @@ from sidecar.link.messages import CommitEnded, Reply, Request
 from sidecar.wire.apis import Api
 from sidecar.wire.primitives import ZERO_UUID
 from tests.coordinator.joined import OURS, committed, hasten, identity, joined, names, ours
-from tests.inprocess.house import Heard, House, run, turns, until
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, Heard, run, turns, until
 from tests.inprocess.messages import commit, join
 
 
@@ -34,17 +34,17 @@ ANYBODY = {"refuse_commits_of_others": False}
 """Which member owns a partition is not what is tried here."""
 
 
-async def two_members(house: House) -> Heard:
+async def two_members(sidecar: EmbeddedSidecar) -> Heard:
     """Members m1 and m2 of one group with a placeholder. Returns a front that speaks for both."""
-    client, _ = await joined(house)
+    client, _ = await joined(sidecar)
     await client.ask(join("g", "m2"), 1)
-    await house.all_joined()
-    shard = house.owner_of("g").shard
+    await sidecar.all_joined()
+    shard = sidecar.owner_of("g").shard
     assert shard is not None
     group: Any = shard.groups["g"]
     for name, m in list(group.members.items()):
         group.members[name] = replace(m, member_epoch=3)
-    return Heard(house.coordinator)
+    return Heard(sidecar.coordinator)
 
 
 async def passed(heard: Heard, token: int, event: Any) -> CheckReply:
@@ -63,8 +63,8 @@ async def waits(heard: Heard, token: int, event: Any) -> None:
 def test_another_member_waits_for_a_commit_that_is_under_way_to_the_same_partition() -> None:
     """Symptom: a commit of a partition's former member came over another connection, behind one of its new member."""
 
-    async def test(house: House) -> None:
-        heard = await two_members(house)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        heard = await two_members(sidecar)
         first = await passed(heard, 1, check("m1", 3, 0))
         await passed(heard, 2, check("m1", 3, 0))
         await passed(heard, 3, check("m2", 3, 1))
@@ -84,8 +84,8 @@ def test_a_member_that_has_given_up_waiting_does_not_overtake_itself() -> None:
     """Found by the simulation, seed 599: it committed again over another connection, and when both could be written,
     the older commit came in later. What was acknowledged had gone back."""
 
-    async def test(house: House) -> None:
-        heard = await two_members(house)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        heard = await two_members(sidecar)
         first = await passed(heard, 1, check("m1", 3, 0))
         later = msgspec.structs.replace(check("m1", 3, 0), connection=1)
         await waits(heard, 2, later)
@@ -97,11 +97,11 @@ def test_a_member_that_has_given_up_waiting_does_not_overtake_itself() -> None:
 
 @pytest.mark.parametrize("how", ["told", "front"])
 def test_a_commit_in_doubt_is_waited_for_until_the_broker_would_refuse_it(how: str) -> None:
-    async def test(house: House) -> None:
-        heard = await two_members(house)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        heard = await two_members(sidecar)
         first = await passed(heard, 1, check("m1", 3, 0))
-        second = Heard(house.coordinator)
-        joins = house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
+        second = Heard(sidecar.coordinator)
+        joins = sidecar.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
         if how == "told":
             heard.tell(CommitEnded(first.ticket, sure=False))
         else:
@@ -111,7 +111,7 @@ def test_a_commit_in_doubt_is_waited_for_until_the_broker_would_refuse_it(how: s
         joins.release()
         reply = await second.reply(2)
         assert first.identity is not None and reply.identity.member_id == f"{OURS}-2" != first.identity.member_id
-        assert identity(house).commit_refusal(first.identity.member_id, OURS, 1) == Code.FENCED_INSTANCE_ID
+        assert identity(sidecar).commit_refusal(first.identity.member_id, OURS, 1) == Code.FENCED_INSTANCE_ID
 
     run(test, consumer=ANYBODY)
 
@@ -119,8 +119,8 @@ def test_a_commit_in_doubt_is_waited_for_until_the_broker_would_refuse_it(how: s
 def test_a_commit_of_which_nobody_speaks_any_more_is_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOST_SIGHT_MS", 30)
 
-    async def test(house: House) -> None:
-        heard = await two_members(house)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        heard = await two_members(sidecar)
         first = await passed(heard, 1, check("m1", 3, 0))
         assert (await passed(heard, 2, check("m2", 3, 0))).identity != first.identity
 
@@ -128,77 +128,78 @@ def test_a_commit_of_which_nobody_speaks_any_more_is_in_doubt(monkeypatch: pytes
 
 
 def test_those_who_wait_for_a_commit_do_not_wait_for_ever() -> None:
-    async def test(house: House) -> None:
-        heard = await two_members(house)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        heard = await two_members(sidecar)
         await passed(heard, 1, check("m1", 3, 0))
         heard.tell(Request(2, check("m2", 3, 0)))
         assert (await heard.reply(2)).code == Code.COORDINATOR_LOAD_IN_PROGRESS
         heard.tell(Request(3, check("m2", 3, 0)))
-        house.assign(2)
-        assert (await heard.reply(3)).code == Code.NOT_COORDINATOR and house.coordinator.placeholders.commits.quiet
+        sidecar.assign(2)
+        assert (await heard.reply(3)).code == Code.NOT_COORDINATOR and sidecar.coordinator.placeholders.commits.quiet
 
     run(test, consumer=ANYBODY, placeholders={"wait_ms": 50})
 
 
 @pytest.mark.parametrize("done", [False, True])
 def test_a_commit_whose_connection_breaks_is_in_doubt(done: bool) -> None:
-    async def test(house: House) -> None:
-        client, epoch = await joined(house)
-        await house.all_joined()
-        house.brokers.faults.drop(Api.OFFSET_COMMIT, done=done)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, epoch = await joined(sidecar)
+        await sidecar.all_joined()
+        sidecar.brokers.faults.drop(Api.OFFSET_COMMIT, done=done)
         client.post(commit("g", "m1", epoch, "orders", {0: 7}), 9)
         await until(lambda: client.closed)
-        await until(lambda: identity(house).member_id == f"{OURS}-2")
-        await house.all_joined()
-        assert house.coordinator.placeholders.commits.quiet
+        await until(lambda: identity(sidecar).member_id == f"{OURS}-2")
+        await sidecar.all_joined()
+        assert sidecar.coordinator.placeholders.commits.quiet
         assert (
-            await committed(await house.client(), epoch) == Code.NONE and house.coordinator.placeholders.commits.quiet
+            await committed(await sidecar.client(), epoch) == Code.NONE
+            and sidecar.coordinator.placeholders.commits.quiet
         )
 
     run(test)
 
 
 def test_a_client_that_is_gone_before_its_commit_is_sent_leaves_no_doubt() -> None:
-    async def test(house: House) -> None:
-        client, epoch = await joined(house)
-        await house.all_joined()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, epoch = await joined(sidecar)
+        await sidecar.all_joined()
         client.post(commit("g", "m1", epoch, "orders", {0: 7}), 9)
         client.close()
         await turns(200)
-        assert house.coordinator.placeholders.commits.quiet
+        assert sidecar.coordinator.placeholders.commits.quiet
 
     run(test)
 
 
 # ---- taking over ----------------------------------------------------------------------------------------------------
-async def moved_away_and_back(house: House) -> None:
-    house.assign(2)
+async def moved_away_and_back(sidecar: EmbeddedSidecar) -> None:
+    sidecar.assign(2)
     await turns()
-    await house.own()
+    await sidecar.own()
 
 
 def test_a_new_owner_takes_the_placeholder_over() -> None:
-    async def test(house: House) -> None:
-        client, epoch = await joined(house)
-        await house.all_joined()
-        await moved_away_and_back(house)
-        await until(lambda: identity(house).member_id == f"{OURS}-2")
-        assert identity(house).generation == 1, "the group at the broker does not rebalance for it"
-        assert await committed(client, epoch) == Code.NONE and names(house) == [(f"{OURS}-2", 1)]
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, epoch = await joined(sidecar)
+        await sidecar.all_joined()
+        await moved_away_and_back(sidecar)
+        await until(lambda: identity(sidecar).member_id == f"{OURS}-2")
+        assert identity(sidecar).generation == 1, "the group at the broker does not rebalance for it"
+        assert await committed(client, epoch) == Code.NONE and names(sidecar) == [(f"{OURS}-2", 1)]
 
     run(test)
 
 
 def test_renewing_the_fence_keeps_the_placeholders() -> None:
-    async def test(house: House) -> None:
-        client, epoch = await joined(house)
-        await house.all_joined()
-        joins = house.brokers.count(Api.JOIN_GROUP)
-        epoch_of = house.state.partitions[0].owners.claimed
-        await house.answered_until(lambda: house.state.partitions[0].owners.claimed > epoch_of)
-        await until(lambda: house.service.serving() == [0])
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, epoch = await joined(sidecar)
+        await sidecar.all_joined()
+        joins = sidecar.brokers.count(Api.JOIN_GROUP)
+        epoch_of = sidecar.state.partitions[0].owners.claimed
+        await sidecar.answered_until(lambda: sidecar.state.partitions[0].owners.claimed > epoch_of)
+        await until(lambda: sidecar.service.serving() == [0])
         assert await committed(client, epoch) == Code.NONE
-        assert house.brokers.count(Api.JOIN_GROUP) == joins and names(house) == [(f"{OURS}-1", 1)]
+        assert sidecar.brokers.count(Api.JOIN_GROUP) == joins and names(sidecar) == [(f"{OURS}-1", 1)]
 
     run(test, service={"fence_interval_ms": 100})
 

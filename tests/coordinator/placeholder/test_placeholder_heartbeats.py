@@ -12,7 +12,7 @@ from tests.coordinator.joined import (
     identity,
     joined,
 )
-from tests.inprocess.house import House, run, until
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, run, until
 
 
 @pytest.fixture(autouse=True)
@@ -22,25 +22,25 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("end", ["expel", "take"])
 def test_heartbeats_find_out_too(end: str) -> None:
-    async def test(house: House) -> None:
-        await joined(house)
-        await house.all_joined()
-        getattr(identity(house), end)()
-        await until(lambda: house.metrics.value("placeholders_lost") == 1)
-        await house.all_joined()
-        assert identity(house).state == "Stable"
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await joined(sidecar)
+        await sidecar.all_joined()
+        getattr(identity(sidecar), end)()
+        await until(lambda: sidecar.metrics.value("placeholders_lost") == 1)
+        await sidecar.all_joined()
+        assert identity(sidecar).state == "Stable"
 
     run(test, placeholders={"session_timeout_ms": 60})
 
 
 def test_without_a_lease_no_placeholder_is_defended() -> None:
-    async def test(house: House) -> None:
-        await joined(house)
-        await house.all_joined()
-        house.service.lease.lost()
-        identity(house).take()
-        before = house.brokers.count(Api.JOIN_GROUP)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await joined(sidecar)
+        await sidecar.all_joined()
+        sidecar.service.lease.lost()
+        identity(sidecar).take()
+        before = sidecar.brokers.count(Api.JOIN_GROUP)
         await asyncio.sleep(0.1)
-        assert house.brokers.count(Api.JOIN_GROUP) == before
+        assert sidecar.brokers.count(Api.JOIN_GROUP) == before
 
     run(test, placeholders={"session_timeout_ms": 60})

@@ -32,8 +32,8 @@ from tests.coordinator.joined import (
 )
 from tests.inprocess.broker import OFFSETS, FakeBrokers
 from tests.inprocess.cluster import FakeCluster
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, Heard, run, turns, until
 from tests.inprocess.faults import ALWAYS
-from tests.inprocess.house import Heard, House, run, turns, until
 from tests.inprocess.messages import beat, commit, join
 
 
@@ -44,67 +44,67 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # ---- taking a placeholder --------------------------------------------------------------------------------------------
 def test_a_group_with_members_has_a_placeholder_and_its_commits_go_on_in_that_name() -> None:
-    async def test(house: House) -> None:
-        client, epoch = await joined(house)
-        await house.all_joined()
-        assert identity(house).state == "Stable" and identity(house).metadata == ms.UNREADABLE
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, epoch = await joined(sidecar)
+        await sidecar.all_joined()
+        assert identity(sidecar).state == "Stable" and identity(sidecar).metadata == ms.UNREADABLE
         assert await committed(client, epoch) == Code.NONE
-        assert names(house) == [(f"{OURS}-1", 1)]
-        assert house.metrics.value("placeholders_wanted") == house.metrics.value("placeholders_joined") == 1
+        assert names(sidecar) == [(f"{OURS}-1", 1)]
+        assert sidecar.metrics.value("placeholders_wanted") == sidecar.metrics.value("placeholders_joined") == 1
 
     run(test)
 
 
 def test_a_commit_does_not_wait_while_the_broker_holds_back_the_first_join() -> None:
-    async def test(house: House) -> None:
-        house.brokers.initial_delay_s = SLOW_S
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        sidecar.brokers.initial_delay_s = SLOW_S
         begun = time.monotonic()
-        client, epoch = await joined(house)
+        client, epoch = await joined(sidecar)
         assert await committed(client, epoch) == Code.NONE
-        assert time.monotonic() - begun < SLOW_S and identity(house).state == "PreparingRebalance"
-        await house.all_joined()
+        assert time.monotonic() - begun < SLOW_S and identity(sidecar).state == "PreparingRebalance"
+        await sidecar.all_joined()
         assert await committed(client, epoch) == Code.NONE
-        assert names(house) == [(f"{OURS}-1", 0), (f"{OURS}-1", 1)]
+        assert names(sidecar) == [(f"{OURS}-1", 0), (f"{OURS}-1", 1)]
 
     run(test)
 
 
 def test_a_broker_that_comes_late_to_the_first_join_is_looked_at_again() -> None:
-    async def test(house: House) -> None:
-        house.brokers.initial_delay_s = SLOW_S
-        house.brokers.faults.delay(Api.JOIN_GROUP, 0.05, matches=ours)
-        client, epoch = await joined(house)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        sidecar.brokers.initial_delay_s = SLOW_S
+        sidecar.brokers.faults.delay(Api.JOIN_GROUP, 0.05, matches=ours)
+        client, epoch = await joined(sidecar)
         begun = time.monotonic()
         assert await committed(client, epoch) == Code.NONE
-        assert time.monotonic() - begun < SLOW_S and names(house) == [(f"{OURS}-1", 0)]
+        assert time.monotonic() - begun < SLOW_S and names(sidecar) == [(f"{OURS}-1", 0)]
 
     run(test)
 
 
 def test_a_commit_waits_for_the_first_join_if_the_generation_cannot_be_guessed() -> None:
-    async def test(house: House) -> None:
-        house.brokers.initial_delay_s = SLOW_S
-        identity(house).generation = 41
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        sidecar.brokers.initial_delay_s = SLOW_S
+        identity(sidecar).generation = 41
         begun = time.monotonic()
-        client, epoch = await joined(house)
+        client, epoch = await joined(sidecar)
         assert await committed(client, epoch) == Code.NONE
         assert round(time.monotonic() - begun, 6) >= SLOW_S
-        assert names(house) == [(f"{OURS}-1", 42)]
+        assert names(sidecar) == [(f"{OURS}-1", 42)]
 
     run(test)
 
 
 def test_a_placeholder_given_up_is_remembered_by_its_generation() -> None:
-    async def test(house: House) -> None:
-        client, epoch = await joined(house)
-        await house.all_joined()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, epoch = await joined(sidecar)
+        await sidecar.all_joined()
         await client.ask(beat("g", "m1", -1), 1)
-        await house.all_joined()
-        house.brokers.initial_delay_s = SLOW_S
-        client, epoch = await joined(house)
+        await sidecar.all_joined()
+        sidecar.brokers.initial_delay_s = SLOW_S
+        client, epoch = await joined(sidecar)
         begun = time.monotonic()
         assert await committed(client, epoch) == Code.NONE
-        assert time.monotonic() - begun < SLOW_S and names(house) == [(f"{OURS}-2", 2)]
+        assert time.monotonic() - begun < SLOW_S and names(sidecar) == [(f"{OURS}-2", 2)]
 
     run(test)
 
@@ -112,62 +112,66 @@ def test_a_placeholder_given_up_is_remembered_by_its_generation() -> None:
 @pytest.mark.parametrize("api", [Api.DESCRIBE_GROUPS, Api.JOIN_GROUP, Api.SYNC_GROUP])
 @pytest.mark.parametrize("done", [False, True])
 def test_a_connection_that_is_lost_on_the_way_to_a_placeholder(api: Api, done: bool) -> None:
-    async def test(house: House) -> None:
+    async def test(sidecar: EmbeddedSidecar) -> None:
         looks = iter(range(3))
         # The first time a group is described is before it is here.
         second = api is not Api.DESCRIBE_GROUPS
-        fault = house.brokers.faults.drop(api, done=done, matches=lambda req: ours(req) and (second or next(looks) > 0))
-        client, epoch = await joined(house)
+        fault = sidecar.brokers.faults.drop(
+            api, done=done, matches=lambda req: ours(req) and (second or next(looks) > 0)
+        )
+        client, epoch = await joined(sidecar)
         assert await committed(client, epoch) == Code.NONE
-        assert fault.met == 1 and house.metrics.value("placeholder_troubles") >= 1
+        assert fault.met == 1 and sidecar.metrics.value("placeholder_troubles") >= 1
 
     run(test)
 
 
 @pytest.mark.parametrize("code", [Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS, Code.UNKNOWN_MEMBER_ID])
 def test_a_broker_that_is_not_ready_is_asked_again(code: Code) -> None:
-    async def test(house: House) -> None:
-        house.brokers.faults.fail(Api.JOIN_GROUP, code, times=3, matches=ours)
-        client, epoch = await joined(house)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        sidecar.brokers.faults.fail(Api.JOIN_GROUP, code, times=3, matches=ours)
+        client, epoch = await joined(sidecar)
         assert await committed(client, epoch) == Code.NONE
 
     run(test)
 
 
 def test_a_session_longer_than_the_broker_allows_is_halved() -> None:
-    async def test(house: House) -> None:
-        house.brokers.faults.fail(Api.JOIN_GROUP, Code.INVALID_SESSION_TIMEOUT, times=2, matches=ours)
-        await joined(house)
-        await house.all_joined()
-        assert house.lines.fields("the broker allows no session so long; it is halved")["session_timeout_ms"] == 75_000
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        sidecar.brokers.faults.fail(Api.JOIN_GROUP, Code.INVALID_SESSION_TIMEOUT, times=2, matches=ours)
+        await joined(sidecar)
+        await sidecar.all_joined()
+        assert (
+            sidecar.lines.fields("the broker allows no session so long; it is halved")["session_timeout_ms"] == 75_000
+        )
 
     run(test)
 
 
 def test_native_members_at_the_broker_are_waited_for_and_told_of() -> None:
-    async def test(house: House) -> None:
-        client, epoch = await joined(house)
-        await house.all_joined()
-        identity(house).expel()
-        identity(house).natives = 2  # past the sidecars
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, epoch = await joined(sidecar)
+        await sidecar.all_joined()
+        identity(sidecar).expel()
+        identity(sidecar).natives = 2  # past the sidecars
         assert await committed(client, epoch) == Code.COORDINATOR_LOAD_IN_PROGRESS
-        await until(lambda: "placeholders cannot join" in house.lines.events("warning"))
-        assert "members of its own" in house.lines.fields("placeholders cannot join")["problem"]
-        identity(house).natives = 0
-        await house.all_joined()
+        await until(lambda: "placeholders cannot join" in sidecar.lines.events("warning"))
+        assert "members of its own" in sidecar.lines.fields("placeholders cannot join")["problem"]
+        identity(sidecar).natives = 0
+        await sidecar.all_joined()
         assert await committed(client, epoch) == Code.NONE
 
     run(test, placeholders={"wait_ms": 50})
 
 
 def test_many_first_joins_wait_for_their_turn() -> None:
-    async def test(house: House) -> None:
-        house.brokers.initial_delay_s = 0.02
-        client = await house.client()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        sidecar.brokers.initial_delay_s = 0.02
+        client = await sidecar.client()
         for i in range(10):
             await client.ask(join(f"g{i}", "m1"), 1)
-        await house.all_joined()
-        assert house.metrics.value("placeholders_joined") == 10
+        await sidecar.all_joined()
+        assert sidecar.metrics.value("placeholders_joined") == 10
 
     run(test, placeholders={"first_joins": 2})
 
@@ -178,9 +182,9 @@ def test_nobody_rests_for_long_while_a_commit_waits(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(module, "PAUSE_MAX_MS", 3_600_000)
     monkeypatch.setattr(module, "PATIENCE_MS", 10)
 
-    async def test(house: House) -> None:
-        loading = house.brokers.faults.fail(Api.JOIN_GROUP, Code.COORDINATOR_LOAD_IN_PROGRESS, ALWAYS)
-        client, epoch = await joined(house)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        loading = sidecar.brokers.faults.fail(Api.JOIN_GROUP, Code.COORDINATOR_LOAD_IN_PROGRESS, ALWAYS)
+        client, epoch = await joined(sidecar)
         await until(lambda: loading.met == 5)  # after 75 ms; the next pause takes 160 ms
         commits = asyncio.get_running_loop().create_task(committed(client, epoch))
         await until(lambda: loading.met == 30)
@@ -192,24 +196,24 @@ def test_nobody_rests_for_long_while_a_commit_waits(monkeypatch: pytest.MonkeyPa
 
 # ---- losing it ------------------------------------------------------------------------------------------------------
 def test_a_placeholder_that_the_broker_has_forgotten_is_taken_anew() -> None:
-    async def test(house: House) -> None:
-        client, epoch = await joined(house)
-        await house.all_joined()
-        identity(house).expel()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, epoch = await joined(sidecar)
+        await sidecar.all_joined()
+        identity(sidecar).expel()
         assert await committed(client, epoch) == Code.NONE
-        assert [n for n, _ in names(house)] == [f"{OURS}-1", f"{OURS}-2"]
-        assert house.metrics.value("placeholders_lost") == 1
+        assert [n for n, _ in names(sidecar)] == [f"{OURS}-1", f"{OURS}-2"]
+        assert sidecar.metrics.value("placeholders_lost") == 1
 
     run(test)
 
 
 def test_a_placeholder_that_another_took_is_taken_back_by_the_owner() -> None:
-    async def test(house: House) -> None:
-        client, epoch = await joined(house)
-        await house.all_joined()
-        identity(house).take()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, epoch = await joined(sidecar)
+        await sidecar.all_joined()
+        identity(sidecar).take()
         assert await committed(client, epoch) == Code.NONE
-        assert [n for n, _ in names(house)] == [f"{OURS}-1", f"{OURS}-3"]
+        assert [n for n, _ in names(sidecar)] == [f"{OURS}-1", f"{OURS}-3"]
 
     run(test)
 
@@ -217,13 +221,13 @@ def test_a_placeholder_that_another_took_is_taken_back_by_the_owner() -> None:
 def test_a_former_owner_that_takes_the_placeholder_back_does_not_use_it() -> None:
     """The lease says that it still owns the partition; the fenced write behind the JoinGroup says that it does not."""
 
-    async def test(house: House) -> None:
-        client, epoch = await joined(house)
-        await house.all_joined()
-        taken_over(house)
-        identity(house).take()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, epoch = await joined(sidecar)
+        await sidecar.all_joined()
+        taken_over(sidecar)
+        identity(sidecar).take()
         assert await committed(client, epoch) == Code.COORDINATOR_LOAD_IN_PROGRESS
-        assert [n for n, _ in names(house)] == [f"{OURS}-1"]
+        assert [n for n, _ in names(sidecar)] == [f"{OURS}-1"]
 
     run(test, service={"hold_ms": 0})
 
@@ -232,38 +236,38 @@ def test_a_former_owner_that_takes_the_placeholder_back_does_not_use_it() -> Non
 def test_the_fenced_write_alone_shows_that_a_placeholder_is_of_no_use(first: bool) -> None:
     """The tail has not come to the other owner's claim, and the lease lasts."""
 
-    async def test(house: House) -> None:
+    async def test(sidecar: EmbeddedSidecar) -> None:
         if first:
-            joins = house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
-        client, epoch = await joined(house)
+            joins = sidecar.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
+        client, epoch = await joined(sidecar)
         if not first:
-            await house.all_joined()
+            await sidecar.all_joined()
         client.post(commit("g", "m1", epoch, "orders", {0: 7}), 9)
         if first:
             await until(lambda: joins.parked)
         else:
             await client.answer(commit("g", "m1", epoch, "orders", {0: 7}), 9)
-            identity(house).take()
-        house.tail.hold()
-        taken_over(house)
-        before = names(house)
+            identity(sidecar).take()
+        sidecar.tail.hold()
+        taken_over(sidecar)
+        before = names(sidecar)
         if first:
             joins.release()
         else:
             client.post(commit("g", "m1", epoch, "orders", {0: 8}), 9)
         res = await client.answer(commit("g", "m1", epoch, "orders", {0: 8}), 9)
         assert res.topics[0].partitions[0].error_code in (Code.COORDINATOR_LOAD_IN_PROGRESS, Code.NOT_COORDINATOR)
-        assert {n for n, _ in names(house)[len(before) :]} <= {f"{OURS}-1"}, "which the broker refuses"
-        house.tail.release()
+        assert {n for n, _ in names(sidecar)[len(before) :]} <= {f"{OURS}-1"}, "which the broker refuses"
+        sidecar.tail.release()
 
     run(test, service={"hold_ms": 0})
 
 
 def test_only_the_placeholder_that_was_taken_last_is_used_when_it_is_proved() -> None:
-    async def test(house: House) -> None:
-        await joined(house)
-        await house.all_joined()
-        placeholders = house.coordinator.placeholders
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await joined(sidecar)
+        await sidecar.all_joined()
+        placeholders = sidecar.coordinator.placeholders
         group = placeholders._groups["g"]
         proved: list[Callable[[], None]] = []
         placeholders._ports = replace(placeholders._ports, prove=lambda partition, then: proved.append(then))
@@ -283,10 +287,10 @@ def test_only_the_placeholder_that_was_taken_last_is_used_when_it_is_proved() ->
 def test_what_is_in_doubt_is_over_only_with_a_placeholder_of_another_name(anew: bool) -> None:
     """Not `anew`: the placeholder was asked for before the commit was in doubt, so the broker may still take it."""
 
-    async def test(house: House) -> None:
-        await joined(house)
-        await house.all_joined()
-        placeholders = house.coordinator.placeholders
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await joined(sidecar)
+        await sidecar.all_joined()
+        placeholders = sidecar.coordinator.placeholders
         group, under_way = placeholders._groups["g"], placeholders.commits._under_way
         proved: list[Callable[[], None]] = []
         placeholders._ports = replace(placeholders._ports, prove=lambda partition, then: proved.append(then))
@@ -301,28 +305,28 @@ def test_what_is_in_doubt_is_over_only_with_a_placeholder_of_another_name(anew: 
 
 
 def test_a_first_placeholder_of_a_former_owner_is_not_used_either() -> None:
-    async def test(house: House) -> None:
-        parked = house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
-        client, epoch = await joined(house)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        parked = sidecar.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
+        client, epoch = await joined(sidecar)
         client.post(commit("g", "m1", epoch, "orders", {0: 7}), 9)
         await until(lambda: parked.parked)
-        taken_over(house)
+        taken_over(sidecar)
         parked.release()
         res = await client.answer(commit("g", "m1", epoch, "orders", {0: 7}), 9)
-        assert res.topics[0].partitions[0].error_code == Code.COORDINATOR_LOAD_IN_PROGRESS and names(house) == []
+        assert res.topics[0].partitions[0].error_code == Code.COORDINATOR_LOAD_IN_PROGRESS and names(sidecar) == []
 
     run(test, service={"hold_ms": 0})
 
 
 def test_the_offsets_leader_moves() -> None:
-    async def test(house: House) -> None:
-        client, epoch = await joined(house)
-        await house.all_joined()
-        house.brokers.topics[OFFSETS].leaders = [2]
-        house.show()
-        await until(lambda: any(a.api is Api.HEARTBEAT and a.node_id == 2 for a in house.brokers.asked))
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, epoch = await joined(sidecar)
+        await sidecar.all_joined()
+        sidecar.brokers.topics[OFFSETS].leaders = [2]
+        sidecar.show()
+        await until(lambda: any(a.api is Api.HEARTBEAT and a.node_id == 2 for a in sidecar.brokers.asked))
         assert await committed(client, epoch) == Code.NONE
-        assert house.metrics.value("placeholders_lost") == 0
+        assert sidecar.metrics.value("placeholders_lost") == 0
 
     brokers = FakeBrokers(nodes=(1, 2), partitions=1)
     run(test, brokers=brokers, placeholders={"session_timeout_ms": 60})
@@ -333,13 +337,13 @@ def test_the_new_leader_of_the_offsets_is_asked_at_once(monkeypatch: pytest.Monk
     monkeypatch.setattr(module, "PAUSE_MS", 3_600_000)
     monkeypatch.setattr(module, "PAUSE_MAX_MS", 3_600_000)
 
-    async def test(house: House) -> None:
-        house.brokers.faults.fail(Api.JOIN_GROUP, Code.NOT_COORDINATOR, matches=ours)
-        await joined(house)
-        await until(lambda: house.metrics.value("placeholder_troubles") > 0)
-        house.brokers.topics[OFFSETS].leaders = [2]
-        house.show()
-        await house.all_joined()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        sidecar.brokers.faults.fail(Api.JOIN_GROUP, Code.NOT_COORDINATOR, matches=ours)
+        await joined(sidecar)
+        await until(lambda: sidecar.metrics.value("placeholder_troubles") > 0)
+        sidecar.brokers.topics[OFFSETS].leaders = [2]
+        sidecar.show()
+        await sidecar.all_joined()
 
     run(test, brokers=FakeBrokers(nodes=(1, 2), partitions=1))
 
@@ -349,41 +353,41 @@ def test_a_former_leader_that_never_answers_is_not_waited_for() -> None:
     group had a new owner and its offsets a new leader. Cause: the placeholder was still being asked for at the former
     one."""
 
-    async def test(house: House) -> None:
-        hanging = house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
-        client, epoch = await joined(house)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        hanging = sidecar.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
+        client, epoch = await joined(sidecar)
         await until(lambda: hanging.met > 0)
         waiting = asyncio.create_task(committed(client, epoch))
         await asyncio.sleep(0.02)
         hanging.end()
-        house.brokers.topics[OFFSETS].leaders = [2]
-        house.show()
+        sidecar.brokers.topics[OFFSETS].leaders = [2]
+        sidecar.show()
         assert await waiting == Code.NONE
         hanging.release()
         await asyncio.sleep(0.05)
         assert await committed(client, epoch) == Code.NONE, "what the former one says late concerns nobody"
-        assert house.metrics.value("placeholders_joined") == 1
+        assert sidecar.metrics.value("placeholders_joined") == 1
 
     run(test, brokers=FakeBrokers(nodes=(1, 2), partitions=1))
 
 
 # ---- giving it up ---------------------------------------------------------------------------------------------------
 def test_the_placeholder_is_given_up_with_the_last_member() -> None:
-    async def test(house: House) -> None:
-        client, _ = await joined(house)
-        await house.all_joined()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, _ = await joined(sidecar)
+        await sidecar.all_joined()
         assert await simple_commit(client) == Code.UNKNOWN_MEMBER_ID
         await client.ask(beat("g", "m1", -1), 1)
         assert await simple_commit(client) == Code.NONE, "it waits until the broker's group has no member"
-        assert identity(house).state == "Empty" and house.metrics.value("placeholders_wanted") == 0
+        assert identity(sidecar).state == "Empty" and sidecar.metrics.value("placeholders_wanted") == 0
 
     run(test)
 
 
 def test_a_placeholder_left_behind_is_given_up_when_it_is_in_the_way() -> None:
-    async def test(house: House) -> None:
-        client = await house.client()
-        there = identity(house, "old")
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
+        there = identity(sidecar, "old")
         there.instance_id, there.state = OURS, "Stable"
         there.take()
         assert await simple_commit(client, "old") == Code.NONE
@@ -397,69 +401,69 @@ def test_a_placeholder_left_behind_is_given_up_when_it_is_in_the_way() -> None:
 def test_a_placeholder_that_comes_when_the_partition_is_gone_is_given_up_at_once() -> None:
     """Its next owner has looked already, and nobody else would find it."""
 
-    async def test(house: House) -> None:
-        parked = house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
-        await joined(house)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        parked = sidecar.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
+        await joined(sidecar)
         await until(lambda: parked.parked)
-        house.assign(2)
+        sidecar.assign(2)
         await turns()
         parked.release()
-        await until(lambda: house.brokers.count(Api.LEAVE_GROUP) > 0)
-        await until(lambda: identity(house).state == "Empty")
+        await until(lambda: sidecar.brokers.count(Api.LEAVE_GROUP) > 0)
+        await until(lambda: identity(sidecar).state == "Empty")
 
     run(test)
 
 
 def test_a_placeholder_is_not_asked_for_when_the_partition_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(house: House) -> None:
+    async def test(sidecar: EmbeddedSidecar) -> None:
         opened, opening = asyncio.Event(), FakeCluster.open
         waits: list[int] = []
 
         async def slowly(self: FakeCluster, node_id: int) -> BrokerConnection:
-            if house.brokers.count(Api.DESCRIBE_GROUPS):  # it has looked: now it asks
+            if sidecar.brokers.count(Api.DESCRIBE_GROUPS):  # it has looked: now it asks
                 waits.append(node_id)
                 await opened.wait()
             return await opening(self, node_id)
 
         monkeypatch.setattr(FakeCluster, "open", slowly)
-        await joined(house)
+        await joined(sidecar)
         await until(lambda: waits)
-        house.assign(2)
+        sidecar.assign(2)
         await turns()
         opened.set()
         await asyncio.sleep(0.05)
-        assert house.brokers.count(Api.JOIN_GROUP) == 0 and identity(house).state == "Empty"
+        assert sidecar.brokers.count(Api.JOIN_GROUP) == 0 and identity(sidecar).state == "Empty"
 
     run(test)
 
 
 def test_a_takeover_finds_placeholders_of_groups_without_members() -> None:
-    async def test(house: House) -> None:
-        client, _ = await joined(house)
-        await house.all_joined()
-        fault = house.brokers.faults.fail(Api.LEAVE_GROUP, Code.COORDINATOR_NOT_AVAILABLE, ALWAYS)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, _ = await joined(sidecar)
+        await sidecar.all_joined()
+        fault = sidecar.brokers.faults.fail(Api.LEAVE_GROUP, Code.COORDINATOR_NOT_AVAILABLE, ALWAYS)
         await client.ask(beat("g", "m1", -1), 1)
         await until(lambda: fault.met)
-        house.assign(2)
+        sidecar.assign(2)
         fault.end()
         await turns()
-        assert identity(house).state == "Stable"
-        await house.own()
-        await until(lambda: identity(house).state == "Empty")
+        assert identity(sidecar).state == "Stable"
+        await sidecar.own()
+        await until(lambda: identity(sidecar).state == "Empty")
 
     run(test)
 
 
 def test_before_a_group_is_deleted_its_placeholder_is_given_up() -> None:
-    async def test(house: House) -> None:
-        client, _ = await joined(house)
-        await house.all_joined()
-        late = house.brokers.faults.delay(Api.LEAVE_GROUP, 0.05)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, _ = await joined(sidecar)
+        await sidecar.all_joined()
+        late = sidecar.brokers.faults.delay(Api.LEAVE_GROUP, 0.05)
         await client.ask(beat("g", "m1", -1), 1)
-        heard = Heard(house.coordinator)
+        heard = Heard(sidecar.coordinator)
         heard.tell(Request(1, OpenOffsets("g")))
         assert (await heard.reply(1)).code == Code.NONE
-        assert late.met == 1 and identity(house).state == "Empty"
+        assert late.met == 1 and identity(sidecar).state == "Empty"
         heard.tell(Request(2, DeleteGroup("g")))
         assert (await heard.reply(2)).code == Code.NONE
 
@@ -467,15 +471,15 @@ def test_before_a_group_is_deleted_its_placeholder_is_given_up() -> None:
 
 
 def test_the_last_sidecar_gives_up_every_placeholder() -> None:
-    async def test(house: House) -> None:
-        client = await house.client()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
         for i in range(5):
             await client.ask(join(f"g{i}", "m1"), 1)
-        await house.all_joined()
-        await house.coordinator.stop()
-        await house.coordinator.give_up_placeholders()
-        assert {identity(house, f"g{i}").state for i in range(5)} == {"Empty"}
-        assert house.lines.fields("placeholders given up")["groups"] == 5
+        await sidecar.all_joined()
+        await sidecar.coordinator.stop()
+        await sidecar.coordinator.give_up_placeholders()
+        assert {identity(sidecar, f"g{i}").state for i in range(5)} == {"Empty"}
+        assert sidecar.lines.fields("placeholders given up")["groups"] == 5
 
     run(test)
 
@@ -483,28 +487,28 @@ def test_the_last_sidecar_gives_up_every_placeholder() -> None:
 def test_a_placeholder_that_cannot_be_given_up_keeps_none_of_the_others() -> None:
     """Symptom: the first leave that failed ended the wait for all, and the sidecar ended before they had left."""
 
-    async def test(house: House) -> None:
-        client = await house.client()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
         for group_id in ("g", "h"):
             await client.ask(join(group_id, "m1"), 1)
-        await house.all_joined()
-        await house.coordinator.stop()
-        leaves = house.brokers.faults
+        await sidecar.all_joined()
+        await sidecar.coordinator.stop()
+        leaves = sidecar.brokers.faults
         leaves.fail(Api.LEAVE_GROUP, Code.NOT_COORDINATOR, matches=lambda req: req.group_id == "h")
         leaves.delay(Api.LEAVE_GROUP, 0.5, matches=lambda req: req.group_id == "g")
-        await house.coordinator.give_up_placeholders()
-        assert (identity(house, "g").state, identity(house, "h").state) == ("Empty", "Stable")
+        await sidecar.coordinator.give_up_placeholders()
+        assert (identity(sidecar, "g").state, identity(sidecar, "h").state) == ("Empty", "Stable")
 
     run(test)
 
 
 def test_the_end_does_not_wait_for_a_broker_that_is_gone() -> None:
-    async def test(house: House) -> None:
-        await joined(house)
-        await house.all_joined()
-        house.brokers.stop(1)
-        await house.coordinator.give_up_placeholders()
-        assert "placeholders stay at the brokers until their sessions end" in house.lines.events("warning")
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await joined(sidecar)
+        await sidecar.all_joined()
+        sidecar.brokers.stop(1)
+        await sidecar.coordinator.give_up_placeholders()
+        assert "placeholders stay at the brokers until their sessions end" in sidecar.lines.events("warning")
 
     run(test)
 
@@ -512,9 +516,9 @@ def test_the_end_does_not_wait_for_a_broker_that_is_gone() -> None:
 def test_a_check_of_an_older_kind_of_producer_gets_the_placeholder_too() -> None:
     """A transactional producer that names no member (before KIP-447)."""
 
-    async def test(house: House) -> None:
-        await joined(house)
-        heard = Heard(house.coordinator)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await joined(sidecar)
+        heard = Heard(sidecar.coordinator)
         heard.tell(Request(1, CommitCheck("g", "", -1, None, 2, True, ())))
         reply = await heard.reply(1)
         assert reply.code == Code.NONE and reply.identity.instance_id == OURS

@@ -27,7 +27,7 @@ from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import metadata as md
 from tests.inprocess import clock
 from tests.inprocess.broker import flexible, module, refusal
-from tests.inprocess.house import House, turns, until
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, turns, until
 from tests.inprocess.transport import MemoryTransport, frames
 from tests.wire.messages import Spec, specs
 from tools.wire_model import INTS, Field
@@ -133,8 +133,8 @@ def requests(libs: Path) -> dict[str, Spec]:
     return {s.message.name: s for s in specs()}
 
 
-async def _send(house: House, caller: Caller, api: Api, spec: Named, version: int) -> None:
-    session = Doorway(house.front, caller)
+async def _send(sidecar: EmbeddedSidecar, caller: Caller, api: Api, spec: Named, version: int) -> None:
+    session = Doorway(sidecar.front, caller)
     client = MemoryTransport(session, ("10.0.0.9", 50_000))
     session.connection_made(client)
     body = spec.make(random.Random(1), version).encode(version)
@@ -144,9 +144,9 @@ async def _send(house: House, caller: Caller, api: Api, spec: Named, version: in
     await turns(3)
 
 
-def _left(house: House) -> int:
-    house.brokers.asked.clear()
-    house.lines.lines.clear()
+def _left(sidecar: EmbeddedSidecar) -> int:
+    sidecar.brokers.asked.clear()
+    sidecar.lines.lines.clear()
     gc.collect()
     return tracemalloc.get_traced_memory()[0]
 
@@ -164,17 +164,17 @@ def test_nothing_stays_of_names_that_a_client_makes_up(requests: dict[str, Spec]
     numbers = itertools.count()
 
     async def whole() -> None:
-        async with House(partitions=1) as house:
+        async with EmbeddedSidecar(partitions=1) as sidecar:
             version = min(SERVED[api].high, max(requests[f"{message_name(api)}Request"].versions))
             for size in SIZES:
                 spec = Named(requests[f"{message_name(api)}Request"], size, numbers)
                 for _ in range(3):
-                    await _send(house, caller, api, spec, version)
-                before = _left(house)
+                    await _send(sidecar, caller, api, spec, version)
+                before = _left(sidecar)
                 for _ in range(REQUESTS * SIZES[-1] // size // 4):
-                    await _send(house, caller, api, spec, version)
-                await until(lambda: not house.front.channel.under_way and not len(house.coordinator.moves.parked))
-                kept = _left(house) - before
+                    await _send(sidecar, caller, api, spec, version)
+                await until(lambda: not sidecar.front.channel.under_way and not len(sidecar.coordinator.moves.parked))
+                kept = _left(sidecar) - before
                 assert kept < KEPT_BYTES, f"{kept} bytes of names of {size}"
 
     tracemalloc.start()

@@ -8,7 +8,7 @@ from typing import Any
 from sidecar.coordinator.placeholder.share_membership import ANSWER_S, AT_ONCE, ShareMembership
 from sidecar.kafka.cluster import ConnectionLost
 from tests.inprocess import clock
-from tests.inprocess.house import Lines
+from tests.inprocess.embedded_sidecar import Lines
 
 
 class SilentBroker:

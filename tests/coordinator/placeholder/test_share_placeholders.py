@@ -18,23 +18,23 @@ from sidecar.wire.apis import Api
 from sidecar.wire.generated import share_group_heartbeat as sh
 from tests.inprocess import clock
 from tests.inprocess.broker import OFFSETS, FakeBrokers
+from tests.inprocess.embedded_sidecar import EmbeddedClient, EmbeddedSidecar, Heard, run, until
 from tests.inprocess.faults import ALWAYS
-from tests.inprocess.house import Heard, House, HouseClient, run, until
 from tests.inprocess.share import BrokerShareGroup
 
 ORDERS = "orders"
 
 
-def share(test: Callable[[House], Coroutine[Any, Any, None]], **given: Any) -> None:
+def share(test: Callable[[EmbeddedSidecar], Coroutine[Any, Any, None]], **given: Any) -> None:
     run(test, front={"share": True}, **given)
 
 
-async def beat(client: HouseClient, epoch: int, topics: list[str] | None = None, member: str = "m1") -> Any:
+async def beat(client: EmbeddedClient, epoch: int, topics: list[str] | None = None, member: str = "m1") -> Any:
     return await client.ask(sh.ShareGroupHeartbeatRequest("g", member, epoch, None, topics), 1)
 
 
-async def joined(house: House, *topics: str, member: str = "m1") -> tuple[HouseClient, Any]:
-    client = await house.client()
+async def joined(sidecar: EmbeddedSidecar, *topics: str, member: str = "m1") -> tuple[EmbeddedClient, Any]:
+    client = await sidecar.client()
     reply = await beat(client, 0, list(topics or (ORDERS,)), member)
     assert reply.error_code == Code.NONE
     return client, reply
@@ -46,25 +46,25 @@ def parts(reply: Any) -> dict[bytes, list[int]] | None:
     return {t.topic_id: sorted(t.partitions) for t in reply.assignment.topic_partitions}
 
 
-def at_broker(house: House) -> BrokerShareGroup:
-    return house.brokers.share.group("g")
+def at_broker(sidecar: EmbeddedSidecar) -> BrokerShareGroup:
+    return sidecar.brokers.share.group("g")
 
 
-def states(house: House) -> dict[str, float]:
+def states(sidecar: EmbeddedSidecar) -> dict[str, float]:
     """Those in which there are any."""
-    counted = {str(s): house.metrics.value("share_placeholders", s) for s in module.State}
+    counted = {str(s): sidecar.metrics.value("share_placeholders", s) for s in module.State}
     return {s: n for s, n in counted.items() if n}
 
 
-def beats(house: House) -> int:
-    return house.brokers.count(Api.SHARE_GROUP_HEARTBEAT)
+def beats(sidecar: EmbeddedSidecar) -> int:
+    return sidecar.brokers.count(Api.SHARE_GROUP_HEARTBEAT)
 
 
-async def passes(house: House, seconds: float) -> None:
+async def passes(sidecar: EmbeddedSidecar, seconds: float) -> None:
     """Time, under a lease."""
     end_s = now_s() + seconds
     while now_s() < end_s:
-        house.prove()
+        sidecar.prove()
         await asyncio.sleep(min(5.0, end_s - now_s()))
 
 
@@ -74,110 +74,110 @@ def now_s() -> float:
 
 # ---- joining --------------------------------------------------------------------------------------------------------
 def test_the_first_answer_has_partitions_though_their_state_is_new() -> None:
-    async def test(house: House) -> None:
+    async def test(sidecar: EmbeddedSidecar) -> None:
         began_s = now_s()
-        _, reply = await joined(house)
-        assert parts(reply) == {house.topic_id(ORDERS): [0, 1]}
+        _, reply = await joined(sidecar)
+        assert parts(reply) == {sidecar.topic_id(ORDERS): [0, 1]}
         assert now_s() - began_s < 0.5
-        assert states(house) == {"held": 1} and len(at_broker(house).members) == 1
+        assert states(sidecar) == {"held": 1} and len(at_broker(sidecar).members) == 1
 
     share(test)
 
 
 def test_where_the_state_exists_the_first_heartbeat_of_the_placeholder_tells_it() -> None:
-    async def test(house: House) -> None:
-        house.brokers.share.groups["g"] = BrokerShareGroup(initialised={(ORDERS, 0), (ORDERS, 1)})
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        sidecar.brokers.share.groups["g"] = BrokerShareGroup(initialised={(ORDERS, 0), (ORDERS, 1)})
         began_s = now_s()
-        _, reply = await joined(house)
-        assert parts(reply) == {house.topic_id(ORDERS): [0, 1]}
+        _, reply = await joined(sidecar)
+        assert parts(reply) == {sidecar.topic_id(ORDERS): [0, 1]}
         assert now_s() - began_s < 0.05
-        assert house.brokers.count(Api.DESCRIBE_SHARE_GROUP_OFFSETS) == 0
+        assert sidecar.brokers.count(Api.DESCRIBE_SHARE_GROUP_OFFSETS) == 0
 
     share(test)
 
 
 def test_its_member_id_is_none_that_a_broker_refuses() -> None:
-    async def test(house: House) -> None:
-        await joined(house)
-        (member_id,) = at_broker(house).members
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await joined(sidecar)
+        (member_id,) = at_broker(sidecar).members
         assert len(member_id) == 36
 
     share(test)
 
 
 def test_when_all_is_initialised_three_heartbeats_go_in_a_session() -> None:
-    async def test(house: House) -> None:
-        client, reply = await joined(house)
-        await passes(house, 30)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, reply = await joined(sidecar)
+        await passes(sidecar, 30)
         assert (await beat(client, reply.member_epoch)).error_code == Code.NONE
-        before = beats(house)
-        await passes(house, 40)
-        assert 2 <= beats(house) - before <= 4
+        before = beats(sidecar)
+        await passes(sidecar, 40)
+        assert 2 <= beats(sidecar) - before <= 4
 
     share(test)
 
 
 def test_it_shows_the_topics_of_all_members_at_once() -> None:
-    async def test(house: House) -> None:
-        await house.topics(payments=1)
-        await joined(house)
-        await passes(house, 5)
-        second, reply = await joined(house, ORDERS, "payments", member="m2")
-        (placeholder,) = at_broker(house).members.values()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await sidecar.topics(payments=1)
+        await joined(sidecar)
+        await passes(sidecar, 5)
+        second, reply = await joined(sidecar, ORDERS, "payments", member="m2")
+        (placeholder,) = at_broker(sidecar).members.values()
         assert placeholder.names == (ORDERS, "payments")
-        await passes(house, 2)
+        await passes(sidecar, 2)
         told = parts(await beat(second, reply.member_epoch, member="m2")) or parts(reply)
-        assert house.topic_id("payments") in (told or {})
+        assert sidecar.topic_id("payments") in (told or {})
 
     share(test)
 
 
 def test_a_topic_that_appears_is_shown_and_assigned() -> None:
-    async def test(house: House) -> None:
-        client, reply = await joined(house, ORDERS, "later")
-        (placeholder,) = at_broker(house).members.values()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, reply = await joined(sidecar, ORDERS, "later")
+        (placeholder,) = at_broker(sidecar).members.values()
         assert placeholder.names == (ORDERS,)
-        await house.topics(later=1)
+        await sidecar.topics(later=1)
         await until(lambda: placeholder.names == ("later", ORDERS))
-        await passes(house, 1.5)
+        await passes(sidecar, 1.5)
         reply = await beat(client, reply.member_epoch)
-        assert parts(reply) == {house.topic_id(ORDERS): [0, 1], house.topic_id("later"): [0]}
+        assert parts(reply) == {sidecar.topic_id(ORDERS): [0, 1], sidecar.topic_id("later"): [0]}
 
     share(test)
 
 
 # ---- the share coordinator ------------------------------------------------------------------------------------------
 def test_while_the_share_coordinator_is_away_what_is_known_goes_on() -> None:
-    async def test(house: House) -> None:
-        await house.topics(payments=1)
-        client, reply = await joined(house)
-        house.brokers.share.away = True
-        asked = house.brokers.count(Api.DESCRIBE_SHARE_GROUP_OFFSETS)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await sidecar.topics(payments=1)
+        client, reply = await joined(sidecar)
+        sidecar.brokers.share.away = True
+        asked = sidecar.brokers.count(Api.DESCRIBE_SHARE_GROUP_OFFSETS)
         began_s = now_s()
-        second, other = await joined(house, ORDERS, "payments", member="m2")
-        assert now_s() - began_s <= 0.6 and house.topic_id("payments") not in (parts(other) or {})
-        await passes(house, 40)
+        second, other = await joined(sidecar, ORDERS, "payments", member="m2")
+        assert now_s() - began_s <= 0.6 and sidecar.topic_id("payments") not in (parts(other) or {})
+        await passes(sidecar, 40)
         assert (await beat(client, reply.member_epoch)).error_code == Code.NONE
         assert (await beat(second, other.member_epoch, member="m2")).error_code == Code.NONE
-        assert house.brokers.count(Api.DESCRIBE_SHARE_GROUP_OFFSETS) - asked <= 1 + 41_000 // SLOW_MS
-        assert beats(house) >= 40, "heartbeats do not wait behind that"
-        assert states(house) == {"initialising": 1}
-        warnings = house.lines.events("warning")
+        assert sidecar.brokers.count(Api.DESCRIBE_SHARE_GROUP_OFFSETS) - asked <= 1 + 41_000 // SLOW_MS
+        assert beats(sidecar) >= 40, "heartbeats do not wait behind that"
+        assert states(sidecar) == {"initialising": 1}
+        warnings = sidecar.lines.events("warning")
         assert "share state is not told in time" in warnings and "share state is not initialised" in warnings
-        house.brokers.share.back()
-        await passes(house, 3)
+        sidecar.brokers.share.back()
+        await passes(sidecar, 3)
         reply = await beat(second, other.member_epoch, member="m2")
-        assert house.topic_id("payments") in (parts(reply) or {})
-        assert states(house) == {"held": 1}
+        assert sidecar.topic_id("payments") in (parts(reply) or {})
+        assert states(sidecar) == {"held": 1}
 
     share(test)
 
 
 def test_each_question_about_share_state_has_a_connection_of_its_own() -> None:
-    async def test(house: House) -> None:
+    async def test(sidecar: EmbeddedSidecar) -> None:
         lanes: list[Any] = []
         opened: list[int] = []
-        cluster: Any = house.cluster
+        cluster: Any = sidecar.cluster
         lane, open_ = cluster.lane, cluster.open
 
         async def seen(node_id: int, which: Any, number: int = 0) -> Any:
@@ -199,8 +199,8 @@ def test_each_question_about_share_state_has_a_connection_of_its_own() -> None:
             return conn
 
         cluster.lane, cluster.open = seen, made
-        await joined(house)
-        count = house.brokers.count(Api.DESCRIBE_SHARE_GROUP_OFFSETS)
+        await joined(sidecar)
+        count = sidecar.brokers.count(Api.DESCRIBE_SHARE_GROUP_OFFSETS)
         assert count and len(opened) >= count
 
     share(test)
@@ -217,67 +217,67 @@ def test_each_question_about_share_state_has_a_connection_of_its_own() -> None:
     ],
 )
 def test_what_only_an_administrator_changes_is_tried_seldom_and_told(code: Code) -> None:
-    async def test(house: House) -> None:
-        refused = house.brokers.faults.fail(Api.SHARE_GROUP_HEARTBEAT, code, ALWAYS)
-        client, reply = await joined(house)
-        assert parts(reply) == {} and states(house) == {"refused": 1}
-        await passes(house, 20)
-        assert beats(house) == 1
-        told = house.lines.fields("share placeholders cannot join")
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        refused = sidecar.brokers.faults.fail(Api.SHARE_GROUP_HEARTBEAT, code, ALWAYS)
+        client, reply = await joined(sidecar)
+        assert parts(reply) == {} and states(sidecar) == {"refused": 1}
+        await passes(sidecar, 20)
+        assert beats(sidecar) == 1
+        told = sidecar.lines.fields("share placeholders cannot join")
         assert code.name in told["problem"] and told["hint"]
         refused.end()
-        await passes(house, 20)
-        assert states(house) == {"held": 1}
-        assert parts(await beat(client, reply.member_epoch)) == {house.topic_id(ORDERS): [0, 1]}
+        await passes(sidecar, 20)
+        assert states(sidecar) == {"held": 1}
+        assert parts(await beat(client, reply.member_epoch)) == {sidecar.topic_id(ORDERS): [0, 1]}
 
     share(test)
 
 
 def test_when_a_refusal_is_over_joins_wait_for_share_state_again() -> None:
-    async def test(house: House) -> None:
-        await joined(house)
-        house.brokers.faults.fail(Api.SHARE_GROUP_HEARTBEAT, Code.GROUP_AUTHORIZATION_FAILED)
-        await passes(house, 20)
-        shard = house.owner_of("g").shard
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await joined(sidecar)
+        sidecar.brokers.faults.fail(Api.SHARE_GROUP_HEARTBEAT, Code.GROUP_AUTHORIZATION_FAILED)
+        await passes(sidecar, 20)
+        shard = sidecar.owner_of("g").shard
         assert shard is not None and shard._turn.soft_of("g").refused == Code.GROUP_AUTHORIZATION_FAILED
-        await passes(house, 35)
-        assert shard._turn.soft_of("g").refused == Code.NONE and states(house) == {"held": 1}
+        await passes(sidecar, 35)
+        assert shard._turn.soft_of("g").refused == Code.NONE and states(sidecar) == {"held": 1}
 
     share(test)
 
 
 def test_a_broker_that_does_not_know_it_any_more_gets_it_again() -> None:
-    async def test(house: House) -> None:
-        await joined(house)
-        at_broker(house).members.clear()
-        await passes(house, 20)
-        assert len(at_broker(house).members) == 1 and len(set(at_broker(house).joined)) == 1
-        assert "share placeholder lost" in house.lines.events("warning")
-        assert house.metrics.value("placeholders_lost") == 1
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await joined(sidecar)
+        at_broker(sidecar).members.clear()
+        await passes(sidecar, 20)
+        assert len(at_broker(sidecar).members) == 1 and len(set(at_broker(sidecar).joined)) == 1
+        assert "share placeholder lost" in sidecar.lines.events("warning")
+        assert sidecar.metrics.value("placeholders_lost") == 1
 
     share(test)
 
 
 def test_when_the_keeper_dies_the_same_member_goes_on_at_the_next_one() -> None:
-    async def test(house: House) -> None:
-        client, reply = await joined(house)
-        (member_id,) = at_broker(house).members
-        house.brokers.stop(2)
-        await passes(house, 20)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, reply = await joined(sidecar)
+        (member_id,) = at_broker(sidecar).members
+        sidecar.brokers.stop(2)
+        await passes(sidecar, 20)
         assert (await beat(client, reply.member_epoch)).error_code == Code.NONE
-        house.brokers.topics[OFFSETS].leaders[:] = [1]
-        house.show()
-        before = beats(house)
-        await passes(house, 20)
-        assert beats(house) > before and list(at_broker(house).members) == [member_id]
-        assert states(house) == {"held": 1}
+        sidecar.brokers.topics[OFFSETS].leaders[:] = [1]
+        sidecar.show()
+        before = beats(sidecar)
+        await passes(sidecar, 20)
+        assert beats(sidecar) > before and list(at_broker(sidecar).members) == [member_id]
+        assert states(sidecar) == {"held": 1}
 
     async def whole() -> None:
-        async with House(FakeBrokers(nodes=(1, 2), partitions=1), front={"share": True}) as house:
-            await house.topics(orders=2)
-            house.brokers.topics[OFFSETS].leaders[:] = [2]
-            house.show()
-            await test(house)
+        async with EmbeddedSidecar(FakeBrokers(nodes=(1, 2), partitions=1), front={"share": True}) as sidecar:
+            await sidecar.topics(orders=2)
+            sidecar.brokers.topics[OFFSETS].leaders[:] = [2]
+            sidecar.show()
+            await test(sidecar)
 
     clock.run(whole())
 
@@ -285,45 +285,45 @@ def test_when_the_keeper_dies_the_same_member_goes_on_at_the_next_one() -> None:
 @pytest.mark.parametrize("api", [Api.SHARE_GROUP_HEARTBEAT, Api.SHARE_GROUP_DESCRIBE, Api.DESCRIBE_SHARE_GROUP_OFFSETS])
 @pytest.mark.parametrize("done", [False, True])
 def test_a_connection_that_is_lost_on_the_way(api: Api, done: bool) -> None:
-    async def test(house: House) -> None:
-        house.brokers.faults.drop(api, done=done)
-        client, reply = await joined(house)
-        await passes(house, 3)
-        assert states(house) == {"held": 1} and len(at_broker(house).members) == 1
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        sidecar.brokers.faults.drop(api, done=done)
+        client, reply = await joined(sidecar)
+        await passes(sidecar, 3)
+        assert states(sidecar) == {"held": 1} and len(at_broker(sidecar).members) == 1
         told = parts(reply) or parts(await beat(client, reply.member_epoch))
-        assert told == {house.topic_id(ORDERS): [0, 1]}
+        assert told == {sidecar.topic_id(ORDERS): [0, 1]}
 
     share(test)
 
 
 # ---- takeover -------------------------------------------------------------------------------------------------------
 def test_a_new_owner_joins_with_an_id_of_its_own_and_removes_the_former_one() -> None:
-    async def test(house: House) -> None:
-        client, reply = await joined(house)
-        (former,) = at_broker(house).members
-        house.assign(-1)
-        await until(lambda: not house.service.serving())
-        assert states(house) == {} and list(at_broker(house).members) == [former]
-        await house.own()
-        await until(lambda: states(house) == {"held": 1})
-        (present,) = at_broker(house).members
-        assert present != former and at_broker(house).joined == [former, present]
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, reply = await joined(sidecar)
+        (former,) = at_broker(sidecar).members
+        sidecar.assign(-1)
+        await until(lambda: not sidecar.service.serving())
+        assert states(sidecar) == {} and list(at_broker(sidecar).members) == [former]
+        await sidecar.own()
+        await until(lambda: states(sidecar) == {"held": 1})
+        (present,) = at_broker(sidecar).members
+        assert present != former and at_broker(sidecar).joined == [former, present]
         assert (await beat(client, reply.member_epoch)).error_code == Code.NONE
 
     share(test)
 
 
 def test_assignments_go_on_after_a_takeover_while_the_broker_does_not_answer() -> None:
-    async def test(house: House) -> None:
-        client, reply = await joined(house)
-        house.assign(-1)
-        await until(lambda: not house.service.serving())
-        house.brokers.faults.hang(Api.SHARE_GROUP_HEARTBEAT, ALWAYS)
-        await house.own()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, reply = await joined(sidecar)
+        sidecar.assign(-1)
+        await until(lambda: not sidecar.service.serving())
+        sidecar.brokers.faults.hang(Api.SHARE_GROUP_HEARTBEAT, ALWAYS)
+        await sidecar.own()
         reply = await beat(client, reply.member_epoch)
         assert reply.error_code == Code.NONE
-        await passes(house, 5)
-        _, second = await joined(house, member="m2")
+        await passes(sidecar, 5)
+        _, second = await joined(sidecar, member="m2")
         assert parts(second), "what the record tells is initialised"
 
     share(test)
@@ -331,52 +331,52 @@ def test_assignments_go_on_after_a_takeover_while_the_broker_does_not_answer() -
 
 # ---- the end --------------------------------------------------------------------------------------------------------
 def test_it_leaves_with_the_last_member() -> None:
-    async def test(house: House) -> None:
-        client, _ = await joined(house)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, _ = await joined(sidecar)
         assert (await beat(client, -1)).error_code == Code.NONE
-        await until(lambda: not at_broker(house).members)
-        assert states(house) == {} and house.coordinator.share_placeholders.given_up("g")
-        before = beats(house)
-        await passes(house, 60)
-        assert beats(house) == before
+        await until(lambda: not at_broker(sidecar).members)
+        assert states(sidecar) == {} and sidecar.coordinator.share_placeholders.given_up("g")
+        before = beats(sidecar)
+        await passes(sidecar, 60)
+        assert beats(sidecar) == before
 
     share(test)
 
 
 def test_a_member_that_comes_back_meanwhile_keeps_it() -> None:
-    async def test(house: House) -> None:
-        client, _ = await joined(house)
-        gone = house.brokers.faults.delay(Api.SHARE_GROUP_HEARTBEAT, 0.3, matches=lambda req: req.member_epoch == -1)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, _ = await joined(sidecar)
+        gone = sidecar.brokers.faults.delay(Api.SHARE_GROUP_HEARTBEAT, 0.3, matches=lambda req: req.member_epoch == -1)
         await beat(client, -1)
         assert gone.met == 0 or gone.times == 0
-        _, reply = await joined(house)
-        await passes(house, 3)
-        assert len(at_broker(house).members) == 1 and states(house) == {"held": 1}
+        _, reply = await joined(sidecar)
+        await passes(sidecar, 3)
+        assert len(at_broker(sidecar).members) == 1 and states(sidecar) == {"held": 1}
         assert parts(reply) or parts(await beat(client, reply.member_epoch))
 
     share(test)
 
 
 def test_whoever_administers_waits_until_it_has_left() -> None:
-    async def test(house: House) -> None:
-        client, _ = await joined(house)
-        front = Heard(house.coordinator)
-        late = house.brokers.faults.hang(Api.SHARE_GROUP_HEARTBEAT, matches=lambda req: req.member_epoch == -1)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, _ = await joined(sidecar)
+        front = Heard(sidecar.coordinator)
+        late = sidecar.brokers.faults.hang(Api.SHARE_GROUP_HEARTBEAT, matches=lambda req: req.member_epoch == -1)
         await beat(client, -1)
         front.tell(Request(7, OpenShareState("g")))
-        await passes(house, 1)
-        assert at_broker(house).members
+        await passes(sidecar, 1)
+        assert at_broker(sidecar).members
         late.release()
         assert await front.reply(7) == Answer()
-        assert not at_broker(house).members
+        assert not at_broker(sidecar).members
 
     share(test)
 
 
 def test_but_not_for_ever() -> None:
-    async def test(house: House) -> None:
-        await joined(house)
-        front = Heard(house.coordinator)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await joined(sidecar)
+        front = Heard(sidecar.coordinator)
         began_s = now_s()
         front.tell(Request(7, OpenShareState("g")))
         assert (await front.reply(7)).code == Code.COORDINATOR_LOAD_IN_PROGRESS
@@ -386,11 +386,11 @@ def test_but_not_for_ever() -> None:
 
 
 def test_nor_beyond_the_ownership() -> None:
-    async def test(house: House) -> None:
-        await joined(house)
-        front = Heard(house.coordinator)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await joined(sidecar)
+        front = Heard(sidecar.coordinator)
         front.tell(Request(7, OpenShareState("g")))
-        house.assign(-1)
+        sidecar.assign(-1)
         assert (await front.reply(7)).code == Code.NOT_COORDINATOR
         front.tell(Request(8, OpenShareState("g")))
         assert (await front.reply(8)).code == Code.NOT_COORDINATOR
@@ -410,23 +410,23 @@ def test_the_sidecar_can_make_and_delete_no_share_state() -> None:
 
 
 def test_the_last_sidecar_takes_it_along() -> None:
-    async def test(house: House) -> None:
-        await joined(house)
-        await house.coordinator.stop()
-        assert at_broker(house).members
-        await house.coordinator.give_up_placeholders()
-        assert not at_broker(house).members
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await joined(sidecar)
+        await sidecar.coordinator.stop()
+        assert at_broker(sidecar).members
+        await sidecar.coordinator.give_up_placeholders()
+        assert not at_broker(sidecar).members
 
     share(test)
 
 
 def test_but_a_broker_that_does_not_answer_does_not_hold_it_up() -> None:
-    async def test(house: House) -> None:
-        await joined(house)
-        await house.coordinator.stop()
-        house.brokers.faults.hang(Api.SHARE_GROUP_HEARTBEAT, ALWAYS)
-        await house.coordinator.give_up_placeholders()
-        assert "share placeholders stay at the brokers until their sessions end" in house.lines.events("warning")
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await joined(sidecar)
+        await sidecar.coordinator.stop()
+        sidecar.brokers.faults.hang(Api.SHARE_GROUP_HEARTBEAT, ALWAYS)
+        await sidecar.coordinator.give_up_placeholders()
+        assert "share placeholders stay at the brokers until their sessions end" in sidecar.lines.events("warning")
 
     share(test)
 
@@ -435,18 +435,18 @@ def test_but_a_broker_that_does_not_answer_does_not_hold_it_up() -> None:
 def test_an_empty_group_is_kept_while_the_broker_keeps_its_own() -> None:
     """Symptom: it has no offsets, and was taken for one whose offsets have expired."""
 
-    async def test(house: House) -> None:
-        client, _ = await joined(house)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, _ = await joined(sidecar)
         await beat(client, -1)
-        await until(lambda: house.coordinator.no_placeholder("g"))
-        made = house.coordinator
+        await until(lambda: sidecar.coordinator.no_placeholder("g"))
+        made = sidecar.coordinator
         ports = AbandonedPorts(lambda: 0.0, made.leader_of, made.no_placeholder, made.moves.core.ask)
-        abandoned = Abandoned(made.service, house.cluster, ports, house.metrics, house.lines)
+        abandoned = Abandoned(made.service, sidecar.cluster, ports, sidecar.metrics, sidecar.lines)
         await abandoned.look()
-        assert house.owner_of("g").has("g")
-        del house.brokers.share.groups["g"]
+        assert sidecar.owner_of("g").has("g")
+        del sidecar.brokers.share.groups["g"]
         await abandoned.look()
-        assert not house.owner_of("g").has("g") and house.metrics.value("groups_forgotten") == 1
+        assert not sidecar.owner_of("g").has("g") and sidecar.metrics.value("groups_forgotten") == 1
 
     share(test)
 
@@ -457,21 +457,21 @@ def test_a_group_that_is_filled_before_the_placeholder_has_left_hears_anew_what_
     """Symptom: what the placeholder had told was forgotten with the last member, and never told again: the members of
     the group got no partitions from then on."""
 
-    async def test(house: House) -> None:
-        client, _ = await joined(house)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, _ = await joined(sidecar)
         if leave == "lost":
-            house.brokers.faults.drop(Api.SHARE_GROUP_HEARTBEAT, matches=lambda req: req.member_epoch == -1)
+            sidecar.brokers.faults.drop(Api.SHARE_GROUP_HEARTBEAT, matches=lambda req: req.member_epoch == -1)
         else:  # a heartbeat of the placeholder is under way all the time
-            hung = house.brokers.faults.hang(Api.SHARE_GROUP_HEARTBEAT, matches=lambda req: req.member_id != "m1")
-            await passes(house, 16)
+            hung = sidecar.brokers.faults.hang(Api.SHARE_GROUP_HEARTBEAT, matches=lambda req: req.member_id != "m1")
+            await passes(sidecar, 16)
         await beat(client, -1)
-        _, reply = await joined(house)
+        _, reply = await joined(sidecar)
         if leave == "unsent":
             hung.release()
-        await passes(house, 10)
-        assert states(house) == {"held": 1}
+        await passes(sidecar, 10)
+        assert states(sidecar) == {"held": 1}
         told = parts(reply) or parts(await beat(client, reply.member_epoch))
-        assert told == {house.topic_id(ORDERS): [0, 1]}
+        assert told == {sidecar.topic_id(ORDERS): [0, 1]}
 
     share(test)
 
@@ -480,9 +480,9 @@ def test_a_group_that_is_filled_before_the_placeholder_has_left_hears_anew_what_
 def test_few_connections_ask_for_share_state_whatever_groups_there_are() -> None:
     """Symptom: a thousand share groups that began at once opened a thousand connections to one broker."""
 
-    async def test(house: House) -> None:
-        house.brokers.share.init_s = 2.0
-        cluster: Any = house.cluster
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        sidecar.brokers.share.init_s = 2.0
+        cluster: Any = sidecar.cluster
         open_, there, most = cluster.open, 0, 0
 
         async def opened(node_id: int) -> Any:
@@ -503,12 +503,12 @@ def test_few_connections_ask_for_share_state_whatever_groups_there_are() -> None
             return conn
 
         cluster.open = opened
-        house.brokers.faults.delay(Api.DESCRIBE_SHARE_GROUP_OFFSETS, 0.01, ALWAYS)
+        sidecar.brokers.faults.delay(Api.DESCRIBE_SHARE_GROUP_OFFSETS, 0.01, ALWAYS)
         for n in range(60):
-            client = await house.client()
+            client = await sidecar.client()
             client.post(sh.ShareGroupHeartbeatRequest(f"g{n}", "m1", 0, None, [ORDERS]), 1)
-        await passes(house, 10)
-        assert states(house) == {"held": 60} and 1 <= most <= AT_ONCE_ALONE
+        await passes(sidecar, 10)
+        assert states(sidecar) == {"held": 60} and 1 <= most <= AT_ONCE_ALONE
 
     share(test)
 
@@ -517,13 +517,13 @@ def test_where_the_broker_wants_heartbeats_more_often_it_gets_them() -> None:
     """Symptom: with group.share.min.session.timeout.ms below its default, and a shorter session, the broker removed the
     placeholder between two of its heartbeats, and let administrators alter state that was in use."""
 
-    async def test(house: House) -> None:
-        house.brokers.share.interval_ms = 2_000
-        await joined(house)
-        await passes(house, 5)
-        before = beats(house)
-        await passes(house, 36)
-        assert beats(house) - before >= 36 / 6
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        sidecar.brokers.share.interval_ms = 2_000
+        await joined(sidecar)
+        await passes(sidecar, 5)
+        before = beats(sidecar)
+        await passes(sidecar, 36)
+        assert beats(sidecar) - before >= 36 / 6
 
     share(test)
 
@@ -532,25 +532,25 @@ def test_a_topic_that_it_may_not_see_does_not_end_the_placeholder_that_is_there(
     """Symptom: its heartbeats were all refused from then on, its session ended, and administrators could alter state
     that was in use."""
 
-    async def test(house: House) -> None:
-        await house.topics(payments=1)
-        client, reply = await joined(house)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await sidecar.topics(payments=1)
+        client, reply = await joined(sidecar)
         unseen = "payments"
-        fault = house.brokers.faults.fail(
+        fault = sidecar.brokers.faults.fail(
             Api.SHARE_GROUP_HEARTBEAT,
             Code.TOPIC_AUTHORIZATION_FAILED,
             ALWAYS,
             lambda req: unseen in (req.subscribed_topic_names or ()),
         )
-        second, other = await joined(house, ORDERS, unseen, member="m2")
+        second, other = await joined(sidecar, ORDERS, unseen, member="m2")
         for _ in range(3):
-            before = beats(house) - fault.met
-            await passes(house, 40)
-            assert beats(house) - fault.met > before, "a heartbeat that is not refused, within its session"
+            before = beats(sidecar) - fault.met
+            await passes(sidecar, 40)
+            assert beats(sidecar) - fault.met > before, "a heartbeat that is not refused, within its session"
             reply = await beat(client, reply.member_epoch)
             other = await beat(second, other.member_epoch, member="m2")
             assert (reply.error_code, other.error_code) == (Code.NONE, Code.NONE)
-        assert states(house) == {"refused": 1}
+        assert states(sidecar) == {"refused": 1}
 
     share(test)
 
@@ -558,17 +558,17 @@ def test_a_topic_that_it_may_not_see_does_not_end_the_placeholder_that_is_there(
 def test_a_broker_that_is_lost_does_not_keep_the_placeholders_at_the_others() -> None:
     """Symptom: the first leave that failed ended the wait for all, and the sidecar ended before they had left."""
 
-    async def test(house: House) -> None:
-        client = await house.client()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
         for group_id in ("g", "h"):
             await client.ask(sh.ShareGroupHeartbeatRequest(group_id, "m1", 0, None, [ORDERS]), 1)
-        await passes(house, 2)
-        await house.coordinator.stop()
-        house.brokers.faults.fail(
+        await passes(sidecar, 2)
+        await sidecar.coordinator.stop()
+        sidecar.brokers.faults.fail(
             Api.SHARE_GROUP_HEARTBEAT, Code.NOT_COORDINATOR, matches=lambda req: req.group_id == "h"
         )
-        house.brokers.faults.delay(Api.SHARE_GROUP_HEARTBEAT, 0.5, matches=lambda req: req.group_id == "g")
-        await house.coordinator.give_up_placeholders()
-        assert not at_broker(house).members
+        sidecar.brokers.faults.delay(Api.SHARE_GROUP_HEARTBEAT, 0.5, matches=lambda req: req.group_id == "g")
+        await sidecar.coordinator.give_up_placeholders()
+        assert not at_broker(sidecar).members
 
     share(test)

@@ -24,7 +24,7 @@ from sidecar.state.codec import Encoded, Stamp, owner_epoch_of
 from sidecar.state.keys import decode_key
 from sidecar.wire.apis import Api
 from tests.inprocess import clock
-from tests.inprocess.house import Heard, House, turns, until
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, Heard, turns, until
 from tests.inprocess.messages import assigned, beat, join
 
 AUTHORIZER = {"authorizer.class.name": ("org.apache.kafka.metadata.authorizer.StandardAuthorizer", 4)}
@@ -35,24 +35,24 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TICK_S", 0.005)
 
 
-def run(test: Callable[[House], Coroutine[Any, Any, None]], authorizer: bool = False, **given: Any) -> None:
+def run(test: Callable[[EmbeddedSidecar], Coroutine[Any, Any, None]], authorizer: bool = False, **given: Any) -> None:
     async def whole() -> None:
-        house = House(**{"partitions": 1, **given})
-        house.brokers.settings.update(AUTHORIZER if authorizer else {})
-        async with house:
-            await house.topics(orders=4, payments=2)
-            await test(house)
+        sidecar = EmbeddedSidecar(**{"partitions": 1, **given})
+        sidecar.brokers.settings.update(AUTHORIZER if authorizer else {})
+        async with sidecar:
+            await sidecar.topics(orders=4, payments=2)
+            await test(sidecar)
 
     clock.run(whole())
 
 
-def stored(house: House, kind: str) -> list[tuple[Record, int, Encoded]]:
+def stored(sidecar: EmbeddedSidecar, kind: str) -> list[tuple[Record, int, Encoded]]:
     """Records of this kind in the log: decoded, with their revision, and as they stand there."""
     found = []
-    for r in house.brokers.log().records:
+    for r in sidecar.brokers.log().records:
         key = decode_key(r.key)
         if key.kind == kind and r.value is not None:
-            found.append((*house.codec.decode(key, r.value), Encoded(r.key, r.value)))
+            found.append((*sidecar.codec.decode(key, r.value), Encoded(r.key, r.value)))
     return found
 
 
@@ -73,30 +73,30 @@ def test_the_bytes_that_the_background_run_has_made_are_the_ones_written(monkeyp
     monkeypatch.setattr(Encoder, "_one", spied)
     monkeypatch.setattr(Encoder, "prepared", seen)
 
-    async def test(house: House) -> None:
-        client = await house.client()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
         first = await client.ask(join("g", "m1"), 1)
-        assert assigned(first) == {house.topic_id("orders"): [0, 1, 2, 3]}
-        second = await (await house.client()).ask(join("g", "m2"), 1)
+        assert assigned(first) == {sidecar.topic_id("orders"): [0, 1, 2, 3]}
+        second = await (await sidecar.client()).ask(join("g", "m2"), 1)
         assert second.error_code == Code.NONE
-        await until(lambda: len(stored(house, Kind.TARGET_MEMBER)) == 3)
+        await until(lambda: len(stored(sidecar, Kind.TARGET_MEMBER)) == 3)
         assert whole == [1, 2]
         assert "TargetMemberRecord" not in one_by_one and "TargetRecord" not in one_by_one
-        for record, revision, encoded in stored(house, Kind.TARGET_MEMBER):
+        for record, revision, encoded in stored(sidecar, Kind.TARGET_MEMBER):
             assert isinstance(record, TargetMemberRecord) and encoded.value is not None
-            time_ms = house.codec.schemas.decode(encoded.value)["time_ms"]
+            time_ms = sidecar.codec.schemas.decode(encoded.value)["time_ms"]
             stamp = Stamp(owner_epoch_of(encoded.value), time_ms)
-            assert house.codec.encode(record, stamp, revision) == encoded
-        assert [revision for _, revision, _ in stored(house, Kind.TARGET_MEMBER)] == [1, 2, 1]
+            assert sidecar.codec.encode(record, stamp, revision) == encoded
+        assert [revision for _, revision, _ in stored(sidecar, Kind.TARGET_MEMBER)] == [1, 2, 1]
 
     run(test, consumer={"assignment_interval_ms": 0})
 
 
 def test_without_offload_they_are_made_one_by_one_and_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(house: House) -> None:
+    async def test(sidecar: EmbeddedSidecar) -> None:
         for name in ("m1", "m2"):
-            await (await house.client()).ask(join("g", name), 1)
-        told = [r for r, _, _ in stored(house, Kind.TARGET_MEMBER)]
+            await (await sidecar.client()).ask(join("g", name), 1)
+        told = [r for r, _, _ in stored(sidecar, Kind.TARGET_MEMBER)]
         assert [(r.sub_id, r.why) for r in told] == [
             ("m1", "target of epoch 2 by uniform"),
             ("m1", "target of epoch 3 by uniform"),
@@ -134,19 +134,19 @@ GATED = {"assignors": ("gate", "uniform", "range"), "join_wait_ms": 0}
 def test_a_run_of_an_attempt_that_is_over_is_dropped() -> None:
     gate = Gate()
 
-    async def test(house: House) -> None:
-        client = await house.client()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
         await client.ask(join("g", "m1"), 1)
         await until(gate.started.is_set)
-        house.assign(2)
-        await house.own()
-        await until(lambda: not house.owner_of("g").loader.queue.left)
-        await house.all_joined()
-        before = len(house.brokers.log().records)
+        sidecar.assign(2)
+        await sidecar.own()
+        await until(lambda: not sidecar.owner_of("g").loader.queue.left)
+        await sidecar.all_joined()
+        before = len(sidecar.brokers.log().records)
         gate.open.set()
-        await until(lambda: house.background.idle_ratio() > 0 and not house.background._running)
+        await until(lambda: sidecar.background.idle_ratio() > 0 and not sidecar.background._running)
         await turns()
-        assert len(house.brokers.log().records) == before
+        assert len(sidecar.brokers.log().records) == before
         reply = await client.ask(beat("g", "m1", 1), 1)
         assert reply.error_code == Code.NONE
 
@@ -158,19 +158,19 @@ def test_an_assignor_that_fails_is_told_and_counted() -> None:
     gate.fails = True
     gate.open.set()
 
-    async def test(house: House) -> None:
-        await (await house.client()).ask(join("g", "m1"), 1)
-        await until(lambda: house.metrics.value("assignor_failures", "gate") == 1)
-        assert "the plug-in's own fault" in house.lines.fields("assignor failed")["error"]
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await (await sidecar.client()).ask(join("g", "m1"), 1)
+        await until(lambda: sidecar.metrics.value("assignor_failures", "gate") == 1)
+        assert "the plug-in's own fault" in sidecar.lines.fields("assignor failed")["error"]
 
     run(test, assignors=assignors(gate), consumer=GATED)
 
 
 def test_an_assignor_that_is_not_there_is_a_failed_run() -> None:
-    async def test(house: House) -> None:
-        await (await house.client()).ask(join("g", "m1"), 1)
-        await until(lambda: house.metrics.value("assignor_failures", "gone") == 1)
-        assert "there is no assignor gone" in house.lines.fields("assignor failed")["error"]
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await (await sidecar.client()).ask(join("g", "m1"), 1)
+        await until(lambda: sidecar.metrics.value("assignor_failures", "gone") == 1)
+        assert "there is no assignor gone" in sidecar.lines.fields("assignor failed")["error"]
 
     run(test, consumer={**GATED, "assignors": ("gone", "uniform")})
 
@@ -178,44 +178,44 @@ def test_an_assignor_that_is_not_there_is_a_failed_run() -> None:
 def test_a_run_that_hangs_is_written_off_and_told() -> None:
     gate = Gate()
 
-    async def test(house: House) -> None:
-        await (await house.client()).ask(join("g", "m1"), 1)
-        await until(lambda: "a background run hangs; another thread takes its place" in house.lines.events("error"))
-        assert house.lines.fields("a background run hangs; another thread takes its place")["run"] == "assignor gate"
-        await until(lambda: "assignor failed" in house.lines.events())
-        assert house.lines.fields("assignor failed")["error"] == "no result within 100 ms"
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await (await sidecar.client()).ask(join("g", "m1"), 1)
+        await until(lambda: "a background run hangs; another thread takes its place" in sidecar.lines.events("error"))
+        assert sidecar.lines.fields("a background run hangs; another thread takes its place")["run"] == "assignor gate"
+        await until(lambda: "assignor failed" in sidecar.lines.events())
+        assert sidecar.lines.fields("assignor failed")["error"] == "no result within 100 ms"
         gate.open.set()
 
     run(test, assignors=assignors(gate), consumer={**GATED, "assignor_timeout_ms": 100})
 
 
 # ---- regular expressions --------------------------------------------------------------------------------------------
-def regexes(house: House) -> list[tuple[str, ...]]:
+def regexes(sidecar: EmbeddedSidecar) -> list[tuple[str, ...]]:
     """What regular expressions were resolved to, in the log's order."""
-    return [r.topics for r, _, _ in stored(house, Kind.REGEX) if isinstance(r, RegexRecord)]
+    return [r.topics for r, _, _ in stored(sidecar, Kind.REGEX) if isinstance(r, RegexRecord)]
 
 
 def test_without_an_authorizer_nobody_is_asked() -> None:
-    async def test(house: House) -> None:
-        heard = Heard(house.coordinator)
-        client = await house.client()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        heard = Heard(sidecar.coordinator)
+        client = await sidecar.client()
         reply = await client.ask(join("g", "m1", topics=None, regex="(orders|pay.*)"), 1)
-        assert set(assigned(reply)) == {house.topic_id("orders"), house.topic_id("payments")}
-        assert regexes(house) == [("orders", "payments")]
-        assert house.brokers.count(Api.LIST_OFFSETS) == 0 and heard.of(AskAccess) == []
+        assert set(assigned(reply)) == {sidecar.topic_id("orders"), sidecar.topic_id("payments")}
+        assert regexes(sidecar) == [("orders", "payments")]
+        assert sidecar.brokers.count(Api.LIST_OFFSETS) == 0 and heard.of(AskAccess) == []
 
     run(test)
 
 
 def test_with_an_authorizer_only_what_the_client_may_see_counts() -> None:
-    async def test(house: House) -> None:
-        bystander = Heard(house.coordinator)
-        house.brokers.no_describe.add("payments")
-        client = await house.client()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        bystander = Heard(sidecar.coordinator)
+        sidecar.brokers.no_describe.add("payments")
+        client = await sidecar.client()
         reply = await client.ask(join("g", "m1", topics=None, regex="(orders|pay.*)"), 1)
-        assert set(assigned(reply)) == {house.topic_id("orders")}
-        assert regexes(house) == [("orders",)]
-        (asked,) = house.brokers.requests(Api.LIST_OFFSETS)
+        assert set(assigned(reply)) == {sidecar.topic_id("orders")}
+        assert regexes(sidecar) == [("orders",)]
+        (asked,) = sidecar.brokers.requests(Api.LIST_OFFSETS)
         assert [t.name for t in asked.topics] == ["orders", "payments"]
         assert bystander.of(AskAccess) == [], "only the front that asked is asked"
 
@@ -223,46 +223,46 @@ def test_with_an_authorizer_only_what_the_client_may_see_counts() -> None:
 
 
 def test_an_expression_that_matches_nothing_needs_no_authorizer() -> None:
-    async def test(house: House) -> None:
-        client = await house.client()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
         reply = await client.ask(join("g", "m1", topics=None, regex="nothing.*"), 1)
-        assert assigned(reply) == {} and house.brokers.count(Api.LIST_OFFSETS) == 0
-        assert regexes(house) == [()]
+        assert assigned(reply) == {} and sidecar.brokers.count(Api.LIST_OFFSETS) == 0
+        assert regexes(sidecar) == [()]
 
     run(test, authorizer=True)
 
 
 def test_a_front_that_goes_resolves_nothing_and_the_next_member_asks_again() -> None:
-    async def test(house: House) -> None:
+    async def test(sidecar: EmbeddedSidecar) -> None:
         link = Loopback(asyncio.get_running_loop().call_soon)
-        second = house.another_front(link, lambda group_id: True)
-        link.serve(house.coordinator)
-        hung = house.brokers.faults.hang(Api.LIST_OFFSETS)
-        leaving = await house.client(second)
+        second = sidecar.another_front(link, lambda group_id: True)
+        link.serve(sidecar.coordinator)
+        hung = sidecar.brokers.faults.hang(Api.LIST_OFFSETS)
+        leaving = await sidecar.client(second)
         leaving.post(join("g", "m1", topics=None, regex="orders"), 1)
         await until(lambda: hung.met)
-        house.coordinator.disconnect(link)
+        sidecar.coordinator.disconnect(link)
         await turns()
-        assert regexes(house) == [], "nobody could be asked"
-        stays = await house.client()
+        assert regexes(sidecar) == [], "nobody could be asked"
+        stays = await sidecar.client()
         reply = await stays.ask(join("g", "m2", topics=None, regex="orders"), 1)
-        assert reply.error_code == Code.NONE and regexes(house) == [("orders",)]
-        assert house.brokers.count(Api.LIST_OFFSETS) == 2
+        assert reply.error_code == Code.NONE and regexes(sidecar) == [("orders",)]
+        assert sidecar.brokers.count(Api.LIST_OFFSETS) == 2
 
     run(test, authorizer=True)
 
 
 def test_a_client_that_goes_while_the_broker_is_asked_resolves_nothing_either() -> None:
-    async def test(house: House) -> None:
-        hung = house.brokers.faults.hang(Api.LIST_OFFSETS)
-        leaving = await house.client()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        hung = sidecar.brokers.faults.hang(Api.LIST_OFFSETS)
+        leaving = await sidecar.client()
         leaving.post(join("g", "m1", topics=None, regex="orders"), 1)
         await until(lambda: hung.met)
         leaving.close()
         await turns()
-        assert regexes(house) == []
-        reply = await (await house.client()).ask(join("g", "m2", topics=None, regex="orders"), 1)
-        assert reply.error_code == Code.NONE and regexes(house) == [("orders",)]
+        assert regexes(sidecar) == []
+        reply = await (await sidecar.client()).ask(join("g", "m2", topics=None, regex="orders"), 1)
+        assert reply.error_code == Code.NONE and regexes(sidecar) == [("orders",)]
 
     run(test, authorizer=True)
 
@@ -273,10 +273,10 @@ def test_a_resolution_that_breaks_is_told_and_resolves_nothing(monkeypatch: pyte
 
     monkeypatch.setattr(visible, "resolve", breaks)
 
-    async def test(house: House) -> None:
-        reply = await (await house.client()).ask(join("g", "m1", topics=None, regex="orders"), 1)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        reply = await (await sidecar.client()).ask(join("g", "m1", topics=None, regex="orders"), 1)
         assert reply.error_code == Code.NONE and assigned(reply) == {}
-        assert "regular expressions were not resolved" in house.lines.events("error")
+        assert "regular expressions were not resolved" in sidecar.lines.events("error")
 
     run(test)
 
@@ -290,10 +290,10 @@ def test_a_group_whose_run_was_cut_rests_before_its_next_one(monkeypatch: pytest
 
     monkeypatch.setattr(visible, "resolve", cut)
 
-    async def test(house: House) -> None:
-        client = await house.client()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
         reply = await client.ask(join("g", "m1", topics=None, regex="ord.*"), 1)
-        assert assigned(reply) == {} and house.metrics.value("regex_cut") == 1
+        assert assigned(reply) == {} and sidecar.metrics.value("regex_cut") == 1
         began_s = asyncio.get_running_loop().time()
         client.post(beat("g", "m1", reply.member_epoch), 1)
         await until(lambda: len(runs) == 2)

@@ -9,7 +9,7 @@ import pytest
 from sidecar.link.messages import BrokerSilence
 from sidecar.wire.apis import Api
 from tests.coordinator.runtime.watched import GONE, Bench, hasten, run
-from tests.inprocess.house import until
+from tests.inprocess.embedded_sidecar import until
 
 
 @pytest.fixture(autouse=True)
@@ -19,16 +19,16 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_its_broker_the_sidecar_withdraws_and_comes_back_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
-        await until(lambda: b.house.service.serving() == [0, 1])
+        await until(lambda: b.sidecar.service.serving() == [0, 1])
         b.brokers.stop(1)
         await until(lambda: b.problems == [GONE])
-        assert b.house.service.serving() == [] and not b.house.coordinator.leased()
-        assert b.house.lines.fields("ownership lost")["why"] == "broker broker-1:9092 does not answer"
+        assert b.sidecar.service.serving() == [] and not b.sidecar.coordinator.leased()
+        assert b.sidecar.lines.fields("ownership lost")["why"] == "broker broker-1:9092 does not answer"
         await until(lambda: b.brokers.count(Api.LEAVE_GROUP))
         for topic in b.brokers.topics.values():
             topic.leaders = [2] * len(topic.leaders)
         b.brokers.start(1)
-        await until(lambda: b.house.service.serving() == [0, 1] and b.problems == [])
+        await until(lambda: b.sidecar.service.serving() == [0, 1] and b.problems == [])
 
     run(test, monkeypatch)
 
@@ -38,10 +38,10 @@ def test_it_withdraws_when_a_front_has_found_the_broker_silent(monkeypatch: pyte
 
     async def test(b: Bench) -> None:
         await until(lambda: not b.problems)
-        b.house.coordinator.from_front(b.front, BrokerSilence(2_000))
+        b.sidecar.coordinator.from_front(b.front, BrokerSilence(2_000))
         await until(lambda: b.problems == [GONE], 0.6)
-        assert b.house.coordinator.view.owners == (-1, -1), "nobody has claimed them yet"
-        b.house.coordinator.from_front(b.front, BrokerSilence(-1))
+        assert b.sidecar.coordinator.view.owners == (-1, -1), "nobody has claimed them yet"
+        b.sidecar.coordinator.from_front(b.front, BrokerSilence(-1))
         await until(lambda: not b.problems)
 
     run(test, monkeypatch, broker_gone_s=2.5)
@@ -51,7 +51,7 @@ def test_a_silence_that_ends_before_it_withdraws_is_none(monkeypatch: pytest.Mon
     async def test(b: Bench) -> None:
         await until(lambda: not b.problems)
         for quiet_ms in (2_000, -1):
-            b.house.coordinator.from_front(b.front, BrokerSilence(quiet_ms))
+            b.sidecar.coordinator.from_front(b.front, BrokerSilence(quiet_ms))
         began_s = time.monotonic()
         await until(lambda: time.monotonic() - began_s > 2)
         assert not b.follower.ownership.withdrawn
@@ -61,11 +61,11 @@ def test_a_silence_that_ends_before_it_withdraws_is_none(monkeypatch: pytest.Mon
 
 def test_a_short_silence_of_the_broker_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
-        await until(lambda: b.house.service.serving() == [0, 1])
+        await until(lambda: b.sidecar.service.serving() == [0, 1])
         lost = b.brokers.faults.drop(Api.METADATA, times=3)
         await until(lambda: lost.met == 3)
         await until(lambda: not b.problems)
-        assert "ownership lost" not in b.house.lines.events()
-        assert "metadata not refreshed" in b.house.lines.events("debug")
+        assert "ownership lost" not in b.sidecar.lines.events()
+        assert "metadata not refreshed" in b.sidecar.lines.events("debug")
 
     run(test, monkeypatch, broker_gone_s=1.0)

@@ -22,7 +22,7 @@ from sidecar.core.vocabulary.errors import Code
 from sidecar.state.fold import Claims
 from tests.coordinator.runtime.test_coordinator import claims, member, other_sidecar, phase
 from tests.inprocess import clock
-from tests.inprocess.house import House, run, until
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, run, until
 from tests.inprocess.messages import beat
 
 SOON_S = 3.0
@@ -40,36 +40,36 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_whoever_is_not_the_last_to_claim_does_not_serve() -> None:
     """Another sidecar claims between this one's claim and its replay."""
 
-    async def test(house: House) -> None:
-        house.hold_tail()
-        house.prove()
-        house.assign(1)
-        await until(lambda: phase(house) is Phase.REPLAYING)
-        attempt = house.service.owners[0].attempt
-        other_sidecar(house)
-        house.tail.release()
-        await until(lambda: house.service.owners[0].attempt > attempt, SOON_S)
-        await until(lambda: phase(house) is Phase.SERVING)
-        assert [c["node_id"] for c in claims(house)] == [1, 2, 1]
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        sidecar.hold_tail()
+        sidecar.prove()
+        sidecar.assign(1)
+        await until(lambda: phase(sidecar) is Phase.REPLAYING)
+        attempt = sidecar.service.owners[0].attempt
+        other_sidecar(sidecar)
+        sidecar.tail.release()
+        await until(lambda: sidecar.service.owners[0].attempt > attempt, SOON_S)
+        await until(lambda: phase(sidecar) is Phase.SERVING)
+        assert [c["node_id"] for c in claims(sidecar)] == [1, 2, 1]
 
     clock.run(whole_without_serving(test))
 
 
-async def whole_without_serving(test: Callable[[House], Coroutine[Any, Any, None]]) -> None:
-    async with House(partitions=1, serve=False) as house:
-        await test(house)
+async def whole_without_serving(test: Callable[[EmbeddedSidecar], Coroutine[Any, Any, None]]) -> None:
+    async with EmbeddedSidecar(partitions=1, serve=False) as sidecar:
+        await test(sidecar)
 
 
 def test_a_claim_of_another_ends_the_service_though_nothing_is_written() -> None:
-    async def test(house: House) -> None:
-        client = await house.client()
-        epoch = await member(house, client)
-        await house.all_joined()
-        other_sidecar(house)
-        await until(lambda: "shard dropped" in house.lines.events("error"), SOON_S)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
+        epoch = await member(sidecar, client)
+        await sidecar.all_joined()
+        other_sidecar(sidecar)
+        await until(lambda: "shard dropped" in sidecar.lines.events("error"), SOON_S)
         assert (await client.ask(beat("g", "m1", epoch), 1)).error_code in (Code.NONE, Code.NOT_COORDINATOR)
-        await until(lambda: phase(house) is Phase.SERVING)
-        assert [c["node_id"] for c in claims(house)][-2:] == [2, 1]
+        await until(lambda: phase(sidecar) is Phase.SERVING)
+        assert [c["node_id"] for c in claims(sidecar)][-2:] == [2, 1]
 
     run(test)
 

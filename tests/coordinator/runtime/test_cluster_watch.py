@@ -15,8 +15,8 @@ from sidecar.state.keys import decode_key
 from sidecar.wire.apis import Api
 from tests.coordinator.runtime.watched import GONE, Bench, hasten, run
 from tests.inprocess.broker import OFFSETS, STATE, TRANSACTIONS, FakeBrokers
+from tests.inprocess.embedded_sidecar import until
 from tests.inprocess.faults import Fault
-from tests.inprocess.house import until
 from tests.inprocess.messages import join
 
 
@@ -31,13 +31,13 @@ def test_partitions_that_are_added_to_the_state_topic_change_nothing_while_a_sid
     """One that starts afterwards says both numbers (test_startup.py)."""
 
     async def test(b: Bench) -> None:
-        await until(lambda: b.house.service.serving() == [0, 1] and b.problems == [])
+        await until(lambda: b.sidecar.service.serving() == [0, 1] and b.problems == [])
         b.brokers.topics[STATE].leaders.append(1)
         looked = b.brokers.count(Api.METADATA)
         await until(lambda: b.brokers.count(Api.METADATA) > looked + 5)
-        assert b.house.service.serving() == [0, 1] and b.problems == []
+        assert b.sidecar.service.serving() == [0, 1] and b.problems == []
         b.brokers.topics[STATE].leaders[:2] = [2, 1]
-        reply = await (await b.house.client()).ask(join("g", "m1"), 1)
+        reply = await (await b.sidecar.client()).ask(join("g", "m1"), 1)
         assert reply.error_code == Code.NONE, "and leaders of its partitions are followed"
 
     run(test, monkeypatch)
@@ -56,7 +56,7 @@ def test_the_view_names_owners_leaders_brokers_and_authorizer(monkeypatch: pytes
 
 def test_a_view_is_shown_once_however_often_it_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
-        await until(lambda: b.house.service.serving() == [0, 1] and not b.views()[-1].authorizer)
+        await until(lambda: b.sidecar.service.serving() == [0, 1] and not b.views()[-1].authorizer)
         before, looked = len(b.views()), b.brokers.count(Api.METADATA)
         await until(lambda: b.brokers.count(Api.METADATA) > looked + 5)
         assert len(b.views()) == before
@@ -69,13 +69,13 @@ def test_a_view_is_shown_once_however_often_it_is_looked_at(monkeypatch: pytest.
 
 def test_fronts_hear_which_kinds_of_groups_another_sidecar_does_not_coordinate(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
-        await until(lambda: b.house.service.serving() == [0, 1])
+        await until(lambda: b.sidecar.service.serving() == [0, 1])
         assert b.views()[-1].lacking == (), "this sidecar's own settings say what it coordinates"
         mine = b.follower.ownership.assignment
         both = replace(mine, members={**mine.members, 2: ("other", "h", 1)})
         b.follower.owners_assigned(both)
         await until(lambda: b.views()[-1].lacking == ("share",))
-        told = b.house.lines.fields("groups of a kind wait")
+        told = b.sidecar.lines.fields("groups of a kind wait")
         assert (told["kind"], told["nodes"]) == ("share", [2])
         b.follower.owners_assigned(replace(both, kinds={2: ("classic", "consumer", "share")}))
         await until(lambda: b.views()[-1].lacking == ())
@@ -86,9 +86,9 @@ def test_fronts_hear_which_kinds_of_groups_another_sidecar_does_not_coordinate(m
 
 def claimed_by_two(b: Bench, partition: int) -> None:
     """Node 2 has this partition, as its claim tells."""
-    claim = b.house.codec.claim(Stamp(1 << 40, 1), 2, "h:1", "m", 1, "assigned", None)
+    claim = b.sidecar.codec.claim(Stamp(1 << 40, 1), 2, "h:1", "m", 1, "assigned", None)
     assert claim.value is not None
-    b.house.state.partitions[partition].claims[decode_key(claim.key).sub_id] = claim.value
+    b.sidecar.state.partitions[partition].claims[decode_key(claim.key).sub_id] = claim.value
     b.follower.from_tail.claim_read(partition)
 
 
@@ -101,13 +101,13 @@ def test_a_sidecar_that_has_just_started_learns_from_claims_who_owns_what(monkey
 
     async def test(b: Bench) -> None:
         claimed_by_two(b, 1)
-        assert b.house.coordinator.view.owners == (-1, -1), "a later claim may come"
+        assert b.sidecar.coordinator.view.owners == (-1, -1), "a later claim may come"
         b.follower.from_tail.tail_read(1)
         b.follower.from_tail.tail_read(0)
         await until(lambda: b.problems == ["no owner is known yet"])
-        assert b.house.coordinator.view.owners == (-1, 2)
+        assert b.sidecar.coordinator.view.owners == (-1, 2)
         claimed_by_two(b, 0)
-        assert b.house.coordinator.view.owners == (2, 2)
+        assert b.sidecar.coordinator.view.owners == (2, 2)
 
     run(test, monkeypatch, prepare, slow_tail=True)
 
@@ -120,9 +120,9 @@ def test_a_sidecar_that_was_lost_learns_from_claims_who_owns_what(monkeypatch: p
         await until(lambda: not b.problems)
         b.brokers.faults.hang(Api.JOIN_GROUP)
         b.brokers.faults.fail(Api.HEARTBEAT, Code.UNKNOWN_MEMBER_ID)
-        await until(lambda: b.house.coordinator.view.owners == (-1, -1))
+        await until(lambda: b.sidecar.coordinator.view.owners == (-1, -1))
         claimed_by_two(b, 1)
-        assert b.house.coordinator.view.owners == (-1, 2)
+        assert b.sidecar.coordinator.view.owners == (-1, 2)
 
     run(test, monkeypatch)
 
@@ -133,10 +133,10 @@ def test_a_sidecar_that_was_lost_learns_from_claims_who_owns_what(monkeypatch: p
 def test_a_sidecar_that_has_withdrawn_learns_from_claims_who_has_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
         await until(lambda: not b.problems)
-        b.house.coordinator.from_front(b.front, BrokerSilence(9_000))
+        b.sidecar.coordinator.from_front(b.front, BrokerSilence(9_000))
         await until(lambda: b.problems == [GONE])
         claimed_by_two(b, 1)
-        assert b.house.coordinator.view.owners == (-1, 2)
+        assert b.sidecar.coordinator.view.owners == (-1, 2)
 
     run(test, monkeypatch, broker_gone_s=2.5)
 
@@ -160,7 +160,7 @@ def test_partitions_that_are_being_taken_over_are_counted(monkeypatch: pytest.Mo
         hung.append(brokers.faults.hang(Api.INIT_PRODUCER_ID, times=100))
 
     async def test(b: Bench) -> None:
-        await until(lambda: b.house.service.owner_map.owners)
+        await until(lambda: b.sidecar.service.owner_map.owners)
         assert b.problems == ["2 partitions are being taken over"]
         hung[0].release()
         await until(lambda: not b.problems)
@@ -172,7 +172,7 @@ def test_a_lease_that_is_over_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
         await until(lambda: not b.problems)
         b.brokers.faults.drop(Api.HEARTBEAT, times=10_000)
-        b.house.service.lease.lost()
+        b.sidecar.service.lease.lost()
         assert b.problems == ["the lease on the owned partitions is not proved"]
 
     run(test, monkeypatch)
@@ -188,8 +188,8 @@ def test_a_sidecar_that_cannot_fence_says_why_and_what_to_do(monkeypatch: pytest
         assert loading == "2 partitions are being taken over"
         assert why.startswith("partitions cannot be taken over: InitProducerId: coordinator of __group_state-")
         assert "transaction.state.log.replication.factor" in why
-        await until(lambda: "partitions cannot be taken over" in b.house.lines.events("warning"))
-        told = b.house.lines.fields("partitions cannot be taken over")
+        await until(lambda: "partitions cannot be taken over" in b.sidecar.lines.events("warning"))
+        told = b.sidecar.lines.fields("partitions cannot be taken over")
         assert told["partitions"] in (1, 2) and "transaction.state.log.min.isr" in str(told["problem"])
         b.brokers.add_topic(TRANSACTIONS, 1)
         await until(lambda: not b.problems)
@@ -207,7 +207,7 @@ def test_what_hindered_a_takeover_is_forgotten_with_the_partition(monkeypatch: p
     async def test(b: Bench) -> None:
         await until(lambda: len(b.problems) == 2)
         b.brokers.faults.hang(Api.JOIN_GROUP)
-        b.house.coordinator.owners_lost("a test")
+        b.sidecar.coordinator.owners_lost("a test")
         assert b.problems == ["no owner is known yet"]
 
     run(test, monkeypatch, prepare)
@@ -216,8 +216,8 @@ def test_what_hindered_a_takeover_is_forgotten_with_the_partition(monkeypatch: p
 def test_clients_are_served_when_nothing_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
         b.brokers.add_topic("orders", 1)
-        await until(lambda: not b.problems and "orders" in b.house.service.owners[0].image.by_name)
-        reply = await (await b.house.client()).ask(join("g", "m1"), 1)
+        await until(lambda: not b.problems and "orders" in b.sidecar.service.owners[0].image.by_name)
+        reply = await (await b.sidecar.client()).ask(join("g", "m1"), 1)
         assert reply.error_code == Code.NONE
 
     run(test, monkeypatch)

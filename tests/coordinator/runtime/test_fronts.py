@@ -13,7 +13,7 @@ from sidecar.link.loopback import Loopback
 from sidecar.link.messages import AccessAnswer, GroupRules, Lease, Reply, Request, Touch, View, Void
 from sidecar.process.tasks import Broken
 from sidecar.wire.apis import Api
-from tests.inprocess.house import Heard, House, run, turns, until
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, Heard, run, turns, until
 from tests.inprocess.messages import assigned, beat, join
 
 
@@ -23,13 +23,13 @@ def hello(name: str, group_id: str = "g") -> ConsumerHeartbeat:
 
 
 def test_a_front_gets_lease_and_view_at_once_and_what_is_new_from_then_on() -> None:
-    async def test(house: House) -> None:
-        heard = Heard(house.coordinator)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        heard = Heard(sidecar.coordinator)
         lease, rules, view = heard.messages
         assert rules == GroupRules()
-        assert lease == Lease(*house.service.lease.until) and view == house.coordinator.view
-        house.prove(70_000)
-        house.assign(2)
+        assert lease == Lease(*sidecar.service.lease.until) and view == sidecar.coordinator.view
+        sidecar.prove(70_000)
+        sidecar.assign(2)
         assert [type(m) for m in heard.messages[3:]] == [Lease, View]
         assert heard.of(View)[-1].owners == (2,)
 
@@ -37,18 +37,18 @@ def test_a_front_gets_lease_and_view_at_once_and_what_is_new_from_then_on() -> N
 
 
 def test_a_view_that_is_the_same_is_shown_once() -> None:
-    async def test(house: House) -> None:
-        heard = Heard(house.coordinator)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        heard = Heard(sidecar.coordinator)
         for _ in range(3):
-            house.show()
+            sidecar.show()
         assert len(heard.of(View)) == 1
 
     run(test)
 
 
 def test_each_front_gets_the_replies_to_its_own_tokens() -> None:
-    async def test(house: House) -> None:
-        one, two = Heard(house.coordinator), Heard(house.coordinator)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        one, two = Heard(sidecar.coordinator), Heard(sidecar.coordinator)
         one.tell(Request(1, hello("m1", "g1")))
         two.tell(Request(1, hello("m2", "g2")))
         two.tell(Request(2, hello("m3", "g2")))
@@ -61,14 +61,14 @@ def test_each_front_gets_the_replies_to_its_own_tokens() -> None:
 
 
 def test_two_real_fronts_serve_members_of_one_group() -> None:
-    async def test(house: House) -> None:
+    async def test(sidecar: EmbeddedSidecar) -> None:
         link = Loopback(asyncio.get_running_loop().call_soon)
-        second = house.another_front(link, lambda group_id: True)
-        link.serve(house.coordinator)
-        one, two = await house.client(), await house.client(second)
+        second = sidecar.another_front(link, lambda group_id: True)
+        link.serve(sidecar.coordinator)
+        one, two = await sidecar.client(), await sidecar.client(second)
         a, b = await one.ask(join("g", "m1"), 1), await two.ask(join("g", "m2"), 1)
         assert (a.error_code, b.error_code, b.member_id) == (0, 0, "m2")
-        described = Heard(house.coordinator)
+        described = Heard(sidecar.coordinator)
         described.tell(Request(1, DescribeConsumerGroup("g")))
         assert [m.member_id for m in (await described.reply(1)).members] == ["m1", "m2"]
 
@@ -76,11 +76,11 @@ def test_two_real_fronts_serve_members_of_one_group() -> None:
 
 
 def test_a_change_of_the_group_voids_the_grants_of_every_front() -> None:
-    async def test(house: House) -> None:
+    async def test(sidecar: EmbeddedSidecar) -> None:
         link = Loopback(asyncio.get_running_loop().call_soon)
-        second = house.another_front(link, lambda group_id: True)
-        link.serve(house.coordinator)
-        one, two, listener = await house.client(), await house.client(second), Heard(house.coordinator)
+        second = sidecar.another_front(link, lambda group_id: True)
+        link.serve(sidecar.coordinator)
+        one, two, listener = await sidecar.client(), await sidecar.client(second), Heard(sidecar.coordinator)
         reply = await one.ask(join("g", "m1"), 1)
         await one.ask(beat("g", "m1", reply.member_epoch, assigned(reply)), 1)
         await one.ask(beat("g", "m1", reply.member_epoch), 1)
@@ -96,8 +96,8 @@ def test_a_change_of_the_group_voids_the_grants_of_every_front() -> None:
 
 
 def test_the_grant_comes_with_the_answer_and_ends_with_the_next_change() -> None:
-    async def test(house: House) -> None:
-        heard = Heard(house.coordinator)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        heard = Heard(sidecar.coordinator)
         heard.tell(Request(1, hello("m1")))
         joined = await heard.reply(1)
         heard.tell(Request(2, ConsumerHeartbeat("g", "m1", joined.member_epoch)))
@@ -116,11 +116,11 @@ def test_the_grant_comes_with_the_answer_and_ends_with_the_next_change() -> None
 
 
 def test_a_touch_keeps_the_session_alive() -> None:
-    async def test(house: House) -> None:
-        heard = Heard(house.coordinator)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        heard = Heard(sidecar.coordinator)
         heard.tell(Request(1, hello("m1")))
         await heard.reply(1)
-        timers = house.service.owners[0].shard
+        timers = sidecar.service.owners[0].shard
         assert timers is not None
         before = timers.timers.deadline(("session", "g", "m1"))
         await asyncio.sleep(0.005)
@@ -132,8 +132,8 @@ def test_a_touch_keeps_the_session_alive() -> None:
 
 
 def test_what_concerns_all_partitions_is_answered_from_all() -> None:
-    async def test(house: House) -> None:
-        heard = Heard(house.coordinator)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        heard = Heard(sidecar.coordinator)
         names = [f"g{i}" for i in range(8)]
         for i, name in enumerate(names):
             heard.tell(Request(i + 1, hello("m", name)))
@@ -149,16 +149,16 @@ def test_what_concerns_all_partitions_is_answered_from_all() -> None:
 
 # ---- a front goes ---------------------------------------------------------------------------------------------------
 def test_nothing_is_said_to_a_front_that_has_gone() -> None:
-    async def test(house: House) -> None:
-        gone, stays = Heard(house.coordinator), Heard(house.coordinator)
-        hung = house.brokers.faults.hang(Api.PRODUCE)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        gone, stays = Heard(sidecar.coordinator), Heard(sidecar.coordinator)
+        hung = sidecar.brokers.faults.hang(Api.PRODUCE)
         gone.tell(Request(1, hello("m1")))
         stays.tell(Request(1, hello("m2")))
         gone.leave()
         before = len(gone.messages)
         hung.release()
         await stays.reply(1)
-        house.assign(2)
+        sidecar.assign(2)
         assert len(gone.messages) == before
 
     run(test)
@@ -168,12 +168,12 @@ def test_the_answers_of_a_front_that_has_gone_are_not_its_successors() -> None:
     """Symptom: a front that was started again got the replies to the tokens of the one that had crashed, which are
     the same numbers. Cause: it got its place among the fronts, too."""
 
-    async def test(house: House) -> None:
-        gone = Heard(house.coordinator)
-        hung = house.brokers.faults.hang(Api.PRODUCE)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        gone = Heard(sidecar.coordinator)
+        hung = sidecar.brokers.faults.hang(Api.PRODUCE)
         gone.tell(Request(1, hello("m1")))
         gone.leave()
-        again = Heard(house.coordinator)
+        again = Heard(sidecar.coordinator)
         again.tell(Request(1, hello("m2")))
         hung.release()
         assert (await again.reply(1)).member_id == "m2"
@@ -184,10 +184,10 @@ def test_the_answers_of_a_front_that_has_gone_are_not_its_successors() -> None:
 
 
 def test_many_fronts_may_come_one_after_the_other() -> None:
-    async def test(house: House) -> None:
-        stays = Heard(house.coordinator)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        stays = Heard(sidecar.coordinator)
         for _ in range(200):
-            Heard(house.coordinator).leave()
+            Heard(sidecar.coordinator).leave()
         stays.tell(Request(1, hello("m1")))
         assert (await stays.reply(1)).code == Code.NONE
 
@@ -195,8 +195,8 @@ def test_many_fronts_may_come_one_after_the_other() -> None:
 
 
 def test_an_answer_about_access_that_nobody_waits_for_is_dropped() -> None:
-    async def test(house: House) -> None:
-        heard = Heard(house.coordinator)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        heard = Heard(sidecar.coordinator)
         heard.tell(AccessAnswer(7, frozenset({"orders"})))
         heard.tell(Request(1, hello("m1")))
         assert (await heard.reply(1)).code == Code.NONE
@@ -205,28 +205,28 @@ def test_an_answer_about_access_that_nobody_waits_for_is_dropped() -> None:
 
 
 def test_a_bug_while_a_message_is_handled_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(house: House) -> None:
-        heard = Heard(house.coordinator)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        heard = Heard(sidecar.coordinator)
 
         def breaks(token: int, event: object) -> None:
             raise KeyError("a bug")
 
-        monkeypatch.setattr(house.coordinator.moves, "request", breaks)
+        monkeypatch.setattr(sidecar.coordinator.moves, "request", breaks)
         with pytest.raises(KeyError):
             heard.tell(Request(1, hello("m1")))
         with pytest.raises(Broken, match="coordinator: KeyError"):
-            house.tasks.failed.result()
+            sidecar.tasks.failed.result()
 
     with pytest.raises(Broken):
         run(test)
 
 
 def test_a_turn_that_breaks_drops_the_partition_and_it_is_built_anew() -> None:
-    async def test(house: House) -> None:
-        heard = Heard(house.coordinator)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        heard = Heard(sidecar.coordinator)
         heard.tell(Request(1, hello("m1")))
         await heard.reply(1)
-        shard = house.service.owners[0].shard
+        shard = sidecar.service.owners[0].shard
         assert shard is not None
 
         def breaks(turn: object, event: object, token: int) -> None:
@@ -235,8 +235,8 @@ def test_a_turn_that_breaks_drops_the_partition_and_it_is_built_anew() -> None:
         shard._handlers[DescribeConsumerGroup] = {"consumer": breaks}
         heard.tell(Request(2, DescribeConsumerGroup("g")))
         assert (await heard.reply(2)).code == Code.NOT_COORDINATOR
-        assert house.metrics.value("invariant_violations") == 1
-        await until(lambda: house.service.serving() == [0])
+        assert sidecar.metrics.value("invariant_violations") == 1
+        await until(lambda: sidecar.service.serving() == [0])
         heard.tell(Request(3, DescribeConsumerGroup("g")))
         assert [m.member_id for m in (await heard.reply(3)).members] == ["m1"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.coordinator.runtime.watched import Bench, hasten, run
 from tests.inprocess.broker import OFFSETS
-from tests.inprocess.house import until
+from tests.inprocess.embedded_sidecar import until
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def test_leaders_come_from_whichever_broker_answers(monkeypatch: pytest.MonkeyPa
     """With a listener of their own the sidecar's clients ask other brokers too, when their own is gone."""
 
     async def test(b: Bench) -> None:
-        await until(lambda: b.house.service.serving() == [0, 1])
+        await until(lambda: b.sidecar.service.serving() == [0, 1])
         b.brokers.stop(1)
         b.brokers.topics[OFFSETS].leaders[0] = 2
         await until(lambda: b.views()[-1].leaders == (2, 2))
@@ -33,7 +33,7 @@ def test_a_leader_is_new_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """Symptom: when a broker came back, groups stood still for up to 9 s behind coordinators that were loading."""
 
     async def test(b: Bench) -> None:
-        await until(lambda: b.house.service.serving() == [0, 1])
+        await until(lambda: b.sidecar.service.serving() == [0, 1])
         await until(lambda: b.follower.new_leaders() == {1})  # nobody is there; leaders of the start are not new
         b.brokers.topics[OFFSETS].leaders[1] = 1
         await until(lambda: b.follower.offsets_leaders() == (1, 1))
@@ -48,7 +48,7 @@ def test_a_sidecar_that_comes_back_is_new_for_a_while(monkeypatch: pytest.Monkey
     the rebalance that its absence had brought about."""
 
     async def test(b: Bench) -> None:
-        await until(lambda: b.house.service.serving() == [0, 1])
+        await until(lambda: b.sidecar.service.serving() == [0, 1])
         await until(lambda: b.follower.new_leaders() == {1})
         mine = b.follower.ownership.assignment
         for member_id in ("first", "again"):

@@ -21,7 +21,7 @@ from sidecar.state.codec import Stamp
 from sidecar.wire.apis import Api
 from tests.inprocess import clock
 from tests.inprocess.broker import STATE
-from tests.inprocess.house import House, HouseClient, turns, until
+from tests.inprocess.embedded_sidecar import EmbeddedClient, EmbeddedSidecar, turns, until
 from tests.inprocess.messages import assigned, beat, join
 
 LEASE_MS = 400
@@ -34,46 +34,46 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fence_module, "RETRY_S", 0.002)
 
 
-def run(test: Callable[[House, LeaseProofs], Coroutine[Any, Any, None]], **given: Any) -> None:
-    """A house of two partitions, with shorter leases."""
+def run(test: Callable[[EmbeddedSidecar, LeaseProofs], Coroutine[Any, Any, None]], **given: Any) -> None:
+    """A sidecar of two partitions, with shorter leases."""
 
     async def whole() -> None:
-        async with House(**{"partitions": 2, "service": {"hold_ms": 0}, **given}) as house:
-            await house.topics(orders=2)
-            await test(house, LeaseProofs(house.service, house.coordinator.takeovers.terms, LEASE_MS))
+        async with EmbeddedSidecar(**{"partitions": 2, "service": {"hold_ms": 0}, **given}) as sidecar:
+            await sidecar.topics(orders=2)
+            await test(sidecar, LeaseProofs(sidecar.service, sidecar.coordinator.takeovers.terms, LEASE_MS))
 
     clock.run(whole())
 
 
-async def member(house: House) -> tuple[HouseClient, str, int]:
+async def member(sidecar: EmbeddedSidecar) -> tuple[EmbeddedClient, str, int]:
     """A member of a group of partition 0."""
-    client = await house.client()
-    group_id = next(g for g in map(str, range(100)) if house.service.partition_of(g) == 0)
+    client = await sidecar.client()
+    group_id = next(g for g in map(str, range(100)) if sidecar.service.partition_of(g) == 0)
     epoch = (await client.ask(join(group_id, "m1"), 1)).member_epoch
     res = await client.ask(beat(group_id, "m1", epoch), 1)
     await client.ask(beat(group_id, "m1", res.member_epoch, assigned(res)), 1)
     return client, group_id, res.member_epoch
 
 
-def lapse(house: House) -> None:
+def lapse(sidecar: EmbeddedSidecar) -> None:
     """The brokers have said nothing for longer than a lease."""
-    house.service.lease.lost()
-    for front in house.coordinator.fronts.connected.values():
+    sidecar.service.lease.lost()
+    for front in sidecar.coordinator.fronts.connected.values():
         front.from_coordinator(Lease(0))
 
 
-async def heard(client: HouseClient, group_id: str, epoch: int) -> int:
+async def heard(client: EmbeddedClient, group_id: str, epoch: int) -> int:
     code: int = (await client.ask(beat(group_id, "m1", epoch), 1)).error_code
     return code
 
 
 def test_members_are_answered_while_nobody_can_prove_the_lease() -> None:
-    async def test(house: House, proofs: LeaseProofs) -> None:
-        client, group_id, epoch = await member(house)
-        lapse(house)
+    async def test(sidecar: EmbeddedSidecar, proofs: LeaseProofs) -> None:
+        client, group_id, epoch = await member(sidecar)
+        lapse(sidecar)
         assert await heard(client, group_id, epoch) == Code.NOT_COORDINATOR
         proofs.look()
-        await until(lambda: house.coordinator.leased())
+        await until(lambda: sidecar.coordinator.leased())
         assert await heard(client, group_id, epoch) == Code.NONE
         await asyncio.sleep(LEASE_MS / 1000 + 0.02)
         assert await heard(client, group_id, epoch) == Code.NOT_COORDINATOR, "a proof ends like a lease"
@@ -82,44 +82,46 @@ def test_members_are_answered_while_nobody_can_prove_the_lease() -> None:
 
 
 def test_a_partition_that_cannot_be_written_proves_nothing_and_the_others_go_on() -> None:
-    async def test(house: House, proofs: LeaseProofs) -> None:
-        client, group_id, epoch = await member(house)
-        writer = house.coordinator.takeovers.terms[0].writer
+    async def test(sidecar: EmbeddedSidecar, proofs: LeaseProofs) -> None:
+        client, group_id, epoch = await member(sidecar)
+        writer = sidecar.coordinator.takeovers.terms[0].writer
         writer.append = lambda records, serial: None  # type: ignore[method-assign]
-        lapse(house)
+        lapse(sidecar)
         proofs.look()
-        await until(lambda: house.service.owners[1].lease.proved_until.mono_ms)
-        assert house.service.owners[0].lease.proved_until.mono_ms == 0 and not house.coordinator.leased()
+        await until(lambda: sidecar.service.owners[1].lease.proved_until.mono_ms)
+        assert sidecar.service.owners[0].lease.proved_until.mono_ms == 0 and not sidecar.coordinator.leased()
         assert await heard(client, group_id, epoch) == Code.NOT_COORDINATOR
         proofs.look()
         await turns()
-        assert house.service.owners[0].phase is Phase.SERVING, "the one that is under way goes on"
+        assert sidecar.service.owners[0].phase is Phase.SERVING, "the one that is under way goes on"
 
     run(test)
 
 
 def test_who_was_shut_out_proves_nothing() -> None:
-    async def test(house: House, proofs: LeaseProofs) -> None:
-        client, group_id, epoch = await member(house)
-        made = house.brokers.init(f"{STATE}-0")
-        claim = house.codec.claim(Stamp(made.producer_id << 16 | made.epoch, 1), 2, "broker-2:1", "m-2", 9, "assigned")
-        house.brokers.append(STATE, 0, encode_batch([claim], 1, made.producer_id, made.epoch, 0))
-        lapse(house)
+    async def test(sidecar: EmbeddedSidecar, proofs: LeaseProofs) -> None:
+        client, group_id, epoch = await member(sidecar)
+        made = sidecar.brokers.init(f"{STATE}-0")
+        claim = sidecar.codec.claim(
+            Stamp(made.producer_id << 16 | made.epoch, 1), 2, "broker-2:1", "m-2", 9, "assigned"
+        )
+        sidecar.brokers.append(STATE, 0, encode_batch([claim], 1, made.producer_id, made.epoch, 0))
+        lapse(sidecar)
         proofs.look()
-        await until(lambda: house.service.owners[0].phase is not Phase.SERVING)
-        assert house.service.owners[0].lease.proved_until.mono_ms == 0
+        await until(lambda: sidecar.service.owners[0].phase is not Phase.SERVING)
+        assert sidecar.service.owners[0].lease.proved_until.mono_ms == 0
         assert await heard(client, group_id, epoch) == Code.NOT_COORDINATOR
 
     run(test)
 
 
 def test_nothing_is_written_while_the_lease_lasts() -> None:
-    async def test(house: House, proofs: LeaseProofs) -> None:
-        before = len(house.brokers.log().records)
-        house.prove(LEASE_MS)
+    async def test(sidecar: EmbeddedSidecar, proofs: LeaseProofs) -> None:
+        before = len(sidecar.brokers.log().records)
+        sidecar.prove(LEASE_MS)
         proofs.look()
         await turns()
-        assert len(house.brokers.log().records) == before
+        assert len(sidecar.brokers.log().records) == before
 
     run(test)
 
@@ -127,14 +129,14 @@ def test_nothing_is_written_while_the_lease_lasts() -> None:
 def test_a_proof_counts_from_when_its_write_began() -> None:
     """Somebody may have taken the partition over while the write was on its way back."""
 
-    async def test(house: House, proofs: LeaseProofs) -> None:
-        lapse(house)
-        slow = house.brokers.faults.delay(Api.PRODUCE, 0.1, times=2)
+    async def test(sidecar: EmbeddedSidecar, proofs: LeaseProofs) -> None:
+        lapse(sidecar)
+        slow = sidecar.brokers.faults.delay(Api.PRODUCE, 0.1, times=2)
         asked_ms = now().mono_ms
         proofs.look()
         began_ms = now().mono_ms
-        await until(lambda: slow.met and all(o.lease.proved_until.mono_ms for o in house.service.owners))
+        await until(lambda: slow.met and all(o.lease.proved_until.mono_ms for o in sidecar.service.owners))
         assert now().mono_ms >= asked_ms + 90
-        assert all(o.lease.proved_until.mono_ms <= began_ms + LEASE_MS for o in house.service.owners)
+        assert all(o.lease.proved_until.mono_ms <= began_ms + LEASE_MS for o in sidecar.service.owners)
 
     run(test)

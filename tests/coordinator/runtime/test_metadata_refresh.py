@@ -13,7 +13,7 @@ from sidecar.wire.apis import Api
 from tests.coordinator.joined import committed, joined
 from tests.coordinator.runtime.watched import Bench, hasten, run
 from tests.inprocess.broker import OFFSETS, STATE
-from tests.inprocess.house import until
+from tests.inprocess.embedded_sidecar import until
 from tests.inprocess.messages import beat
 
 
@@ -24,9 +24,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_topics_reach_the_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
-        await until(lambda: b.house.service.serving() == [0, 1])
+        await until(lambda: b.sidecar.service.serving() == [0, 1])
         b.brokers.add_topic("orders", 3)
-        await until(lambda: "orders" in b.house.service.owners[0].image.by_name)
+        await until(lambda: "orders" in b.sidecar.service.owners[0].image.by_name)
 
     run(test, monkeypatch)
 
@@ -37,11 +37,11 @@ def test_leaders_are_asked_for_often_while_one_cannot_be_reached(monkeypatch: py
     monkeypatch.setattr(metadata_refresh, "QUICK_S", 0.01)
 
     async def test(b: Bench) -> None:
-        await until(lambda: b.house.service.serving() == [0, 1])
+        await until(lambda: b.sidecar.service.serving() == [0, 1])
         b.brokers.topics[OFFSETS].leaders[1] = 1
         await asyncio.sleep(0.1)
         assert b.views()[-1].leaders == (1, 2)
-        b.house.cluster._unreached_s[2] = time.monotonic()
+        b.sidecar.cluster._unreached_s[2] = time.monotonic()
         await until(lambda: b.views()[-1].leaders == (1, 1))
         asked = b.brokers.count(Api.METADATA)
         await asyncio.sleep(0.1)
@@ -56,12 +56,12 @@ def test_leaders_are_asked_for_often_while_a_commit_waits(monkeypatch: pytest.Mo
     monkeypatch.setattr(metadata_refresh, "LATE_MS", 20)
 
     async def test(b: Bench) -> None:
-        await until(lambda: b.house.service.serving() == [0, 1])
+        await until(lambda: b.sidecar.service.serving() == [0, 1])
         b.brokers.topics[OFFSETS].leaders = [1, 1]
         await asyncio.sleep(0.1)
         assert b.views()[-1].leaders == (1, 2)
         b.brokers.faults.hang(Api.OFFSET_COMMIT)
-        client, epoch = await joined(b.house)
+        client, epoch = await joined(b.sidecar)
         waiting = asyncio.create_task(committed(client, epoch))
         await until(lambda: b.views()[-1].leaders == (1, 1))
         waiting.cancel()
@@ -75,8 +75,8 @@ def test_writers_are_told_who_leads_while_an_append_waits(monkeypatch: pytest.Mo
     monkeypatch.setattr(metadata_refresh, "LATE_MS", 20)
 
     async def test(b: Bench) -> None:
-        await until(lambda: b.house.service.serving() == [0, 1])
-        client, epoch = await joined(b.house)
+        await until(lambda: b.sidecar.service.serving() == [0, 1])
+        client, epoch = await joined(b.sidecar)
         still = b.brokers.faults.hang(Api.PRODUCE)
         leaving = asyncio.create_task(client.ask(beat("g", "m1", -1), 1))
         await until(lambda: still.met == 1)

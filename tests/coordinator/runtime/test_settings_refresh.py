@@ -8,7 +8,7 @@ from sidecar.link.messages import SettingsPassed
 from sidecar.wire.apis import Api
 from tests.coordinator.runtime.watched import Bench, hasten, run
 from tests.inprocess.broker import FakeBrokers
-from tests.inprocess.house import until
+from tests.inprocess.embedded_sidecar import until
 
 
 @pytest.fixture(autouse=True)
@@ -18,10 +18,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_settings_are_read_at_once_when_a_change_passed_through(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
-        await until(lambda: b.house.configs.broker.known.is_set())
+        await until(lambda: b.sidecar.configs.broker.known.is_set())
         b.brokers.settings["group.consumer.session.timeout.ms"] = ("50000", 2)
         b.front.tell(SettingsPassed())
-        await until(lambda: b.house.configs.effective()["group.consumer.session.timeout.ms"] == 50_000)
+        await until(lambda: b.sidecar.configs.effective()["group.consumer.session.timeout.ms"] == 50_000)
         asked = b.brokers.count(Api.DESCRIBE_CONFIGS)
         await until(lambda: b.brokers.count(Api.DESCRIBE_CONFIGS) > asked)  # and once more when the controller is done
 
@@ -42,7 +42,7 @@ def test_settings_that_cannot_be_read_are_read_later(monkeypatch: pytest.MonkeyP
         brokers.faults.drop(Api.DESCRIBE_CONFIGS, times=2)
 
     async def test(b: Bench) -> None:
-        await until(lambda: b.house.configs.broker.known.is_set())
-        assert b.house.lines.events("debug").count("settings not read") == 2
+        await until(lambda: b.sidecar.configs.broker.known.is_set())
+        assert b.sidecar.lines.events("debug").count("settings not read") == 2
 
     run(test, monkeypatch, prepare, settings_refresh_s=0.01)

@@ -11,7 +11,7 @@ from sidecar.wire.apis import Api
 from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import streams_group_describe as sd
 from sidecar.wire.generated import streams_group_heartbeat as st
-from tests.inprocess.house import House, HouseClient, run, until
+from tests.inprocess.embedded_sidecar import EmbeddedClient, EmbeddedSidecar, run, until
 
 TOPOLOGY = st.Topology(
     1,
@@ -24,7 +24,7 @@ SERVED = {"front": {"streams": True}}
 
 
 class Member:
-    def __init__(self, client: HouseClient, name: str, group: str = "g") -> None:
+    def __init__(self, client: EmbeddedClient, name: str, group: str = "g") -> None:
         self.client, self.name, self.group, self.epoch = client, name, group, 0
         self.tasks: dict[str, list[int]] = {}
         self.statuses: list[int] = []
@@ -49,7 +49,7 @@ class Member:
         return int((await self.client.ask(request, 9)).topics[0].partitions[0].error_code)
 
 
-async def rounds(house: House, *members: Member) -> None:
+async def rounds(sidecar: EmbeddedSidecar, *members: Member) -> None:
     """Until everybody has had time to give up tasks and to get them."""
     for _ in range(6):
         for m in members:
@@ -58,16 +58,16 @@ async def rounds(house: House, *members: Member) -> None:
 
 
 def test_a_group_from_its_first_member_to_its_commits() -> None:
-    async def test(house: House) -> None:
-        await house.topics(**{"in": 2})
-        one, two = Member(await house.client(), "m1"), Member(await house.client(), "m2")
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await sidecar.topics(**{"in": 2})
+        one, two = Member(await sidecar.client(), "m1"), Member(await sidecar.client(), "m2")
         await one.beat()
         assert one.statuses == [StatusCode.ASSIGNMENT_DELAYED, StatusCode.MISSING_INTERNAL_TOPICS]
-        await until(lambda: {"app-r", "app-c"} <= house.brokers.topics.keys())
-        assert [len(house.brokers.topics[t].leaders) for t in ("app-r", "app-c")] == [2, 2]
-        assert house.brokers.count(Api.CREATE_TOPICS) == 1
-        await house.topics()
-        await rounds(house, one, two)
+        await until(lambda: {"app-r", "app-c"} <= sidecar.brokers.topics.keys())
+        assert [len(sidecar.brokers.topics[t].leaders) for t in ("app-r", "app-c")] == [2, 2]
+        assert sidecar.brokers.count(Api.CREATE_TOPICS) == 1
+        await sidecar.topics()
+        await rounds(sidecar, one, two)
         assert sorted((s, p) for m in (one, two) for s, ps in m.tasks.items() for p in ps) == [
             ("0", 0),
             ("0", 1),
@@ -75,7 +75,7 @@ def test_a_group_from_its_first_member_to_its_commits() -> None:
             ("1", 1),
         ]
         assert one.epoch == two.epoch and not one.statuses and not two.statuses
-        await house.all_joined()
+        await sidecar.all_joined()
         (mine,), (other,) = one.tasks["0"], two.tasks["0"]
         assert await one.commit(mine) == Code.NONE
         assert await one.commit(other) == Code.STALE_MEMBER_EPOCH
@@ -88,28 +88,28 @@ def test_a_group_from_its_first_member_to_its_commits() -> None:
 def test_after_a_takeover_members_go_on_with_their_tasks() -> None:
     """GROUP_ID_NOT_FOUND or UNKNOWN_SERVER_ERROR would end Kafka Streams for good."""
 
-    async def test(house: House) -> None:
-        await house.topics(**{"in": 2, "app-r": 2, "app-c": 2})
-        one, two = Member(await house.client(), "m1"), Member(await house.client(), "m2")
-        await rounds(house, one, two)
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await sidecar.topics(**{"in": 2, "app-r": 2, "app-c": 2})
+        one, two = Member(await sidecar.client(), "m1"), Member(await sidecar.client(), "m2")
+        await rounds(sidecar, one, two)
         had = [(m.epoch, m.tasks) for m in (one, two)]
         assert all(m.tasks for m in (one, two))
-        house.assign(-1)
-        await until(lambda: not house.service.serving())
-        await house.own()
-        await rounds(house, one, two)
+        sidecar.assign(-1)
+        await until(lambda: not sidecar.service.serving())
+        await sidecar.own()
+        await rounds(sidecar, one, two)
         assert [(m.epoch, m.tasks) for m in (one, two)] == had
 
     run(test, **SERVED)
 
 
 def test_a_topic_that_cannot_be_created_is_told_in_the_log_and_to_the_member() -> None:
-    async def test(house: House) -> None:
-        await house.topics(**{"in": 2})
-        house.brokers.faults.fail(Api.CREATE_TOPICS, Code.TOPIC_AUTHORIZATION_FAILED)
-        one = Member(await house.client(), "m1")
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await sidecar.topics(**{"in": 2})
+        sidecar.brokers.faults.fail(Api.CREATE_TOPICS, Code.TOPIC_AUTHORIZATION_FAILED)
+        one = Member(await sidecar.client(), "m1")
         await one.beat()
-        await until(lambda: "internal topics not created" in house.lines.events("warning"))
+        await until(lambda: "internal topics not created" in sidecar.lines.events("warning"))
         res = await one.beat()
         told = [s.status_detail for s in res.status or () if s.status_code == StatusCode.MISSING_INTERNAL_TOPICS]
         assert told and told[0].endswith("; Unauthorized to CREATE on topics app-c, app-r."), told
@@ -118,14 +118,14 @@ def test_a_topic_that_cannot_be_created_is_told_in_the_log_and_to_the_member() -
 
 
 def test_steady_heartbeats_are_answered_by_the_front() -> None:
-    async def test(house: House) -> None:
-        await house.topics(**{"in": 2, "app-r": 2, "app-c": 2})
-        one = Member(await house.client(), "m1")
-        await rounds(house, one)
-        before = house.metrics.value("steady")
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await sidecar.topics(**{"in": 2, "app-r": 2, "app-c": 2})
+        one = Member(await sidecar.client(), "m1")
+        await rounds(sidecar, one)
+        before = sidecar.metrics.value("steady")
         for _ in range(3):
             res = await one.client.ask(st.StreamsGroupHeartbeatRequest("g", "m1", one.epoch, 0), 1)
             assert (res.error_code, res.member_epoch, res.active_tasks) == (Code.NONE, one.epoch, None)
-        assert house.metrics.value("steady") - before >= 1
+        assert sidecar.metrics.value("steady") - before >= 1
 
     run(test, **SERVED)

@@ -10,7 +10,7 @@ from sidecar.state.codec import Stamp
 from sidecar.state.keys import decode_key
 from sidecar.wire.apis import Api
 from tests.coordinator.runtime.watched import Bench, hasten, run
-from tests.inprocess.house import until
+from tests.inprocess.embedded_sidecar import until
 
 
 @pytest.fixture(autouse=True)
@@ -23,11 +23,11 @@ def test_a_claim_of_another_cluster_is_named(
     monkeypatch: pytest.MonkeyPatch, theirs: str | None, expected: bool
 ) -> None:
     async def test(b: Bench) -> None:
-        await until(lambda: b.house.service.serving() == [0, 1])
-        claim = b.house.codec.claim(Stamp(1 << 40, 1), 2, "h:1", "m", 1, "assigned", theirs)
-        b.house.state.apply(0, 10_000, decode_key(claim.key), claim.value)
+        await until(lambda: b.sidecar.service.serving() == [0, 1])
+        claim = b.sidecar.codec.claim(Stamp(1 << 40, 1), 2, "h:1", "m", 1, "assigned", theirs)
+        b.sidecar.state.apply(0, 10_000, decode_key(claim.key), claim.value)
         b.follower.from_tail.claim_read(0)
-        said = "a sidecar of another cluster has claimed a partition" in b.house.lines.events("error")
+        said = "a sidecar of another cluster has claimed a partition" in b.sidecar.lines.events("error")
         assert said == expected
 
     run(test, monkeypatch)
@@ -53,8 +53,8 @@ def test_a_partition_that_cannot_be_read_does_not_keep_the_others_waiting_for_ev
 ) -> None:
     async def test(b: Bench) -> None:
         b.follower.from_tail.tail_read(0)
-        await until(lambda: "the state topic is not read to its end yet" in b.house.lines.events("warning"))
-        assert b.house.lines.fields("the state topic is not read to its end yet")["partitions"] == 1
+        await until(lambda: "the state topic is not read to its end yet" in b.sidecar.lines.events("warning"))
+        assert b.sidecar.lines.fields("the state topic is not read to its end yet")["partitions"] == 1
         await until(lambda: not b.problems)
 
     run(test, monkeypatch, slow_tail=True, tail_wait_s=0.05)
@@ -63,11 +63,11 @@ def test_a_partition_that_cannot_be_read_does_not_keep_the_others_waiting_for_ev
 def test_what_the_tail_finds_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
         b.follower.from_tail.tail_trouble("a damaged key")
-        assert b.house.lines.fields("state tail") == {"problem": "a damaged key"}
+        assert b.sidecar.lines.fields("state tail") == {"problem": "a damaged key"}
         b.follower.from_tail.tail_broke(KeyError("a bug"))
-        assert b.house.tasks.failed.done()
+        assert b.sidecar.tasks.failed.done()
         with pytest.raises(Exception, match="state-tail: KeyError"):
-            b.house.tasks.failed.result()
-        b.house.tasks.failed = asyncio.get_running_loop().create_future()
+            b.sidecar.tasks.failed.result()
+        b.sidecar.tasks.failed = asyncio.get_running_loop().create_future()
 
     run(test, monkeypatch)

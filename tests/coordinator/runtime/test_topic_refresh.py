@@ -14,7 +14,7 @@ from sidecar.link.messages import TopicsPassed
 from sidecar.proxy.internal import Passing
 from sidecar.wire.apis import Api
 from tests.coordinator.runtime.watched import Bench, run
-from tests.inprocess.house import HouseClient, until
+from tests.inprocess.embedded_sidecar import EmbeddedClient, until
 from tests.inprocess.messages import assigned, beat, join
 
 REFRESH: dict[str, Any] = {"metadata_refresh_s": 2.0, "broker_gone_s": 20.0}
@@ -23,16 +23,16 @@ SOON_S = 0.3
 HEARTBEAT_S = 1.0
 
 
-async def served(b: Bench) -> HouseClient:
-    await until(lambda: b.house.service.serving() == [0, 1])
-    return await b.house.client()
+async def served(b: Bench) -> EmbeddedClient:
+    await until(lambda: b.sidecar.service.serving() == [0, 1])
+    return await b.sidecar.client()
 
 
-async def joined(client: HouseClient, pattern: bool, group: str = "g") -> Any:
+async def joined(client: EmbeddedClient, pattern: bool, group: str = "g") -> Any:
     return await client.ask(join(group, "m1", None if pattern else ["orders"], "ord.*" if pattern else None), 1)
 
 
-async def beats(client: HouseClient, reply: Any, count: int) -> dict[bytes, list[int]]:
+async def beats(client: EmbeddedClient, reply: Any, count: int) -> dict[bytes, list[int]]:
     """What so many heartbeats at their interval bring in the end."""
     owned, epoch = assigned(reply), reply.member_epoch
     for _ in range(count):
@@ -136,7 +136,7 @@ def test_a_topic_that_was_made_anew_is_the_new_one(monkeypatch: pytest.MonkeyPat
     async def test(b: Bench) -> None:
         client = await served(b)
         b.brokers.add_topic("orders", 3)
-        await until(lambda: "orders" in b.house.service.owners[0].image.by_name)
+        await until(lambda: "orders" in b.sidecar.service.owners[0].image.by_name)
         made = b.brokers.add_topic("orders", 2)
         made.topic_id = b"\7" * 16
         b.front.tell(TopicsPassed())
@@ -202,7 +202,7 @@ def test_the_first_heartbeat_after_a_change_has_it(
 
 def pass_change(b: Bench) -> None:
     """An answer to a request that may have changed topics passes through the front of the members."""
-    change = b.house.front.server.internal.marker(Api.CREATE_TOPICS, 7)
+    change = b.sidecar.front.server.internal.marker(Api.CREATE_TOPICS, 7)
     assert isinstance(change, Passing)
     change.take(b"", True)
 
@@ -212,7 +212,7 @@ def grow_or_make(b: Bench, topic_id: bytes, change: str) -> None:
 
 
 def known(b: Bench, topic_id: bytes) -> bool:
-    return topic_id in b.house.service.owners[0].image.by_id
+    return topic_id in b.sidecar.service.owners[0].image.by_id
 
 
 def test_a_broker_that_hears_late_of_a_change_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +241,7 @@ def test_peers_are_told_as_often_as_this_sidecar_looks_because_of_a_change(monke
     async def test(b: Bench) -> None:
         await served(b)
         told: list[float] = []
-        b.house.coordinator.fresh.tell = lambda: told.append(time.monotonic())
+        b.sidecar.coordinator.fresh.tell = lambda: told.append(time.monotonic())
         before, began_s = len(looks(b)), time.monotonic()
         for _ in range(100):
             b.front.tell(TopicsPassed())
@@ -257,7 +257,7 @@ def test_a_change_that_a_peer_tells_of_is_looked_at_and_told_to_nobody(monkeypat
     async def test(b: Bench) -> None:
         client = await served(b)
         told: list[float] = []
-        b.house.coordinator.fresh.tell = lambda: told.append(time.monotonic())
+        b.sidecar.coordinator.fresh.tell = lambda: told.append(time.monotonic())
         made = b.brokers.add_topic("orders", 2)
         reply = await joined(client, pattern=False)
         await pass_s(3.0)
@@ -294,7 +294,7 @@ def test_the_broker_hears_of_a_change_a_little_later_than_the_client(monkeypatch
         await until(lambda: b.brokers.count(Api.METADATA) > asked)
         b.brokers.add_topic("orders", 3)
         began_s = time.monotonic()
-        await until(lambda: "orders" in b.house.service.owners[0].image.by_name)
+        await until(lambda: "orders" in b.sidecar.service.owners[0].image.by_name)
         assert time.monotonic() - began_s < SOON_S
 
     run(test, monkeypatch, **{**REFRESH, "metadata_refresh_s": 60.0})
@@ -324,7 +324,7 @@ def test_members_that_join_at_once_share_a_look(monkeypatch: pytest.MonkeyPatch,
     async def test(b: Bench) -> None:
         await served(b)
         before = b.brokers.count(Api.METADATA)
-        clients = [await b.house.client() for _ in range(50)]
+        clients = [await b.sidecar.client() for _ in range(50)]
         await asyncio.gather(*(joined(c, pattern, f"g{n}") for n, c in enumerate(clients)))
         assert b.brokers.count(Api.METADATA) - before <= 3
 
@@ -365,7 +365,7 @@ def test_an_answer_waits_no_longer_for_a_look_than_join_wait_ms(monkeypatch: pyt
         reply = await joined(client, pattern)
         assert reply.error_code == Code.NONE
         assert 0.4 < time.monotonic() - began_s < 1.1
-        assert b.house.metrics.value("topic_looks", "late") == 1
+        assert b.sidecar.metrics.value("topic_looks", "late") == 1
 
     run(test, monkeypatch, **{**REFRESH, "metadata_refresh_s": 60.0})
 
@@ -377,6 +377,6 @@ def test_a_look_that_fails_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> Non
         began_s = time.monotonic()
         assert (await joined(client, pattern=False)).error_code == Code.NONE
         assert time.monotonic() - began_s < SOON_S
-        assert b.house.metrics.value("topic_looks", "late") == 0
+        assert b.sidecar.metrics.value("topic_looks", "late") == 0
 
     run(test, monkeypatch, **{**REFRESH, "metadata_refresh_s": 60.0})

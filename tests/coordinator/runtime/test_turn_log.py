@@ -16,7 +16,7 @@ from sidecar.core.runtime.turn import Now
 from tests.core.share.test_stories import Story as ShareStory
 from tests.core.streams.test_stories import Story as StreamsStory
 from tests.core.test_stories import Story
-from tests.inprocess.house import Lines
+from tests.inprocess.embedded_sidecar import Lines
 
 STORIES = Path(__file__).parents[2] / "stories"
 KINDS: dict[str, Any] = {"": Story, "share": ShareStory, "streams": StreamsStory}

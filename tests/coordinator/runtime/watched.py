@@ -1,4 +1,4 @@
-"""A house that a real follower keeps informed: its owners' group, tail, settings and metadata are real."""
+"""A sidecar that a real follower keeps informed: its owners' group, tail, settings and metadata are real."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sidecar.core.runtime import lifecycle
 from sidecar.link.messages import View
 from tests.inprocess import clock
 from tests.inprocess.broker import OFFSETS, STATE, FakeBrokers
-from tests.inprocess.house import Heard, House
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, Heard
 from tests.inprocess.tail import FedTail
 
 GONE = "the broker broker-1:9092 does not answer; this sidecar owns nothing until it does"
@@ -37,14 +37,14 @@ def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Bench:
-    """A house whose owners' group, tail, settings and metadata are those of a real follower."""
+    """A sidecar whose owners' group, tail, settings and metadata are those of a real follower."""
 
-    def __init__(self, house: House, follower: Follower, control: Control) -> None:
-        self.house = house
-        self.brokers = house.brokers
+    def __init__(self, sidecar: EmbeddedSidecar, follower: Follower, control: Control) -> None:
+        self.sidecar = sidecar
+        self.brokers = sidecar.brokers
         self.follower = follower
         self.control = control
-        self.front = Heard(house.coordinator)
+        self.front = Heard(sidecar.coordinator)
 
     @property
     def problems(self) -> list[str]:
@@ -65,9 +65,9 @@ def run(
 
     async def whole() -> None:
         brokers = FakeBrokers(nodes=(1, 2), partitions=2)
-        house = House(brokers, serve=False)
+        sidecar = EmbeddedSidecar(brokers, serve=False)
         brokers.readers.clear()
-        monkeypatch.setattr(start, "BrokerConnection", house.cluster.connections)
+        monkeypatch.setattr(start, "BrokerConnection", sidecar.cluster.connections)
 
         def tail(bootstrap: str, topic: str, client_id: str, log: StateLog, listener: Listener) -> FedTail:
             made = FedTail(topic, log, listener, slow_tail)
@@ -75,7 +75,7 @@ def run(
             return made
 
         settings = StartSettings(1, brokers.address(1), True, "sidecar-1", 0.1, "owners", STATE, 0, 0)
-        control = Control(settings, house.cluster)
+        control = Control(settings, sidecar.cluster)
         await control.look()
         prepare(brokers)
         owners = OwnershipSettings("owners", 2_000, 5, PeerSettings(links=False))
@@ -95,19 +95,19 @@ def run(
             FollowerSettings(**{**follow, **given}),
             control.view.leaders[OFFSETS],
             control,
-            house.state,
-            house.coordinator,
-            house.lines,
-            house.tasks,
+            sidecar.state,
+            sidecar.coordinator,
+            sidecar.lines,
+            sidecar.tasks,
             tail,
         )
-        house.link.serve(house.coordinator)
+        sidecar.link.serve(sidecar.coordinator)
         try:
-            await test(Bench(house, follower, control))
+            await test(Bench(sidecar, follower, control))
         finally:
-            house.background.stop()
+            sidecar.background.stop()
             await follower.stop(for_good=True)
-        if house.tasks.failed.done():
-            house.tasks.failed.result()
+        if sidecar.tasks.failed.done():
+            sidecar.tasks.failed.result()
 
     clock.run(whole())

@@ -42,7 +42,7 @@ from sidecar.process.coordination import own_kind
 from sidecar.process.sections import Consumer, Share, Streams
 from sidecar.wire.apis import Api
 from tests.inprocess import clock
-from tests.inprocess.house import Heard, House, turns, until
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, Heard, turns, until
 from tests.inprocess.messages import join
 
 BROKER_OFFLOAD = "group." + cf.OFFLOAD
@@ -53,23 +53,23 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unfenced, "RETRY_S", 0.002)
 
 
-def run(test: Callable[[House, Heard], Coroutine[Any, Any, None]], **given: Any) -> None:
-    """A house that serves, and a front that asks it."""
+def run(test: Callable[[EmbeddedSidecar, Heard], Coroutine[Any, Any, None]], **given: Any) -> None:
+    """A sidecar that serves, and a front that asks it."""
 
     async def whole() -> None:
-        async with House(**given) as house:
-            await test(house, Heard(house.coordinator))
+        async with EmbeddedSidecar(**given) as sidecar:
+            await test(sidecar, Heard(sidecar.coordinator))
 
     clock.run(whole())
 
 
-def before(test: Callable[[House, Heard], Coroutine[Any, Any, None]]) -> None:
-    """A house whose broker has not told its settings yet."""
+def before(test: Callable[[EmbeddedSidecar, Heard], Coroutine[Any, Any, None]]) -> None:
+    """A sidecar whose broker has not told its settings yet."""
 
     async def whole() -> None:
-        house = House()
-        await test(house, Heard(house.coordinator))
-        house.background.stop()
+        sidecar = EmbeddedSidecar()
+        await test(sidecar, Heard(sidecar.coordinator))
+        sidecar.background.stop()
 
     clock.run(whole())
 
@@ -78,8 +78,8 @@ def value(found: tuple[SettingValue, ...], name: str) -> SettingValue:
     return next(v for v in found if v.name == name)
 
 
-def config(house: House, group_id: str = "g") -> ConsumerConfig:
-    found = house.configs.groups[(CONSUMER, group_id)]
+def config(sidecar: EmbeddedSidecar, group_id: str = "g") -> ConsumerConfig:
+    found = sidecar.configs.groups[(CONSUMER, group_id)]
     assert isinstance(found, ConsumerConfig)
     return found
 
@@ -92,12 +92,12 @@ def change(name: str, value: str | None, group_id: str = "g", kind: int = GROUP)
 def test_a_description_waits_for_the_settings_of_the_broker() -> None:
     """Symptom: a client saw 1000 where the broker's static setting was 2000, when it asked early."""
 
-    async def test(house: House, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
         front.tell(Request(1, DescribeSettings("", ("g",))))
         await turns()
         assert len(front.messages) == 2, "lease and view, and no answer"
-        house.brokers.settings["group.consumer.assignment.interval.ms"] = ("2000", STATIC)
-        await house.configs.refresh(house.cluster)
+        sidecar.brokers.settings["group.consumer.assignment.interval.ms"] = ("2000", STATIC)
+        await sidecar.configs.refresh(sidecar.cluster)
         answer = await front.reply(1)
         found = value(answer.groups["g"], INTERVAL)
         assert (found.own, found.broker, found.source, found.default) == (None, "2000", STATIC, "1000")
@@ -108,7 +108,7 @@ def test_a_description_waits_for_the_settings_of_the_broker() -> None:
 def test_a_broker_that_does_not_answer_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings_requests, "KNOWN_WITHIN_S", 0.02)
 
-    async def test(house: House, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
         front.tell(Request(1, DescribeSettings("", ("g",))))
         front.tell(Request(2, change(SESSION, "50000")))
         front.tell(Request(3, ConfiguredGroups("")))
@@ -123,46 +123,48 @@ def test_a_broker_that_does_not_answer_is_waited_for_only_so_long(monkeypatch: p
 
 
 def test_a_broker_that_keeps_its_settings_to_itself_is_not_waited_for() -> None:
-    async def test(house: House, front: Heard) -> None:
-        house.brokers.faults.fail(Api.DESCRIBE_CONFIGS, Code.CLUSTER_AUTHORIZATION_FAILED, times=2)
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+        sidecar.brokers.faults.fail(Api.DESCRIBE_CONFIGS, Code.CLUSTER_AUTHORIZATION_FAILED, times=2)
         front.tell(Request(1, DescribeSettings("", ("g",))))
         for _ in range(2):
-            assert not await house.configs.refresh(house.cluster)
+            assert not await sidecar.configs.refresh(sidecar.cluster)
         assert value((await front.reply(1)).groups["g"], SESSION).broker == "45000"
         told = "the broker does not tell its settings; the sidecar's own apply"
-        assert house.lines.events("warning") == [told], "and this is said once"
-        assert house.configs.broker.authorizer, "until the broker says that it has none"
+        assert sidecar.lines.events("warning") == [told], "and this is said once"
+        assert sidecar.configs.broker.authorizer, "until the broker says that it has none"
 
     before(test)
 
 
 # ---- layers ---------------------------------------------------------------------------------------------------------
 def test_the_broker_decides_where_it_has_set_something_and_else_the_sidecar() -> None:
-    async def test(house: House, front: Heard) -> None:
-        assert config(house).session_timeout_ms == 45_000 and config(house).heartbeat_interval_ms == 6_000
-        house.brokers.settings.update(
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+        assert config(sidecar).session_timeout_ms == 45_000 and config(sidecar).heartbeat_interval_ms == 6_000
+        sidecar.brokers.settings.update(
             {
                 "group.consumer.heartbeat.interval.ms": ("5000", DEFAULT),
                 "group.consumer.session.timeout.ms": ("50000", STATIC),
             }
         )
-        assert await house.configs.refresh(house.cluster)
-        assert config(house).session_timeout_ms == 50_000
-        assert config(house).heartbeat_interval_ms == 6_000, "the broker has only Kafka's default"
-        assert not await house.configs.refresh(house.cluster), "nothing is different"
-        await house.settings(group_consumer_heartbeat_interval_ms="7000")
-        assert config(house).heartbeat_interval_ms == 7_000
-        assert house.lines.fields("settings of the broker changed") == {"group.consumer.heartbeat.interval.ms": "7000"}
+        assert await sidecar.configs.refresh(sidecar.cluster)
+        assert config(sidecar).session_timeout_ms == 50_000
+        assert config(sidecar).heartbeat_interval_ms == 6_000, "the broker has only Kafka's default"
+        assert not await sidecar.configs.refresh(sidecar.cluster), "nothing is different"
+        await sidecar.settings(group_consumer_heartbeat_interval_ms="7000")
+        assert config(sidecar).heartbeat_interval_ms == 7_000
+        assert sidecar.lines.fields("settings of the broker changed") == {
+            "group.consumer.heartbeat.interval.ms": "7000"
+        }
 
     run(test, consumer={"heartbeat_interval_ms": 6_000})
 
 
 def test_all_levels_at_the_broker_are_told() -> None:
-    async def test(house: House, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
         name = "group.consumer.assignment.interval.ms"
-        house.brokers.settings[name] = ("3000", DYNAMIC_BROKER)
-        house.brokers.hidden[name] = [("2500", DYNAMIC_DEFAULT), ("2000", STATIC), ("1000", DEFAULT)]
-        assert await house.configs.refresh(house.cluster)
+        sidecar.brokers.settings[name] = ("3000", DYNAMIC_BROKER)
+        sidecar.brokers.hidden[name] = [("2500", DYNAMIC_DEFAULT), ("2000", STATIC), ("1000", DEFAULT)]
+        assert await sidecar.configs.refresh(sidecar.cluster)
         front.tell(Request(1, DescribeSettings("", ("g",))))
         found = value((await front.reply(1)).groups["g"], INTERVAL)
         assert (found.broker, found.source, found.default) == ("3000", DYNAMIC_BROKER, "1000")
@@ -172,125 +174,125 @@ def test_all_levels_at_the_broker_are_told() -> None:
 
 
 def test_settings_that_the_broker_keeps_for_a_group_count_until_the_group_has_its_own() -> None:
-    async def test(house: House, front: Heard) -> None:
-        house.brokers.group_settings["g"] = {HEARTBEAT: "6000"}
-        house.brokers.group_settings["theirs"] = {HEARTBEAT: "9000"}
-        assert await house.configs.refresh(house.cluster)
-        assert config(house).heartbeat_interval_ms == 6_000
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+        sidecar.brokers.group_settings["g"] = {HEARTBEAT: "6000"}
+        sidecar.brokers.group_settings["theirs"] = {HEARTBEAT: "9000"}
+        assert await sidecar.configs.refresh(sidecar.cluster)
+        assert config(sidecar).heartbeat_interval_ms == 6_000
         front.tell(Request(1, DescribeSettings("", ("g",))))
         answer = await front.reply(1)
         assert answer.at_broker == {"g": {HEARTBEAT: "6000"}} and value(answer.groups["g"], HEARTBEAT).own == "6000"
-        asked = [r.resource_name for req in house.brokers.requests(Api.DESCRIBE_CONFIGS) for r in req.resources]
+        asked = [r.resource_name for req in sidecar.brokers.requests(Api.DESCRIBE_CONFIGS) for r in req.resources]
         assert "theirs" not in asked, "it is not managed"
 
     run(test)
 
 
 def test_settings_of_groups_that_the_broker_keeps_to_itself_are_said_once() -> None:
-    async def test(house: House, front: Heard) -> None:
-        house.brokers.group_settings["g"] = {HEARTBEAT: "6000"}
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+        sidecar.brokers.group_settings["g"] = {HEARTBEAT: "6000"}
         of_a_group: Callable[[Any], bool] = lambda req: req.resources[0].resource_type == GROUP  # noqa: E731
-        house.brokers.faults.fail(Api.DESCRIBE_CONFIGS, Code.GROUP_AUTHORIZATION_FAILED, 2, of_a_group)
+        sidecar.brokers.faults.fail(Api.DESCRIBE_CONFIGS, Code.GROUP_AUTHORIZATION_FAILED, 2, of_a_group)
         for _ in range(2):
-            await house.configs.refresh(house.cluster)
-        assert config(house).heartbeat_interval_ms == 5_000
+            await sidecar.configs.refresh(sidecar.cluster)
+        assert config(sidecar).heartbeat_interval_ms == 5_000
         told = "the broker does not tell its settings of groups; they do not count"
-        assert house.lines.events("warning") == [told]
-        assert house.lines.fields(told) == {"groups": 1, "group_id": "g", "error": "GROUP_AUTHORIZATION_FAILED"}
-        await house.configs.refresh(house.cluster)
-        assert config(house).heartbeat_interval_ms == 6_000
+        assert sidecar.lines.events("warning") == [told]
+        assert sidecar.lines.fields(told) == {"groups": 1, "group_id": "g", "error": "GROUP_AUTHORIZATION_FAILED"}
+        await sidecar.configs.refresh(sidecar.cluster)
+        assert config(sidecar).heartbeat_interval_ms == 6_000
 
     run(test)
 
 
 def test_a_broker_without_settings_of_groups_is_fine() -> None:
-    async def test(house: House, front: Heard) -> None:
-        del house.brokers.versions[Api.LIST_CONFIG_RESOURCES]
-        house.brokers.settings["group.consumer.session.timeout.ms"] = ("50000", STATIC)
-        assert await house.configs.refresh(house.cluster)
-        assert config(house).session_timeout_ms == 50_000
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+        del sidecar.brokers.versions[Api.LIST_CONFIG_RESOURCES]
+        sidecar.brokers.settings["group.consumer.session.timeout.ms"] = ("50000", STATIC)
+        assert await sidecar.configs.refresh(sidecar.cluster)
+        assert config(sidecar).session_timeout_ms == 50_000
 
     run(test)
 
 
 def test_assignors_of_the_broker_are_those_that_are_here_too() -> None:
-    async def test(house: House, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
         prefix = "org.apache.kafka.coordinator.group.assignor."
-        await house.settings(group_consumer_assignors=f"{prefix}RangeAssignor, com.example.Own")
-        assert config(house).assignors == ("range",)
-        await house.settings(group_consumer_assignors="com.example.Own")
-        assert config(house).assignors == ("uniform", "range")
+        await sidecar.settings(group_consumer_assignors=f"{prefix}RangeAssignor, com.example.Own")
+        assert config(sidecar).assignors == ("range",)
+        await sidecar.settings(group_consumer_assignors="com.example.Own")
+        assert config(sidecar).assignors == ("uniform", "range")
 
     run(test)
 
 
 def test_whether_there_is_an_authorizer_is_read_again_and_again() -> None:
-    async def test(house: House, front: Heard) -> None:
-        assert not house.configs.broker.authorizer
-        await house.settings(authorizer_class_name="Standard")
-        assert house.configs.broker.authorizer
-        house.brokers.settings.clear()
-        assert await house.configs.refresh(house.cluster) and not house.configs.broker.authorizer
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+        assert not sidecar.configs.broker.authorizer
+        await sidecar.settings(authorizer_class_name="Standard")
+        assert sidecar.configs.broker.authorizer
+        sidecar.brokers.settings.clear()
+        assert await sidecar.configs.refresh(sidecar.cluster) and not sidecar.configs.broker.authorizer
 
     run(test)
 
 
 # ---- changes --------------------------------------------------------------------------------------------------------
 def test_a_setting_of_a_group_is_written_to_the_log_and_counts_when_the_tail_has_it() -> None:
-    async def test(house: House, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
         front.tell(Request(1, change(SESSION, "50000")))
         assert (await front.reply(1)).refused == {}
-        assert config(house).session_timeout_ms == 50_000 and config(house, "other").session_timeout_ms == 45_000
+        assert config(sidecar).session_timeout_ms == 50_000 and config(sidecar, "other").session_timeout_ms == 45_000
         front.tell(Request(2, ConfiguredGroups("")))
         assert (await front.reply(2)).groups == ("g",)
         front.tell(Request(3, change(SESSION, None)))
         await front.reply(3)
-        assert config(house).session_timeout_ms == 45_000 and house.requests.configured() == []
+        assert config(sidecar).session_timeout_ms == 45_000 and sidecar.requests.configured() == []
 
     run(test)
 
 
 def test_each_change_of_a_setting_has_the_next_revision() -> None:
-    async def test(house: House, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
         for token, text in enumerate(("50000", "51000"), 1):
             front.tell(Request(token, change(SESSION, text)))
             await front.reply(token)
-        p = house.service.partition_of("g")
-        raw = house.state.partitions[p].configs["g"][SESSION]
-        assert house.codec.config_value(raw) == ("51000", 2)
-        assert house.codec.schemas.decode(raw)["why"] == "changed by 10.0.0.9"
+        p = sidecar.service.partition_of("g")
+        raw = sidecar.state.partitions[p].configs["g"][SESSION]
+        assert sidecar.codec.config_value(raw) == ("51000", 2)
+        assert sidecar.codec.schemas.decode(raw)["why"] == "changed by 10.0.0.9"
 
     run(test)
 
 
 def test_a_change_that_is_only_checked_is_not_written() -> None:
-    async def test(house: House, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
         changes = (SettingChange(GROUP, "g", {SESSION: "50000"}), SettingChange(GROUP, "h", {SESSION: "1"}))
         front.tell(Request(1, AlterSettings("", changes, validate_only=True)))
         words = f"{SESSION} must be in the range 45000 to 60000 inclusive."
         assert (await front.reply(1)).refused == {"32/h": (Code.INVALID_CONFIG, words)}
-        assert config(house).session_timeout_ms == 45_000
+        assert config(sidecar).session_timeout_ms == 45_000
 
     run(test)
 
 
 def test_offload_of_the_broker_is_kept_here_as_brokers_do_not_know_it() -> None:
-    async def test(house: House, front: Heard) -> None:
-        assert config(house).assignor_offload_enable
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+        assert config(sidecar).assignor_offload_enable
         front.tell(Request(1, change(BROKER_OFFLOAD, "maybe", "1", BROKER)))
         (refused,) = (await front.reply(1)).refused.values()
         assert refused[0] == Code.INVALID_CONFIG
         front.tell(Request(2, change(BROKER_OFFLOAD, "false", "1", BROKER)))
         assert (await front.reply(2)).refused == {}
-        assert not config(house).assignor_offload_enable
-        assert house.configs.broker_value(BROKER_OFFLOAD) == ("false", DYNAMIC_BROKER)
+        assert not config(sidecar).assignor_offload_enable
+        assert sidecar.configs.broker_value(BROKER_OFFLOAD) == ("false", DYNAMIC_BROKER)
 
     run(test)
 
 
 def test_a_change_that_cannot_be_written_is_refused() -> None:
-    async def test(house: House, front: Heard) -> None:
-        house.brokers.faults.fail(Api.PRODUCE, Code.NOT_ENOUGH_REPLICAS, times=10_000)
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+        sidecar.brokers.faults.fail(Api.PRODUCE, Code.NOT_ENOUGH_REPLICAS, times=10_000)
         front.tell(Request(1, change(SESSION, "50000")))
         ((code, text),) = (await front.reply(1)).refused.values()
         assert code == Code.REQUEST_TIMED_OUT and text is not None and "NOT_ENOUGH_REPLICAS" in text
@@ -299,84 +301,84 @@ def test_a_change_that_cannot_be_written_is_refused() -> None:
 
 
 def test_a_setting_that_cannot_be_read_is_left_out_and_told() -> None:
-    async def test(house: House, front: Heard) -> None:
-        p = house.service.partition_of("g")
-        house.state.partitions[p].configs["g"] = {SESSION: b"damaged", HEARTBEAT: b"damaged, too"}
-        house.configs.changed("g")
-        assert config(house).session_timeout_ms == 45_000
-        assert house.lines.events("error") == ["setting skipped", "setting skipped"]
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+        p = sidecar.service.partition_of("g")
+        sidecar.state.partitions[p].configs["g"] = {SESSION: b"damaged", HEARTBEAT: b"damaged, too"}
+        sidecar.configs.changed("g")
+        assert config(sidecar).session_timeout_ms == 45_000
+        assert sidecar.lines.events("error") == ["setting skipped", "setting skipped"]
 
     run(test)
 
 
 def test_a_setting_of_a_newer_version_is_kept_and_not_followed() -> None:
-    async def test(house: House, front: Heard) -> None:
-        p = house.service.partition_of("g")
-        raw = house.codec.config("g", "consumer.of.tomorrow", "7", 1, 1, "").value
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+        p = sidecar.service.partition_of("g")
+        raw = sidecar.codec.config("g", "consumer.of.tomorrow", "7", 1, 1, "").value
         assert raw is not None
-        house.state.partitions[p].configs["g"] = {"consumer.of.tomorrow": raw}
-        house.configs.changed("g")
-        before = config(house, "other")
-        assert config(house) == before
+        sidecar.state.partitions[p].configs["g"] = {"consumer.of.tomorrow": raw}
+        sidecar.configs.changed("g")
+        before = config(sidecar, "other")
+        assert config(sidecar) == before
         front.tell(Request(1, change(SESSION, "50000")))
         assert (await front.reply(1)).refused == {}
-        assert config(house).session_timeout_ms == 50_000
-        assert house.state.partitions[p].configs["g"]["consumer.of.tomorrow"] == raw
+        assert config(sidecar).session_timeout_ms == 50_000
+        assert sidecar.state.partitions[p].configs["g"]["consumer.of.tomorrow"] == raw
 
     run(test)
 
 
 def test_a_setting_that_cannot_be_read_can_be_written_anew() -> None:
-    async def test(house: House, front: Heard) -> None:
-        p = house.service.partition_of("g")
-        house.state.partitions[p].configs["g"] = {SESSION: b"damaged"}
-        house.configs.changed("g")
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+        p = sidecar.service.partition_of("g")
+        sidecar.state.partitions[p].configs["g"] = {SESSION: b"damaged"}
+        sidecar.configs.changed("g")
         front.tell(Request(1, change(SESSION, "50000")))
         assert (await front.reply(1)).refused == {}
-        assert config(house).session_timeout_ms == 50_000
+        assert config(sidecar).session_timeout_ms == 50_000
 
     run(test)
 
 
 def test_settings_that_contradict_each_other_are_void() -> None:
-    async def test(house: House, front: Heard) -> None:
-        house.brokers.group_settings["g"] = {SESSION: "a while"}
-        await house.configs.refresh(house.cluster)
-        assert config(house).session_timeout_ms == 45_000
-        assert house.lines.fields("a group's settings are void")["group_id"] == "g"
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+        sidecar.brokers.group_settings["g"] = {SESSION: "a while"}
+        await sidecar.configs.refresh(sidecar.cluster)
+        assert config(sidecar).session_timeout_ms == 45_000
+        assert sidecar.lines.fields("a group's settings are void")["group_id"] == "g"
 
     run(test)
 
 
 def test_a_change_that_passed_through_a_client_makes_the_broker_be_asked() -> None:
-    async def test(house: House, front: Heard) -> None:
-        assert not house.configs.broker.wanted.is_set()
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+        assert not sidecar.configs.broker.wanted.is_set()
         front.tell(SettingsPassed())
-        assert house.configs.broker.wanted.is_set()
+        assert sidecar.configs.broker.wanted.is_set()
 
     run(test)
 
 
 def test_members_are_told_the_new_interval_with_the_next_answer() -> None:
-    async def test(house: House, front: Heard) -> None:
-        client = await house.client()
-        await house.topics(orders=1)
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+        client = await sidecar.client()
+        await sidecar.topics(orders=1)
         assert (await client.ask(join("g", "m1"), 1)).heartbeat_interval_ms == 5_000
         front.tell(Request(1, change(HEARTBEAT, "6000")))
         await front.reply(1)
-        await until(lambda: config(house).heartbeat_interval_ms == 6_000)
+        await until(lambda: config(sidecar).heartbeat_interval_ms == 6_000)
         assert (await client.ask(join("g", "m1"), 1)).heartbeat_interval_ms == 6_000
 
     run(test)
 
 
 def test_what_the_broker_says_in_milliseconds_is_milliseconds_here() -> None:
-    async def test(house: House, heard: Heard) -> None:
-        configs, broker = house.configs, house.configs.broker
+    async def test(sidecar: EmbeddedSidecar, heard: Heard) -> None:
+        configs, broker = sidecar.configs, sidecar.configs.broker
         assert (broker.retention_check_ms, broker.fences_kept_ms) == (600_000, 604_800_000), "Kafka's defaults"
-        house.brokers.settings["offsets.retention.check.interval.ms"] = ("5000", cf.STATIC)
-        house.brokers.settings["transactional.id.expiration.ms"] = ("7000", cf.STATIC)
-        assert await configs.refresh(house.cluster)
+        sidecar.brokers.settings["offsets.retention.check.interval.ms"] = ("5000", cf.STATIC)
+        sidecar.brokers.settings["transactional.id.expiration.ms"] = ("7000", cf.STATIC)
+        assert await configs.refresh(sidecar.cluster)
         assert (broker.retention_check_ms, broker.fences_kept_ms) == (5_000, 7_000)
         own = configs._own.kinds[CONSUMER].values
         assert configs.assignor_timeout_s(CONSUMER) == own["assignor_timeout_ms"] / 1000
@@ -410,26 +412,26 @@ def test_a_further_kind_has_settings_by_a_table_of_rows(monkeypatch: pytest.Monk
     consumer = own_kind(Consumer.model_validate({}))
     crew = replace(consumer, values={**consumer.values, "assignors": ("pairs",)})
 
-    async def test(house: House, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
         def in_force() -> ModernConfig:
-            found = house.configs.groups[("crew", "g")]
+            found = sidecar.configs.groups[("crew", "g")]
             assert isinstance(found, ModernConfig)
             return found
 
         assert in_force() == ModernConfig(assignors=("pairs",))
-        house.brokers.settings["group.crew.assignment.interval.ms"] = ("2000", STATIC)
-        house.brokers.settings["group.crew.max.size"] = ("7", STATIC)
-        await house.configs.refresh(house.cluster)
+        sidecar.brokers.settings["group.crew.assignment.interval.ms"] = ("2000", STATIC)
+        sidecar.brokers.settings["group.crew.max.size"] = ("7", STATIC)
+        await sidecar.configs.refresh(sidecar.cluster)
         assert in_force() == ModernConfig(assignors=("pairs",), assignment_interval_ms=2_000, max_size=7)
         front.tell(Request(1, change("crew.session.timeout.ms", "50000")))
         await front.reply(1)
-        assert in_force().session_timeout_ms == 50_000 and config(house).session_timeout_ms == 45_000
+        assert in_force().session_timeout_ms == 50_000 and config(sidecar).session_timeout_ms == 45_000
         front.tell(Request(2, change("crew.session.timeout.ms", "1")))
         words = "crew.session.timeout.ms must be in the range 45000 to 60000 inclusive."
         assert (await front.reply(2)).refused == {"32/g": (Code.INVALID_CONFIG, words)}
         front.tell(Request(3, change("group.crew.assignor.offload.enable", "false", "1", BROKER)))
         await front.reply(3)
-        assert not in_force().assignor_offload_enable and config(house).assignor_offload_enable
+        assert not in_force().assignor_offload_enable and config(sidecar).assignor_offload_enable
         front.tell(Request(4, DescribeSettings("", ("g",))))
         found = value((await front.reply(4)).groups["g"], "crew.assignment.interval.ms")
         assert (found.own, found.broker, found.source, found.default) == (None, "2000", STATIC, "1000")
@@ -438,20 +440,20 @@ def test_a_further_kind_has_settings_by_a_table_of_rows(monkeypatch: pytest.Monk
 
 
 def test_streams_groups_have_settings_where_they_are_served() -> None:
-    async def test(house: House, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
         def in_force() -> StreamsConfig:
-            found = house.configs.groups[("streams", "g")]
+            found = sidecar.configs.groups[("streams", "g")]
             assert isinstance(found, StreamsConfig)
             return found
 
         assert in_force() == StreamsConfig()
-        house.brokers.settings["group.streams.num.standby.replicas"] = ("2", STATIC)
-        house.brokers.settings["group.streams.initial.rebalance.delay.ms"] = ("7", STATIC)
-        await house.configs.refresh(house.cluster)
+        sidecar.brokers.settings["group.streams.num.standby.replicas"] = ("2", STATIC)
+        sidecar.brokers.settings["group.streams.initial.rebalance.delay.ms"] = ("7", STATIC)
+        await sidecar.configs.refresh(sidecar.cluster)
         assert in_force() == StreamsConfig(num_standby_replicas=2, initial_rebalance_delay_ms=7)
-        await house.settings(group_streams_rack_aware_assignment_tags="zone, cluster")
+        await sidecar.settings(group_streams_rack_aware_assignment_tags="zone, cluster")
         assert in_force().rack_aware_assignment_tags == ("zone", "cluster")
-        await house.settings(group_streams_rack_aware_assignment_tags="")
+        await sidecar.settings(group_streams_rack_aware_assignment_tags="")
         assert in_force().rack_aware_assignment_tags == ()
         front.tell(Request(1, change("streams.num.standby.replicas", "1")))
         await front.reply(1)
@@ -469,19 +471,19 @@ def test_streams_groups_have_settings_where_they_are_served() -> None:
 def test_share_groups_have_settings_where_they_are_served() -> None:
     """Symptom: a share group had Kafka's defaults whatever was set at the broker, in the sidecar or for the group."""
 
-    async def test(house: House, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
         def in_force() -> ShareConfig:
-            found = house.configs.groups[("share", "g")]
+            found = sidecar.configs.groups[("share", "g")]
             assert isinstance(found, ShareConfig)
             return found
 
         assert in_force() == ShareConfig(join_wait_ms=7)
-        house.brokers.settings["group.share.max.size"] = ("9", STATIC)
-        house.brokers.settings["group.share.assignors"] = (
+        sidecar.brokers.settings["group.share.max.size"] = ("9", STATIC)
+        sidecar.brokers.settings["group.share.assignors"] = (
             "org.apache.kafka.coordinator.group.assignor.SimpleAssignor",
             STATIC,
         )
-        await house.settings(group_share_heartbeat_interval_ms="6000")
+        await sidecar.settings(group_share_heartbeat_interval_ms="6000")
         assert in_force() == ShareConfig(join_wait_ms=7, max_size=9, heartbeat_interval_ms=6_000)
         front.tell(Request(1, change("share.heartbeat.interval.ms", "8000")))
         await front.reply(1)
@@ -498,9 +500,9 @@ def test_share_groups_have_settings_where_they_are_served() -> None:
 
 
 def test_elsewhere_they_are_the_brokers() -> None:
-    async def test(house: House, front: Heard) -> None:
-        house.brokers.group_settings["g"] = {"streams.num.standby.replicas": "9"}
-        await house.configs.refresh(house.cluster)
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+        sidecar.brokers.group_settings["g"] = {"streams.num.standby.replicas": "9"}
+        await sidecar.configs.refresh(sidecar.cluster)
         front.tell(Request(1, change("consumer.session.timeout.ms", "50000")))
         assert (await front.reply(1)).refused == {}
         front.tell(Request(2, DescribeSettings("", ("g",))))

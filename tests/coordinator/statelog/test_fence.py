@@ -19,7 +19,7 @@ from tests.coordinator.writing import TXN, Bench, record
 from tests.inprocess import clock
 from tests.inprocess.broker import STATE, TRANSACTIONS, FakeBrokers
 from tests.inprocess.cluster import FakeCluster
-from tests.inprocess.house import turns, until
+from tests.inprocess.embedded_sidecar import turns, until
 
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
 

@@ -26,7 +26,7 @@ from sidecar.state.keys import decode_key
 from sidecar.wire.apis import Api
 from tests.inprocess import clock
 from tests.inprocess.broker import STATE
-from tests.inprocess.house import House, HouseClient, until
+from tests.inprocess.embedded_sidecar import EmbeddedClient, EmbeddedSidecar, until
 from tests.inprocess.messages import beat, join
 
 
@@ -42,59 +42,61 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 LEASE_MS = 15_000
 
 
-def run(test: Callable[[House, HouseClient, int], Coroutine[Any, Any, None]], interval_ms: int = 3_600_000) -> None:
-    """A house of one partition, with one member of group g, and its epoch."""
+def run(
+    test: Callable[[EmbeddedSidecar, EmbeddedClient, int], Coroutine[Any, Any, None]], interval_ms: int = 3_600_000
+) -> None:
+    """A sidecar of one partition, with one member of group g, and its epoch."""
 
     async def whole() -> None:
-        async with House(partitions=1, service={"fence_interval_ms": interval_ms}) as house:
-            await house.topics(orders=2)
-            client = await house.client()
+        async with EmbeddedSidecar(partitions=1, service={"fence_interval_ms": interval_ms}) as sidecar:
+            await sidecar.topics(orders=2)
+            client = await sidecar.client()
             res = await client.ask(join("g", "m"), 1)
             assert res.error_code == Code.NONE
-            await house.all_joined()
-            await test(house, client, res.member_epoch)
+            await sidecar.all_joined()
+            await test(sidecar, client, res.member_epoch)
 
     clock.run(whole())
 
 
-def renew(house: House) -> None:
-    house.service.owners[0].lifecycle.renew()
-    house.coordinator._drain()
+def renew(sidecar: EmbeddedSidecar) -> None:
+    sidecar.service.owners[0].lifecycle.renew()
+    sidecar.coordinator._drain()
 
 
-def claims(house: House) -> list[int]:
-    keys = [decode_key(r.key) for r in house.brokers.log().records]
+def claims(sidecar: EmbeddedSidecar) -> list[int]:
+    keys = [decode_key(r.key) for r in sidecar.brokers.log().records]
     return [int(k.sub_id) for k in keys if k.kind == OWNER_CLAIM and int(k.sub_id) >= 0]
 
 
 def test_the_state_stays_and_records_carry_the_new_epoch() -> None:
-    async def test(house: House, client: HouseClient, epoch: int) -> None:
-        owner = house.service.owners[0]
+    async def test(sidecar: EmbeddedSidecar, client: EmbeddedClient, epoch: int) -> None:
+        owner = sidecar.service.owners[0]
         shard, attempt = owner.shard, owner.attempt
-        renew(house)
-        await until(lambda: len(claims(house)) == 2)
+        renew(sidecar)
+        await until(lambda: len(claims(sidecar)) == 2)
         assert (await client.ask(join("g", "n"), 1)).error_code == Code.NONE
         assert owner.shard is shard and owner.attempt == attempt
-        last = house.brokers.log().records[-1]
-        assert last.value is not None and owner_epoch_of(last.value) == claims(house)[-1]
-        assert house.metrics.value("void_records") == 0 and house.lines.events("error") == []
+        last = sidecar.brokers.log().records[-1]
+        assert last.value is not None and owner_epoch_of(last.value) == claims(sidecar)[-1]
+        assert sidecar.metrics.value("void_records") == 0 and sidecar.lines.events("error") == []
 
     run(test)
 
 
 def test_writes_wait_for_the_new_claim_and_heartbeats_do_not() -> None:
-    async def test(house: House, client: HouseClient, epoch: int) -> None:
-        hung = house.brokers.faults.hang(Api.INIT_PRODUCER_ID)
-        renew(house)
+    async def test(sidecar: EmbeddedSidecar, client: EmbeddedClient, epoch: int) -> None:
+        hung = sidecar.brokers.faults.hang(Api.INIT_PRODUCER_ID)
+        renew(sidecar)
         await until(lambda: hung.met)
         assert (await client.ask(beat("g", "m", epoch), 1)).error_code == Code.NONE
-        joining = await house.client()
+        joining = await sidecar.client()
         joining.post(join("g", "n"), 1)
         await asyncio.sleep(0.02)
         assert not joining.waiting
         hung.release()
         assert (await joining.answer(join("g", "n"), 1)).error_code == Code.NONE
-        kinds = [decode_key(r.key).kind for r in house.brokers.log().records]
+        kinds = [decode_key(r.key).kind for r in sidecar.brokers.log().records]
         assert kinds.index("member", kinds.index(OWNER_CLAIM) + 1) >= 0 and kinds[-1] != OWNER_CLAIM
 
     run(test)
@@ -107,19 +109,19 @@ def test_what_was_written_meanwhile_is_in_the_log_whatever_becomes_of_the_fence(
     """An answer may leave with a later write: that the record is there says only the log."""
     monkeypatch.setattr(fence_module, "INIT_S", 0.01)
 
-    async def test(house: House, client: HouseClient, epoch: int) -> None:
-        hung = house.brokers.faults.hang(Api.INIT_PRODUCER_ID)
-        renew(house)
+    async def test(sidecar: EmbeddedSidecar, client: EmbeddedClient, epoch: int) -> None:
+        hung = sidecar.brokers.faults.hang(Api.INIT_PRODUCER_ID)
+        renew(sidecar)
         await until(lambda: hung.met)
-        joining = await house.client()
+        joining = await sidecar.client()
         joining.post(join("g", "n"), 1)
-        await until(lambda: house.coordinator.takeovers.terms[0].later)
+        await until(lambda: sidecar.coordinator.takeovers.terms[0].later)
         if not renewed:
-            house.brokers.faults.fail(Api.INIT_PRODUCER_ID, Code.INVALID_PRODUCER_EPOCH, times=10_000)
+            sidecar.brokers.faults.fail(Api.INIT_PRODUCER_ID, Code.INVALID_PRODUCER_EPOCH, times=10_000)
             hung.end()
         hung.release()
         assert (await joining.answer(join("g", "n"), 1)).error_code == Code.NONE
-        keys = [decode_key(r.key) for r in house.brokers.log().records]
+        keys = [decode_key(r.key) for r in sidecar.brokers.log().records]
         assert ("member", "g", "n") in [tuple(k) for k in keys]
         if renewed:
             last_claim = max(i for i, k in enumerate(keys) if k.kind == OWNER_CLAIM and int(k.sub_id) >= 0)
@@ -131,45 +133,45 @@ def test_what_was_written_meanwhile_is_in_the_log_whatever_becomes_of_the_fence(
 def test_a_fence_that_cannot_be_renewed_goes_on_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fence_module, "INIT_S", 0.01)
 
-    async def test(house: House, client: HouseClient, epoch: int) -> None:
-        refused = house.brokers.faults.fail(Api.INIT_PRODUCER_ID, Code.COORDINATOR_NOT_AVAILABLE, times=10_000)
-        shard = house.service.owners[0].shard
-        renew(house)
-        await until(lambda: "the fence is not renewed, trying again" in house.lines.events("warning"))
+    async def test(sidecar: EmbeddedSidecar, client: EmbeddedClient, epoch: int) -> None:
+        refused = sidecar.brokers.faults.fail(Api.INIT_PRODUCER_ID, Code.COORDINATOR_NOT_AVAILABLE, times=10_000)
+        shard = sidecar.service.owners[0].shard
+        renew(sidecar)
+        await until(lambda: "the fence is not renewed, trying again" in sidecar.lines.events("warning"))
         assert (await client.ask(join("g", "n"), 1)).error_code == Code.NONE
-        assert house.service.owners[0].shard is shard and len(claims(house)) == 1
+        assert sidecar.service.owners[0].shard is shard and len(claims(sidecar)) == 1
         refused.end()
 
     run(test)
 
 
 def test_a_claim_of_somebody_else_in_between_ends_it() -> None:
-    async def test(house: House, client: HouseClient, epoch: int) -> None:
-        shard = house.service.owners[0].shard
-        house.tail.hold()
-        made = house.brokers.init(f"{STATE}-0")
-        claim = house.codec.claim(Stamp(made.producer_id << 16 | made.epoch, 1), 2, "b:1", "x", 1, "took over")
-        assert house.brokers.append(STATE, 0, encode_batch([claim], 1, made.producer_id, made.epoch, 0))[0] == 0
-        renew(house)
-        await until(lambda: len(claims(house)) == 3)
-        house.tail.release()
-        await until(lambda: "shard dropped" in house.lines.events("error"))
-        await until(lambda: house.service.owners[0].shard not in (None, shard))
+    async def test(sidecar: EmbeddedSidecar, client: EmbeddedClient, epoch: int) -> None:
+        shard = sidecar.service.owners[0].shard
+        sidecar.tail.hold()
+        made = sidecar.brokers.init(f"{STATE}-0")
+        claim = sidecar.codec.claim(Stamp(made.producer_id << 16 | made.epoch, 1), 2, "b:1", "x", 1, "took over")
+        assert sidecar.brokers.append(STATE, 0, encode_batch([claim], 1, made.producer_id, made.epoch, 0))[0] == 0
+        renew(sidecar)
+        await until(lambda: len(claims(sidecar)) == 3)
+        sidecar.tail.release()
+        await until(lambda: "shard dropped" in sidecar.lines.events("error"))
+        await until(lambda: sidecar.service.owners[0].shard not in (None, shard))
         assert (await client.ask(beat("g", "m", epoch), 1)).error_code == Code.NONE
 
     run(test)
 
 
 def test_it_ends_with_the_partition() -> None:
-    async def test(house: House, client: HouseClient, epoch: int) -> None:
-        hung = house.brokers.faults.hang(Api.INIT_PRODUCER_ID)
-        renew(house)
+    async def test(sidecar: EmbeddedSidecar, client: EmbeddedClient, epoch: int) -> None:
+        hung = sidecar.brokers.faults.hang(Api.INIT_PRODUCER_ID)
+        renew(sidecar)
         await until(lambda: hung.met)
-        house.assign(2)
+        sidecar.assign(2)
         hung.release()
-        await house.own()
-        assert (await (await house.client()).ask(beat("g", "m", epoch), 1)).error_code == Code.NONE
-        assert house.lines.events("error") == []
+        await sidecar.own()
+        assert (await (await sidecar.client()).ask(beat("g", "m", epoch), 1)).error_code == Code.NONE
+        assert sidecar.lines.events("error") == []
 
     run(test)
 

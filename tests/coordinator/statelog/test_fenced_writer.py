@@ -16,7 +16,7 @@ from sidecar.wire.apis import Api
 from tests.coordinator.writing import TXN, Bench, record, run
 from tests.inprocess import clock
 from tests.inprocess.broker import STATE, FakeBrokers
-from tests.inprocess.house import turns, until
+from tests.inprocess.embedded_sidecar import turns, until
 
 
 @pytest.fixture(autouse=True)

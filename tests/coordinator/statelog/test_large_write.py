@@ -19,7 +19,7 @@ from tests.coordinator.writing import Bench, record
 from tests.inprocess import clock
 from tests.inprocess.broker import FakeBrokers
 from tests.inprocess.cluster import FakeCluster
-from tests.inprocess.house import House, HouseClient, turns, until
+from tests.inprocess.embedded_sidecar import EmbeddedClient, EmbeddedSidecar, turns, until
 from tests.inprocess.messages import assigned, beat, join
 
 BATCH_BYTES = 4_000
@@ -31,18 +31,20 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TICK_S", 0.005)
 
 
-def run(test: Callable[[House], Coroutine[Any, Any, None]]) -> None:
-    """A house of one partition whose batches are small, with the topic `orders`."""
+def run(test: Callable[[EmbeddedSidecar], Coroutine[Any, Any, None]]) -> None:
+    """A sidecar of one partition whose batches are small, with the topic `orders`."""
 
     async def whole() -> None:
-        async with House(partitions=1, batch_bytes=BATCH_BYTES, consumer={"assignment_interval_ms": 50}) as house:
-            await house.topics(orders=2 * MEMBERS)
-            await test(house)
+        async with EmbeddedSidecar(
+            partitions=1, batch_bytes=BATCH_BYTES, consumer={"assignment_interval_ms": 50}
+        ) as sidecar:
+            await sidecar.topics(orders=2 * MEMBERS)
+            await test(sidecar)
 
     clock.run(whole())
 
 
-async def settled(house: House, client: HouseClient) -> dict[str, tuple[int, Any]]:
+async def settled(sidecar: EmbeddedSidecar, client: EmbeddedClient) -> dict[str, tuple[int, Any]]:
     """Member id -> epoch and partitions, when nothing changes any more."""
     known: dict[str, tuple[int, Any]] = {}
     for i in range(MEMBERS):
@@ -64,32 +66,32 @@ async def settled(house: House, client: HouseClient) -> dict[str, tuple[int, Any
 def test_a_target_of_many_batches_is_given_out_and_taken_over_whole() -> None:
     """Symptom: MESSAGE_TOO_LARGE dropped the shard, the rebuilt one computed the same target, and so on."""
 
-    async def test(house: House) -> None:
-        client = await house.client()
-        known = await settled(house, client)
-        large = [b for b in house.brokers.log().batches if b.transactional]
-        assert len(large) > 1 and house.brokers.count(Api.END_TXN) >= 1
-        group = house.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
+        known = await settled(sidecar, client)
+        large = [b for b in sidecar.brokers.log().batches if b.transactional]
+        assert len(large) > 1 and sidecar.brokers.count(Api.END_TXN) >= 1
+        group = sidecar.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
         assert isinstance(group, ConsumerGroup)
-        await house.all_joined()
-        house.assign(2)
-        await house.own()
+        await sidecar.all_joined()
+        sidecar.assign(2)
+        await sidecar.own()
         for m, (epoch, owned) in known.items():
-            res = await (await house.client()).ask(beat("g", m, epoch, owned), 1)
+            res = await (await sidecar.client()).ask(beat("g", m, epoch, owned), 1)
             assert (res.error_code, res.member_epoch) == (Code.NONE, epoch)
-        heir = house.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
+        heir = sidecar.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
         assert isinstance(heir, ConsumerGroup)
         assert {m: heir.target.of(m) for m in heir.members} == {m: group.target.of(m) for m in group.members}
-        assert heir.members == group.members and house.lines.events("error") == []
+        assert heir.members == group.members and sidecar.lines.events("error") == []
 
     run(test)
 
 
 def test_a_member_that_says_more_than_a_record_holds_is_refused_and_the_group_goes_on() -> None:
-    async def test(house: House) -> None:
-        client = await house.client()
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
         epoch = (await client.ask(join("g", "m"), 1)).member_epoch
-        attempt = house.service.owners[0].attempt
+        attempt = sidecar.service.owners[0].attempt
         res = await client.ask(join("g", "loud", [f"topic-{i:0100d}" for i in range(50)]), 1)
         assert res.error_code == Code.UNKNOWN_SERVER_ERROR and str(BATCH_BYTES) in res.error_message
         classic = jg.JoinGroupRequest(
@@ -102,9 +104,9 @@ def test_a_member_that_says_more_than_a_record_holds_is_refused_and_the_group_go
         )
         assert (await client.ask(classic, 9)).error_code == Code.UNKNOWN_SERVER_ERROR
         assert (await client.ask(beat("g", "m", epoch), 1)).error_code == Code.NONE
-        assert house.service.owners[0].attempt == attempt and house.lines.events("error") == []
-        await until(lambda: house.service.owners[0].idle)
-        assert not any(b"loud" in r.key for r in house.brokers.log().records)
+        assert sidecar.service.owners[0].attempt == attempt and sidecar.lines.events("error") == []
+        await until(lambda: sidecar.service.owners[0].idle)
+        assert not any(b"loud" in r.key for r in sidecar.brokers.log().records)
 
     run(test)
 

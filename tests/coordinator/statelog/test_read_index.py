@@ -16,27 +16,27 @@ from sidecar.core.vocabulary.group_config import GROUP
 from sidecar.link.messages import AlterSettings, Reply, Request, SettingChange, WhoseGroup
 from sidecar.wire.apis import Api
 from tests.inprocess import clock
-from tests.inprocess.house import Heard, House, turns, until
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, Heard, turns, until
 
 ORDER = AlterSettings("", (SettingChange(GROUP, "x", {cf.MANAGED: "true"}),), validate_only=False, client="h")
 WHOSE = WhoseGroup("", name="x")
 
 
-def run(test: Callable[[House, Heard], Coroutine[Any, Any, None]]) -> None:
-    """A house whose settings name other groups, and a front that asks it."""
+def run(test: Callable[[EmbeddedSidecar, Heard], Coroutine[Any, Any, None]]) -> None:
+    """A sidecar whose settings name other groups, and a front that asks it."""
 
     async def whole() -> None:
-        async with House(managed=lambda group_id: group_id.startswith("g")) as house:
-            await test(house, Heard(house.coordinator))
+        async with EmbeddedSidecar(managed=lambda group_id: group_id.startswith("g")) as sidecar:
+            await test(sidecar, Heard(sidecar.coordinator))
 
     clock.run(whole())
 
 
-async def ordered(house: House, front: Heard, token: int) -> None:
+async def ordered(sidecar: EmbeddedSidecar, front: Heard, token: int) -> None:
     """The order is in the log. It is answered when the tail has read it."""
-    before = house.brokers.count(Api.PRODUCE)
+    before = sidecar.brokers.count(Api.PRODUCE)
     front.tell(Request(token, ORDER))
-    await until(lambda: house.brokers.count(Api.PRODUCE) > before)
+    await until(lambda: sidecar.brokers.count(Api.PRODUCE) > before)
     await turns()
 
 
@@ -45,24 +45,24 @@ def answered(front: Heard) -> set[int]:
 
 
 def test_a_tail_that_is_behind_says_nothing_until_it_has_read_everything() -> None:
-    async def test(house: House, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
         front.tell(Request(1, WHOSE))
-        assert (await front.reply(1)).code == Code.NONE and not house.rules.managed("x")
-        house.tail.hold()
-        await ordered(house, front, 2)
+        assert (await front.reply(1)).code == Code.NONE and not sidecar.rules.managed("x")
+        sidecar.tail.hold()
+        await ordered(sidecar, front, 2)
         front.tell(Request(3, WHOSE))
         await asyncio.sleep(0.05)
-        assert 3 not in answered(front) and not house.rules.managed("x")
-        house.tail.release()
-        assert (await front.reply(3)).code == Code.NONE and house.rules.managed("x")
+        assert 3 not in answered(front) and not sidecar.rules.managed("x")
+        sidecar.tail.release()
+        assert (await front.reply(3)).code == Code.NONE and sidecar.rules.managed("x")
 
     run(test)
 
 
 def test_it_waits_only_so_long() -> None:
-    async def test(house: House, front: Heard) -> None:
-        house.tail.hold()
-        await ordered(house, front, 1)
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+        sidecar.tail.hold()
+        await ordered(sidecar, front, 1)
         front.tell(Request(2, WHOSE))
         assert await front.reply(2) == Answer(Code.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
 
@@ -72,25 +72,25 @@ def test_it_waits_only_so_long() -> None:
 def test_who_comes_while_a_leader_is_asked_has_it_asked_again() -> None:
     """What is answered then may be of the time before. All who come meanwhile share one request."""
 
-    async def test(house: House, front: Heard) -> None:
-        hung = house.brokers.faults.hang(Api.LIST_OFFSETS, times=10)
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+        hung = sidecar.brokers.faults.hang(Api.LIST_OFFSETS, times=10)
         front.tell(Request(1, WHOSE))
         await turns()
-        asked = house.brokers.count(Api.LIST_OFFSETS)
+        asked = sidecar.brokers.count(Api.LIST_OFFSETS)
         for token in (2, 3, 4):
             front.tell(Request(token, WHOSE))
         await turns()
-        assert house.brokers.count(Api.LIST_OFFSETS) == asked > 0 and answered(front) == set()
+        assert sidecar.brokers.count(Api.LIST_OFFSETS) == asked > 0 and answered(front) == set()
         hung.release()
         assert {(await front.reply(token)).code for token in (1, 2, 3, 4)} == {Code.NONE}
-        assert house.brokers.count(Api.LIST_OFFSETS) == 2 * asked
+        assert sidecar.brokers.count(Api.LIST_OFFSETS) == 2 * asked
 
     run(test)
 
 
 def test_a_leader_that_has_moved_is_looked_for() -> None:
-    async def test(house: House, front: Heard) -> None:
-        refused = house.brokers.faults.fail(Api.LIST_OFFSETS, Code.NOT_LEADER_OR_FOLLOWER, times=8)
+    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+        refused = sidecar.brokers.faults.fail(Api.LIST_OFFSETS, Code.NOT_LEADER_OR_FOLLOWER, times=8)
         front.tell(Request(1, WHOSE))
         assert (await front.reply(1)).code == Code.NONE and refused.met == 8
 

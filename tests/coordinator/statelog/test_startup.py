@@ -29,7 +29,7 @@ from sidecar.wire.primitives import ZERO_UUID
 from tests.inprocess import clock
 from tests.inprocess.broker import OFFSETS, STATE, FakeBrokers
 from tests.inprocess.cluster import FakeCluster
-from tests.inprocess.house import Lines, until
+from tests.inprocess.embedded_sidecar import Lines, until
 
 SETTINGS = StartSettings(1, ("broker-1", 9092), True, "sidecar-1", 0.05, "owners", STATE, 0, 60_000)
 

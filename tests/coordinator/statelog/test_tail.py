@@ -19,7 +19,7 @@ from sidecar.core.vocabulary.errors import InvariantError
 from sidecar.state.codec import CONFIG, SCHEMA, Encoded, Stamp, StateCodec
 from sidecar.state.keys import StateKey, decode_key, encode_key
 from tests.inprocess import clock
-from tests.inprocess.house import Counted, Lines, turns, until
+from tests.inprocess.embedded_sidecar import Counted, Lines, turns, until
 from tests.inprocess.tail import FedTail, Polled
 
 OWNER, LATER = 7 << 16, 7 << 16 | 1

@@ -17,7 +17,7 @@ from sidecar.wire.apis import Api
 from sidecar.wire.primitives import ZERO_UUID
 from tests.coordinator.writing import Bench, record, run
 from tests.inprocess.broker import STATE
-from tests.inprocess.house import until
+from tests.inprocess.embedded_sidecar import until
 
 
 def pin(b: Bench) -> bytes:

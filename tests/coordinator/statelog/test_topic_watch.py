@@ -18,7 +18,7 @@ from sidecar.wire.generated import metadata as md
 from tests.inprocess import clock
 from tests.inprocess.broker import FakeBrokers
 from tests.inprocess.cluster import FakeCluster
-from tests.inprocess.house import Lines, until
+from tests.inprocess.embedded_sidecar import Lines, until
 
 NAME = "__group_state"
 FIRST = Topic(bytes([1] * 16), NAME, ((),))

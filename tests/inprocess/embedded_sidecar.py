@@ -1,10 +1,10 @@
 """One sidecar put together over brokers in memory: front, link, coordinator, state, settings, background threads.
 
-    async with House() as house:
-        client = await house.client()
+    async with EmbeddedSidecar() as sidecar:
+        client = await sidecar.client()
         reply = await client.ask(join("g", "m1", ["orders"]), 1)
 
-The house owns every partition unless it is told otherwise, and its lease lasts for a minute. What `process/build.py`
+The sidecar owns every partition unless it is told otherwise, and its lease lasts for a minute. What `process/build.py`
 wires for a real process is wired here in the same order; only `Follower` is missing, whose part a test plays with
 `topics`, `assign` and `show`, or puts in by itself.
 """
@@ -142,7 +142,7 @@ class MemorySession(Session):
         self.reached = Upstream(self._brokers, self._node_id, factory())
 
 
-class HouseClient:
+class EmbeddedClient:
     """A client's connection. `send` takes a whole request frame, `recv` gives the next response frame."""
 
     def __init__(self, front: Front, brokers: FakeBrokers, node_id: int, host: str) -> None:
@@ -215,7 +215,7 @@ class WatchedLoopback(Loopback):
         super().from_coordinator(message)
 
 
-class House:
+class EmbeddedSidecar:
     """`consumer`: settings of consumer groups that differ from Kafka's defaults; `front`: fields of `FrontSettings`;
     `service`: of `ServiceSettings`; `placeholders`: of `PlaceholderSettings`.
     `partitions` of the state topic; `serve` False: nothing is assigned yet; `watched`: what members are told is
@@ -297,7 +297,7 @@ class House:
         """Kinds of groups that these sidecars coordinate; others coordinate all."""
 
     async def __aenter__(self) -> Self:
-        """The broker's settings are read, its topics are known, and the house serves what it owns."""
+        """The broker's settings are read, its topics are known, and the sidecar serves what it owns."""
         await self.configs.refresh(self.cluster)
         await self.topics()
         self.link.serve(self.coordinator)
@@ -326,8 +326,8 @@ class House:
         settings = FrontSettings(self.node_id, self.brokers.address(self.node_id), Limits(), managed, True)
         return Front(replace(settings, **given), link.attach, self.cluster, self.metrics, self.lines, self.tasks)
 
-    async def client(self, front: Front | None = None, host: str = "10.0.0.9") -> HouseClient:
-        return HouseClient(front or self.front, self.brokers, self.node_id, host)
+    async def client(self, front: Front | None = None, host: str = "10.0.0.9") -> EmbeddedClient:
+        return EmbeddedClient(front or self.front, self.brokers, self.node_id, host)
 
     @property
     def service(self) -> Service:
@@ -448,12 +448,12 @@ class Heard:
         return next(r.answer for r in self.of(Reply) if r.token == token)
 
 
-def run(test: Callable[[House], Coroutine[Any, Any, None]], **given: Any) -> None:
-    """A house of one partition with the topic `orders`."""
+def run(test: Callable[[EmbeddedSidecar], Coroutine[Any, Any, None]], **given: Any) -> None:
+    """A sidecar of one partition with the topic `orders`."""
 
     async def whole() -> None:
-        async with House(**{"partitions": 1, **given}) as house:
-            await house.topics(orders=2)
-            await test(house)
+        async with EmbeddedSidecar(**{"partitions": 1, **given}) as sidecar:
+            await sidecar.topics(orders=2)
+            await test(sidecar)
 
     clock.run(whole())

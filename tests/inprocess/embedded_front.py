@@ -1,11 +1,11 @@
 """A front without a coordinator: a test reads what the front sends and answers for the coordinator.
 
-desk = Desk()
-desk.show()                              the coordinator is there, and this is the cluster
-client = await desk.client()
+embedded = EmbeddedFront()
+embedded.show()                              the coordinator is there, and this is the cluster
+client = await embedded.client()
 client.post(join("g", "m1"), 1)
-request = await desk.request()           what the front makes of it
-desk.reply(request, HeartbeatReply())    what the coordinator says
+request = await embedded.request()           what the front makes of it
+embedded.reply(request, HeartbeatReply())    what the coordinator says
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from sidecar.process.tasks import Supervisor
 from sidecar.wire.frames import Limits
 from tests.inprocess.broker import FakeBrokers
 from tests.inprocess.cluster import FakeCluster
-from tests.inprocess.house import Counted, HouseClient, Lines, until
+from tests.inprocess.embedded_sidecar import Counted, EmbeddedClient, Lines, until
 
 T = TypeVar("T")
 
 
-class Desk:
+class EmbeddedFront:
     """`given`: fields of `FrontSettings`. Every group is managed but those whose name begins with "theirs"."""
 
     def __init__(self, **given: Any) -> None:
@@ -48,8 +48,8 @@ class Desk:
     def _attach(self, front: LinkedFront) -> Callable[[ToCoordinator], None]:
         return self.sent.append
 
-    async def client(self, host: str = "10.0.0.9") -> HouseClient:
-        return HouseClient(self.front, self.brokers, 1, host)
+    async def client(self, host: str = "10.0.0.9") -> EmbeddedClient:
+        return EmbeddedClient(self.front, self.brokers, 1, host)
 
     # ---- what the coordinator does ------------------------------------------------------------------------------
     def show(self, **given: Any) -> None:
