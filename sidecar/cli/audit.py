@@ -287,7 +287,7 @@ def report(
         tables = at_one_batch(found, lambda: {name: found.read_arrow(table) for name, table in GOLD.items()})
     title, now_ms = f"Group {group}" if group else "Groups", int(time.time() * 1000)
     asked = None if since is None and until is None else Period(moment_of(since, 0), moment_of(until, now_ms))
-    shown = view(tables, group=group, title=title, until_ms=now_ms, period=asked)
+    shown = view(tables, groups=() if group is None else (group,), title=title, until_ms=now_ms, period=asked)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(build(shown))
     echo(f"the page: {out}")

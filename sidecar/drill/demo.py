@@ -286,8 +286,19 @@ def _judge(s: Scenario, screen: Screen, console: Console, marks: list[Mark], out
     ]
     page = out / "report.html"
     tables = {name: lake.read_arrow(table) for name, table in GOLD.items()}
-    title = f"Group {GROUP} on {TOPIC}: demo on Kafka {s.kafka.version}"
-    page.write_text(build(view(tables, group=GROUP, marks=marks, checks=cards, title=title, until_ms=end_ms)))
+    title = f"Groups on {TOPIC}: demo on Kafka {s.kafka.version}"
+    page.write_text(
+        build(
+            view(
+                tables,
+                groups=[GROUP, *(g.group for g in s.beside)],
+                marks=marks,
+                checks=cards,
+                title=title,
+                until_ms=end_ms,
+            )
+        )
+    )
     screen.say(f"report: {page}   lake: {out / 'lake'}   logs: {out / 'run'}")
     console.print(f"ask it: sidecar audit ownership --lake {out / 'lake'} --topic {TOPIC}-0 --since 1h")
     console.print("[green]nothing lost, nothing owned by two at once[/]" if ok else "[red]the run FAILED its checks[/]")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,7 @@ class Mark:
 def view(
     tables: Mapping[str, Any],
     *,
-    group: str | None = None,
+    groups: Collection[str] = (),
     marks: Sequence[Mark] = (),
     checks: Sequence[tuple[str, object, bool | None]] = (),
     title: str,
@@ -39,29 +39,29 @@ def view(
     period: Period | None = None,
     budget: Budget | None = None,
 ) -> dict[str, Any]:
-    """`tables`: Arrow tables by their name in gold. `group`: only that one; None: all of them.
+    """`tables`: Arrow tables by their name in gold. `groups`: only these; none: all of them.
 
     `checks`: what was found elsewhere, as label, value and whether it is good; one that is not is a fault.
     `until_ms`: when the audit looked. The axis ends there, or with the last record or mark if that was before.
     `period`: only what touches it; the verdict is about it too."""
     budget = budget or Budget()
-    source = Source(tables, group, period)
+    source = Source(tables, groups, period)
     texts = Texts(budget.reasons)
-    covered = verdict.coverage(source.rows("coverage", shared=True), group)
+    covered = verdict.coverage(source.rows("coverage", shared=True), groups)
     end = _end(covered, marks, until_ms if period is None else min(until_ms, period.until_ms))
     left_out = [f"The table {n} is not there: what it would show is not on this page." for n in source.absent]
     if period is not None:
         left_out.append(f"Only the time {period.words} is shown, with what reaches into it.")
-    groups = Groups(source, covered, texts, budget, end)
-    found = findings.findings(source, groups, end)
-    listed = findings.pack(found, groups, texts, budget.findings, left_out)
+    shown = Groups(source, covered, texts, budget, end)
+    found = findings.findings(source, shown, end)
+    listed = findings.pack(found, shown, texts, budget.findings, left_out)
     coordinators = _coordinators(source, texts, budget.claims, left_out)
-    packed = groups.packed(coordinators, found)
-    left_out += groups.left_out
+    packed = shown.packed(coordinators, found)
+    left_out += shown.left_out
     if texts.left_out:
         left_out.append(f"{texts.left_out} reasons of intervals, members or claims: see those of the rebalances.")
     absent = [n for n in NEEDED if n in source.absent]
-    parts = {p for p, _ in groups.keys} | {c["sp"] for c in coordinators}
+    parts = {p for p, _ in shown.keys} | {c["sp"] for c in coordinators}
     begin = _begin(packed, coordinators, found, covered, marks, end)
     failed = [c[0] for c in checks if c[2] is False]
     return {
@@ -69,7 +69,7 @@ def view(
         "title": title,
         "from": begin if period is None else max(begin, min(period.since_ms, end - 1)),
         "until": end,
-        "verdict": verdict.verdict(covered, found, parts, groups.keys, absent, failed, period),
+        "verdict": verdict.verdict(covered, found, parts, shown.keys, absent, failed, period),
         "groups": packed,
         "coordinators": coordinators,
         "findings": listed,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,31 +31,32 @@ class Budget:
 
 
 class Source:
-    """The tables, all of them or what concerns one group or some time, as columns."""
+    """The tables, all of them or what concerns some groups or some time, as columns."""
 
-    def __init__(self, tables: Mapping[str, Any], group: str | None, period: Period | None = None) -> None:
+    def __init__(self, tables: Mapping[str, Any], groups: Collection[str], period: Period | None = None) -> None:
         self._tables = tables if period is None else within(tables, period)
-        self.group = group
+        self.groups = list(groups)
         self.absent = [name for name in GOLD if name not in tables]
-        self._homes = self._partitions_of(group)
+        self._homes = self._partitions()
 
-    def _partitions_of(self, group: str | None) -> list[int]:
-        if group is None:
+    def _partitions(self) -> list[int]:
+        """The state partitions of these groups."""
+        if not self.groups:
             return []
         named = [t for n, t in self._tables.items() if "group_id" in t.column_names and n != "unreadable"]
-        parts = [rows(t, ["state_partition"], {"group_id": [group]})["state_partition"] for t in named]
+        parts = [rows(t, ["state_partition"], {"group_id": self.groups})["state_partition"] for t in named]
         return sorted({p for part in parts for p in part})
 
     def rows(self, name: str, *, shared: bool = False, where: Mapping[str, Sequence[Any]] | None = None) -> Rows:
         """`where`: only rows with one of these values.
 
-        `shared`: also what is of no group, if it lies in the group's state partition or is a setting of
+        `shared`: also what is of no group, if it lies in the groups' state partitions or is a setting of
         brokers."""
         where = dict(where or {})
         names = [c.name for c in GOLD[name].columns if c.type not in (TIME, BYTES)]
-        if self.group is not None:
+        if self.groups:
             if "group_id" in names:
-                where["group_id"] = [self.group, "", None] if shared else [self.group]
+                where["group_id"] = [*self.groups, "", None] if shared else self.groups
             if name != "setting_changes":
                 where["state_partition"] = self._homes
         return rows(self._tables.get(name), names, where)

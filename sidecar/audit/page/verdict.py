@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -53,8 +53,8 @@ class Coverage:
         return self.groups.get(key) or self.partitions.get(key[0])
 
 
-def coverage(table: Rows, group: str | None) -> Coverage:
-    """`group`: if only that one is shown, what other groups of its state partition lack does not count."""
+def coverage(table: Rows, groups: Collection[str]) -> Coverage:
+    """`groups`: if only these are shown, what others of their state partitions lack does not count."""
     found = Coverage()
     for p, scope, name, first, last, records, *rest in table.each(
         "state_partition", "scope", "group_id", "first_ms", "last_ms", "records", *COLUMNS
@@ -65,7 +65,7 @@ def coverage(table: Rows, group: str | None) -> Coverage:
         else:
             found.groups[p, name] = covered
     for (p, name), mine in found.groups.items():
-        if name == group and p in found.partitions:
+        if name in groups and p in found.partitions:
             whole = found.partitions[p]
             found.partitions[p] = replace(mine, last_ms=whole.last_ms)
     return found

@@ -201,7 +201,7 @@ def test_one_group_takes_its_state_partition_along_and_nothing_else() -> None:
         "stale_writes": [row("stale_writes", group_id="", what="claim"), row("stale_writes", **other)],
         "unreadable": [row("unreadable", group_id=None), row("unreadable", state_partition=3, group_id=None)],
     }
-    found = seen(rows, group="g")
+    found = seen(rows, groups=("g",))
     assert [g["id"] for g in found["groups"]] == ["g"]
     assert [c["sp"] for c in found["coordinators"]] == [0]
     assert kinds(found) == {"stale": 1, "unreadable": 1}
@@ -219,7 +219,7 @@ def test_of_one_group_only_its_own_gaps_count_but_it_is_not_better_known_than_it
         ],
     )
     assert seen(rows)["verdict"]["state"] == "unknown"
-    found = seen(rows, group="g")
+    found = seen(rows, groups=("g",))
     assert (found["verdict"]["state"], found["verdict"]["missing"]) == ("unknown", 0)
     assert (found["verdict"]["records"], found["until"]) == (3, BEGIN + UNTIL)
 
