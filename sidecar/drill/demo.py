@@ -263,18 +263,8 @@ def _judge(s: Scenario, screen: Screen, console: Console, marks: list[Mark], out
         ("records that the audit lacks", found.missing + found.lost + found.unreadable, found.complete),
     ]
     _print_intervals(console, mine)
-    table = Table(title=f"Owners of state partition {here[0] if here else -1}, where group {GROUP} lives")
-    for head in ("from (UTC)", "sidecar", "owner epoch", "why"):
-        table.add_column(head)
-    for c in claims:
-        table.add_row(_clock(c["from_ms"]), str(c["node_id"]), str(c["claim"]), c["from_why"])
-    console.print(table)
-    verdict = Table(title="Audit against the clients' own records and what was produced")
-    for head in ("check", "found", ""):
-        verdict.add_column(head)
-    for label, value, ok in checks:
-        verdict.add_row(label, str(value), "[green]ok[/]" if ok else "[red]BAD[/]")
-    console.print(verdict)
+    _print_owners(console, here[0] if here else -1, claims)
+    _print_checks(console, checks)
     for line in [*double_owned(s.journals), *not_in_audit(s.journals, mine), *backward_commits(s.journals)][:10]:
         console.print(f"  [red]{line}[/]")
     ok = all(c[2] for c in checks) and bool(mine) and produced > 0
@@ -287,18 +277,9 @@ def _judge(s: Scenario, screen: Screen, console: Console, marks: list[Mark], out
     page = out / "report.html"
     tables = {name: lake.read_arrow(table) for name, table in GOLD.items()}
     title = f"Groups on {TOPIC}: demo on Kafka {s.kafka.version}"
-    page.write_text(
-        build(
-            view(
-                tables,
-                groups=[GROUP, *(g.group for g in s.beside)],
-                marks=marks,
-                checks=cards,
-                title=title,
-                until_ms=end_ms,
-            )
-        )
-    )
+    groups = [GROUP, *(g.group for g in s.beside)]
+    shown = view(tables, groups=groups, marks=marks, checks=cards, title=title, until_ms=end_ms)
+    page.write_text(build(shown))
     screen.say(f"report: {page}   lake: {out / 'lake'}   logs: {out / 'run'}")
     console.print(f"ask it: sidecar audit ownership --lake {out / 'lake'} --topic {TOPIC}-0 --since 1h")
     console.print("[green]nothing lost, nothing owned by two at once[/]" if ok else "[red]the run FAILED its checks[/]")
@@ -319,6 +300,24 @@ def _checks(group: GroupUnderTest, produced: dict[int, int]) -> list[tuple[str, 
 
 def _clock(ms: int | None) -> str:
     return "" if ms is None else time.strftime("%H:%M:%S", time.gmtime(ms / 1000)) + f".{ms % 1000:03d}"
+
+
+def _print_owners(console: Console, partition: int, claims: list[dict[str, Any]]) -> None:
+    table = Table(title=f"Owners of state partition {partition}, where group {GROUP} lives")
+    for head in ("from (UTC)", "sidecar", "owner epoch", "why"):
+        table.add_column(head)
+    for c in claims:
+        table.add_row(_clock(c["from_ms"]), str(c["node_id"]), str(c["claim"]), c["from_why"])
+    console.print(table)
+
+
+def _print_checks(console: Console, checks: list[tuple[str, object, bool]]) -> None:
+    table = Table(title="Audit against the clients' own records and what was produced")
+    for head in ("check", "found", ""):
+        table.add_column(head)
+    for label, value, ok in checks:
+        table.add_row(label, str(value), "[green]ok[/]" if ok else "[red]BAD[/]")
+    console.print(table)
 
 
 def _print_intervals(console: Console, mine: list[dict[str, Any]]) -> None:
