@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from msgspec import json
 
 from sidecar.assign.spec import AssignorError
-from sidecar.coordinator.runtime.turn_log import event_of
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.modern.target_assignment import AssignorDone, RunAssignor
 from sidecar.core.runtime.effects import Effects, Reply
-from sidecar.core.runtime.events import NO_TOKEN, Answer, Event
+from sidecar.core.runtime.events import NO_TOKEN, Answer, DeleteGroup, Event, Standing
 from sidecar.core.runtime.group_loader import load
 from sidecar.core.runtime.records import Record, Tombstone, key_of
 from sidecar.core.runtime.shard import Shard
 from sidecar.core.runtime.turn import Now
+
+EVENTS: json.Decoder[Any] = json.Decoder(
+    reduce(or_, [*(e for e in REGISTRY.events if e is not AssignorDone), Standing, DeleteGroup])
+)
+"""Of the lines of `log.turns`. A story has runs of its own, so the end of one is no such line."""
 
 
 class OneShard(ABC):
@@ -46,7 +52,7 @@ class OneShard(ABC):
     def pasted(self, line: str) -> list[str]:
         """A line `event JSON`, as `log.turns` tells it. Returns the answers that it brings."""
         known = set(self.replies)
-        self.request(event_of(line.partition(" ")[2]))
+        self.request(EVENTS.decode(line.partition(" ")[2]))
         return [json.encode(self.replies.pop(t).answer).decode() for t in sorted(self.replies.keys() - known)]
 
     def tell(self, event: Event) -> None:

@@ -4,31 +4,15 @@
 
 from __future__ import annotations
 
-from functools import cache, reduce
-from operator import or_
 from typing import Any
 
 from msgspec import json
 
-from sidecar.core.kinds import REGISTRY
 from sidecar.core.modern.target_assignment import AssignorDone
 from sidecar.core.runtime.effects import Effects
-from sidecar.core.runtime.events import DeleteGroup, Event, Standing
+from sidecar.core.runtime.events import Event
 from sidecar.core.runtime.turn import Now
 from sidecar.link.ports import Logger
-
-
-@cache
-def _decoder() -> json.Decoder[Any]:
-    """An AssignorDone is not read: a story has its own runs."""
-    events = [e for e in REGISTRY.events if e is not AssignorDone]
-    return json.Decoder(reduce(or_, [*events, Standing, DeleteGroup]))
-
-
-def event_of(text: str) -> Event:
-    """The event of a line `event TEXT`. Raises msgspec.MsgspecError."""
-    found: Event = _decoder().decode(text)
-    return found
 
 
 def command_of(event: Event) -> str:
