@@ -35,7 +35,7 @@ PYTEST = $(BIN)/python -m $(TESTS)
 quick: $(READY)
 	@$(BIN)/ruff check -q .
 	@$(BIN)/lint-imports --no-logo > /dev/null || $(BIN)/lint-imports --no-logo
-	$(PYTEST) --tier quick $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --tier quick $(ARGS)
 
 test: $(READY) kafka
 	$(BIN)/ruff check .

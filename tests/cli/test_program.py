@@ -86,6 +86,7 @@ def test_the_two_releases_name_each_other() -> None:
     assert "`sidecar release`" in flat(call("groups", "release", "--help").output)
 
 
+@pytest.mark.tier("test")  # a process for each command
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
@@ -113,9 +114,9 @@ BROKERS = (
     ("groups", "members", "g", *AT),
     ("groups", "explain", "g", *AT),
     ("groups", "history", "g", *AT),
-    ("groups", "adopt", "g", *AT, "--timeout", "0.1"),
-    ("groups", "release", "g", *AT, "--timeout", "0.1"),
-    ("groups", "rebalance", "g", *AT, "--timeout", "0.1"),
+    ("groups", "adopt", "g", *AT, "--timeout", "0.05"),
+    ("groups", "release", "g", *AT, "--timeout", "0.05"),
+    ("groups", "rebalance", "g", *AT, "--timeout", "0.05"),
     ("history", "g", *AT),
     ("owner", "g", *AT),
     ("top", *AT, "--once"),
@@ -149,10 +150,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import sidecar.audit.topic
     import sidecar.cli.state
 
-    monkeypatch.setattr(sidecar.audit.topic, "TIMEOUT_S", 0.3)
-    monkeypatch.setattr(sidecar.cli.state, "ANSWER_S", 0.3)
-    monkeypatch.setattr(groups_module, "ANSWER_S", 0.3)
-    monkeypatch.setattr(groups_module, "GLANCE_S", 0.3)
+    monkeypatch.setattr(sidecar.audit.topic, "TIMEOUT_S", 0.1)
+    monkeypatch.setattr(sidecar.cli.state, "ANSWER_S", 0.1)
+    monkeypatch.setattr(groups_module, "ANSWER_S", 0.1)
+    monkeypatch.setattr(groups_module, "GLANCE_S", 0.1)
     monkeypatch.chdir(tmp_path)
     for name in [n for n in os.environ if n.startswith("SIDECAR_")]:
         monkeypatch.delenv(name)
@@ -253,6 +254,7 @@ def test_ctrl_c_is_130(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) 
     assert call(*words, "--watch", "1").exit_code == Code.INTERRUPTED
 
 
+@pytest.mark.tier("test")  # a process for each command
 @pytest.mark.parametrize(
     "words",
     [
@@ -359,6 +361,7 @@ def test_without_the_extra_it_is_2_and_the_command_that_installs_it(words: tuple
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.tier("test")  # a process for each command
 @pytest.mark.parametrize(
     ("words", "code"),
     [

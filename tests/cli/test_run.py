@@ -79,6 +79,7 @@ def test_a_port_that_is_taken_is_told_before_there_is_a_worker() -> None:
     assert f"sidecar: cannot listen on {listen}: Address already in use" in done.output and run.THEN in done.output
 
 
+@pytest.mark.tier("test")  # a sidecar of its own
 def test_a_real_one_says_that_there_is_no_broker_and_ends_with_its_code() -> None:
     """From the command line over parent and worker to the code."""
     env = {**os.environ, **NEEDED, "SIDECAR_BROKER_WAIT_MS": "1"}

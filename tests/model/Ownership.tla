@@ -102,7 +102,7 @@ Init == /\ generation = 1 /\ joined = Sidecars /\ assignee \in Sidecars
 NextGeneration == /\ generation' = generation + 1
                   /\ known' = [s \in Sidecars |-> IF known[s] = "current" THEN "old" ELSE known[s]]
 
-\* sidecar/coordinator/membership/owners_group.py Ownership._join_at
+\* sidecar/coordinator/membership/owners_group.py OwnersGroup._join_at
 \* A sidecar comes anew; all others have joined the new generation, though they may not know its assignment yet.
 Join(s) == /\ s \notin joined /\ known[s] = "none" /\ generation < MaxGeneration
            /\ NextGeneration
@@ -110,7 +110,7 @@ Join(s) == /\ s \notin joined /\ known[s] = "none" /\ generation < MaxGeneration
            /\ assignee' \in joined'
            /\ UNCHANGED <<phase, holder, writer, leases, broker, clients, words>>
 
-\* sidecar/coordinator/membership/owners_group.py Ownership._remove
+\* sidecar/coordinator/membership/owners_group.py OwnersGroup._remove
 \* A peer had it removed, rightly or not, or its session has ended.
 Removed(s) == /\ s \in joined /\ generation < MaxGeneration
               /\ NextGeneration
@@ -118,7 +118,7 @@ Removed(s) == /\ s \in joined /\ generation < MaxGeneration
               /\ assignee' \in IF joined' = {} THEN {NoOne} ELSE joined'
               /\ UNCHANGED <<phase, holder, writer, leases, broker, clients, words>>
 
-\* sidecar/coordinator/membership/owners_group.py Ownership.placement_changed
+\* sidecar/coordinator/membership/owners_group.py OwnersGroup.placement_changed
 Moved == /\ generation < MaxGeneration
          /\ NextGeneration
          /\ assignee' \in joined \ {assignee}
@@ -138,7 +138,7 @@ Assigned(s) == /\ s \in joined /\ known[s] # "current"
                /\ said' = IF assignee # s /\ phase[s] # "elsewhere" THEN [said EXCEPT ![s] = generation] ELSE said
                /\ UNCHANGED <<group, lease, claimedIn, broker, clients>>
 
-\* sidecar/coordinator/membership/owners_group.py Ownership._lost
+\* sidecar/coordinator/membership/owners_group.py OwnersGroup._lost
 \* It is told UNKNOWN_MEMBER_ID, withdraws, or its process starts anew. Under the member id that it had it answers for
 \* nothing any more, and says so.
 Lost(s) == /\ known[s] # "none"
@@ -157,7 +157,7 @@ Confirm(s) == /\ s \in joined /\ known[s] = "current"
               /\ UNCHANGED <<group, known, phase, holder, writer, lease, proof, proving, doubt,
                              broker, clients, words>>
 
-\* sidecar/coordinator/membership/member_lease.py Lease.committed
+\* sidecar/coordinator/membership/member_lease.py MemberLease.committed
 \* Its answer: the lease counts from when the commit was sent.
 Confirmed(s) == /\ confirming[s] > 0
                 /\ LET left == IF Is("lease from the answer") THEN Lease ELSE confirming[s] - 1
@@ -300,7 +300,7 @@ Heartbeat(s, m) == /\ Turn(s)
                            /\ UNCHANGED early
                    /\ UNCHANGED <<group, known, phase, holder, writer, leases, broker, words>>
 
-\* sidecar/coordinator/runtime/lease_proofs.py Proofs.look
+\* sidecar/coordinator/runtime/lease_proofs.py LeaseProofs.look
 \* Only where the group confirms nothing: else Confirm gives at least as much.
 Prove(s) == /\ Serves(s) /\ known[s] # "current" /\ batch[s] = "none" /\ lease[s] = 0 /\ proof[s] < Lease
             /\ proving' = [proving EXCEPT ![s] = Lease]

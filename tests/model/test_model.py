@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.tier("all")]
-
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 SPEC = HERE / "Ownership.tla"
@@ -99,6 +97,7 @@ def test_each_action_names_the_function_that_takes_it() -> None:
         assert place[2] in functions(ROOT / place[1]), f"{action}: {place[1]} has no {place[2]}"
 
 
+@pytest.mark.tier("all")  # TLC
 def test_the_model_keeps_its_promises(tmp_path: Path) -> None:
     out = java(tmp_path, CONFIG.read_text())
     assert DONE in out, out
@@ -106,6 +105,7 @@ def test_the_model_keeps_its_promises(tmp_path: Path) -> None:
     assert distinct and distinct[-1] >= STATES, out
 
 
+@pytest.mark.tier("all")  # TLC
 def test_every_action_is_taken(tmp_path: Path) -> None:
     """In an instance with fewer records, and with a generation more: a sidecar joins after it was removed."""
     config = re.sub(r"MaxLog = \d+", "MaxLog = 2", CONFIG.read_text())
@@ -117,6 +117,7 @@ def test_every_action_is_taken(tmp_path: Path) -> None:
     assert not never, f"never taken: {never}"
 
 
+@pytest.mark.tier("all")
 @pytest.mark.parametrize("bug", BUGS + HOLES, ids=lambda bug: bug.name)
 def test_a_bug_breaks_a_promise(tmp_path: Path, bug: Bug) -> None:
     config = CONFIG.read_text().replace('Bug = "none"', f'Bug = "{bug.name}"')

@@ -114,6 +114,7 @@ if has_commit(COMMIT):
     def first_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return checkout(COMMIT, tmp_path_factory.mktemp("versions"))
 
+    @pytest.mark.tier("test")  # a process each
     def test_the_first_version_reads_a_newer_schema_and_no_newer_kind(first_version: Path) -> None:
         today = StateCodec()
         lines = [json.dumps(list(published().values()))]
@@ -133,6 +134,7 @@ if has_commit(COMMIT):
         assert member.startswith("MemberRecord(group_id='g', member_id='m'") and "classic" not in member
         assert classic.startswith("cannot be read")
 
+    @pytest.mark.tier("test")
     def test_the_first_version_writes_the_same_dump_today(first_version: Path) -> None:
         """So it is from there."""
         env = {**os.environ, "PYTHONPATH": str(first_version)}

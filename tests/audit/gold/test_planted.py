@@ -16,7 +16,7 @@ from tests.audit.gold.replay import Row
 from tests.audit.gold.rows import Log, random_streams, written_by
 from tests.core.share.world import Client, World, topic, topic_id
 
-SECONDS, SEEDS = 30, 12
+SECONDS, SEEDS = 30, 6
 
 
 def forgets(spec: ShareSpec) -> Result:
