@@ -13,6 +13,7 @@ A client is read no further while one of these is so, and each time it begins is
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Callable
 from typing import Protocol
 
@@ -48,6 +49,7 @@ class FlowControl:
         """Bytes of a large request that has none yet (large.py)."""
         self._paused = ""
         """Why the client is not read."""
+        self._turn: asyncio.TimerHandle | None = None
         self._partial: asyncio.TimerHandle | None = None
         self._partial_of = 0
         self._in_flight_max = server.settings.limits.in_flight
@@ -71,7 +73,7 @@ class FlowControl:
 
     def wait_for_turn(self, wait_s: float) -> None:
         self.waits_for_turn = True
-        asyncio.get_running_loop().call_later(wait_s, self._let_in)
+        self._turn = asyncio.get_running_loop().call_later(wait_s, self._let_in)
 
     def _let_in(self) -> None:
         self.waits_for_turn = self._conn.stopped = False
@@ -101,9 +103,11 @@ class FlowControl:
         """The client's connection is gone."""
         self.end_large()
         self._server.memory.unread.forget(self._session)
-        if self._partial is not None:
-            self._partial.cancel()
+        for timer in (self._turn, self._partial):
+            if timer is not None:
+                timer.cancel()
         self._server.memory.give_back(self)
+        self._session = weakref.proxy(self._session)  # see `Upstream._let_go`
 
     # ---- reading ------------------------------------------------------------------------------------------
     def adjust(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import weakref
 from collections.abc import Callable
 from typing import Protocol, cast
 
@@ -93,6 +94,8 @@ class Upstream(Reader):
         """The broker is not read, since the client does not take what it is answered (flow_control.py)."""
         self.heard = False
         """The broker has answered on this connection."""
+        self._over = False
+        """The client's connection is gone."""
         self.looks = self.requests = 0
         """How often links.py has looked since this connection was used; what the client had asked by then."""
         self._detector = server.watch.detector
@@ -103,7 +106,7 @@ class Upstream(Reader):
     # ---- the socket ---------------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop has its own classes
-        if self._session.closing:
+        if self._over or self._session.closing:
             transport.close()
             return
         self.transport, self.connecting = transport, False
@@ -121,7 +124,10 @@ class Upstream(Reader):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self.transport is None:
+            return  # it came too late
         self._session.close("client_closed" if self._session.facts.left else "broker_closed", str(exc or ""))
+        self._let_go()
 
     def pause_writing(self) -> None:
         self.outbox.paused()
@@ -177,11 +183,19 @@ class Upstream(Reader):
 
     def end(self) -> None:
         """The client's connection is gone."""
+        self._over = True
         if self._attempt is not None:
             self._attempt.cancel()
         if self.transport is not None:
             self.transport.abort() if self.cut_off else self.outbox.end()
+        else:
+            self._let_go()
         self._end_asks()
+
+    def _let_go(self) -> None:
+        """Session and upstream hold each other no more: the collector would find them after days (process/shared.py),
+        with all that they keep."""
+        self._session = weakref.proxy(self._session)
 
     # ---- the sidecar's own requests -----------------------------------------------------------------------
     def ask(self, token: int, frame: bytes, then: Then) -> None:

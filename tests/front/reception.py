@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
@@ -90,14 +92,16 @@ class ManualSession(Session):
 
     def __init__(self, front: Reception) -> None:
         super().__init__(front)
-        self._reached = asyncio.Event()
-        self.upstream.connect = self._reach
+        reached = self._reached = asyncio.Event()
 
-    async def _reach(self, factory: Callable[[], Any]) -> None:
-        await self._reached.wait()
+        async def reach(factory: Callable[[], Any]) -> None:
+            await reached.wait()
+
+        self.brokers_end: MemoryTransport | None = None
+        self.upstream.connect = reach
 
     def reach(self) -> MemoryTransport:
-        transport = MemoryTransport(self.upstream, ("broker", 9092))
+        transport = self.brokers_end = MemoryTransport(self.upstream, ("broker", 9092))
         self.upstream.connection_made(transport)
         self._reached.set()
         return transport
@@ -115,15 +119,31 @@ class Bench:
         await turns(2)
         return self.session.reach()
 
+    def lose_broker(self) -> None:
+        if self.session.brokers_end is not None:
+            self.session.brokers_end.lose()
+
     def answer(self, n: int, frame: bytes) -> None:
         self.session.reply(self.front.got[n].token, frame)
 
 
 def run(test: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
+    """However the session ends, nothing of it is left for the collector."""
+
     async def whole() -> None:
         bench = Bench()
+        session = weakref.ref(bench.session)
         await test(bench)
         bench.client.lose()
+        bench.lose_broker()
+        await turns(3)
+        del bench
         await turns(2)
+        left = session()
+        assert left is None, [type(r) for r in gc.get_referrers(left)]
 
-    clock.run(whole())
+    gc.disable()
+    try:
+        clock.run(whole())
+    finally:
+        gc.enable()

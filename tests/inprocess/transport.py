@@ -61,7 +61,13 @@ class MemoryTransport(asyncio.Transport):
         """The connection is gone at once."""
         if not self.closing:
             self.closing = True
-            self.protocol.connection_lost(exc)
+            self._lost(exc)
+
+    def _lost(self, exc: Exception | None) -> None:
+        """The protocol is let go, as asyncio and uvloop do."""
+        protocol = self.protocol
+        del self.protocol
+        protocol.connection_lost(exc)
 
     def taken(self) -> bytes:
         """What was written since the last call."""
@@ -103,7 +109,7 @@ class MemoryTransport(asyncio.Transport):
     def close(self) -> None:
         if not self.closing:
             self.closing = True
-            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
+            asyncio.get_running_loop().call_soon(self._lost, None)
 
     def abort(self) -> None:
         self.close()
