@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ssl
+import weakref
 from contextlib import closing
 from pathlib import Path
 from typing import cast
@@ -29,11 +31,18 @@ def test_a_session_behind_tls(loops: Loops, papers: Papers, version: ssl.TLSVers
             await exchange(streams, n)
         (session,) = place.embedded.front.server.sessions
         assert session.facts.host == "127.0.0.1" and place.count("done") == 1 and place.settled
+        kept = weakref.ref(session)
+        del session
         streams[1].close()
         await until(lambda: not place.embedded.front.server.sessions)
         assert place.embedded.metrics.value("closed", "client_closed") == 1
+        await until(lambda: kept() is None)
 
-    play(loops, TlsSettings(papers.certificate, papers.key), test)
+    gc.disable()
+    try:
+        play(loops, TlsSettings(papers.certificate, papers.key), test)
+    finally:
+        gc.enable()
 
 
 def test_both_legs_may_be_tls(loops: Loops, papers: Papers, authority: Authority) -> None:
