@@ -99,6 +99,7 @@ class Session(Reader):
         self.flow.end()
         self.facts.forget()
         self.steady.clear()
+        self.client = self.to_client.transport = None  # that of TLS keeps its protocol
         self.upstream.end()
 
     def pause_writing(self) -> None:

@@ -126,8 +126,10 @@ class Upstream(Reader):
     def connection_lost(self, exc: Exception | None) -> None:
         if self.transport is None:
             return  # it came too late
+        self.transport = self.outbox.transport = None
         self._session.close("client_closed" if self._session.facts.left else "broker_closed", str(exc or ""))
-        self._let_go()
+        if self._over:
+            self._let_go()
 
     def pause_writing(self) -> None:
         self.outbox.paused()
@@ -161,6 +163,8 @@ class Upstream(Reader):
             self._session.close("broker_unreachable", str(exc))
         except (OSError, TimeoutError) as exc:
             self._session.close("broker_unreachable", str(exc) or "timed out")
+        finally:
+            self._attempt = None  # it would hold this frame once it is cancelled
 
     def pause(self, pause: bool) -> None:
         """Whether the broker is not read."""
@@ -193,8 +197,8 @@ class Upstream(Reader):
         self._end_asks()
 
     def _let_go(self) -> None:
-        """Session and upstream hold each other no more: the collector would find them after days (process/shared.py),
-        with all that they keep."""
+        """Both connections are gone. Session and upstream hold each other no more: the collector would find them after
+        days (process/shared.py), with all that they keep."""
         self._session = weakref.proxy(self._session)
 
     # ---- the sidecar's own requests -----------------------------------------------------------------------
@@ -224,6 +228,8 @@ class Upstream(Reader):
     @property
     def owed(self) -> bool:
         """The broker owes an answer, or takes no more."""
+        if self._over:
+            return False
         conn = self._session.conn
         return not conn.closed and (conn.owed or self.outbox.full or self.connecting)
 

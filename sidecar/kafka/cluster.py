@@ -128,6 +128,8 @@ class Cluster:
             if task.cancelled() and asks is not None and not asks.cancelling():
                 raise ConnectionLost("closed here") from None
             raise
+        finally:
+            del task  # its exception holds this frame
 
     def _opened(self, link: Link | None, task: asyncio.Task[BrokerConnection]) -> None:
         del self._opening[link]

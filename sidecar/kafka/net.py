@@ -113,7 +113,8 @@ class BrokerConnection(asyncio.Protocol):
             if security.now.tls and conn is None and isinstance(exc, ConnectionResetError):
                 security.refused(host, port, NO_TLS, sure=False)
                 raise NotAuthenticated(f"{host}:{port}: {NO_TLS}") from exc
-            raise ConnectionLost(f"{host}:{port}: {str(exc) or 'timed out'}") from exc
+            told = str(exc) or "timed out"
+            raise ConnectionLost(f"{host}:{port}: {told}") from exc.with_traceback(None)  # it holds this task
         finally:
             if conn is not None and not ready:
                 conn.close()  # nobody else will
@@ -207,8 +208,11 @@ class BrokerConnection(asyncio.Protocol):
         self, module: Any, name: str, req: Request, high: int | None = None, timeout_s: float = 10.0, low: int = 0
     ) -> tuple[int, bool, bytes]:
         """Like `request`, but return the version, whether its headers are flexible, and the response frame as it is."""
-        version, flexible, raw = self.start(module, name, req, high, low)
-        return version, flexible, await self._within(timeout_s, raw)
+        version, flexible, response = self.start(module, name, req, high, low)
+        try:
+            return version, flexible, await self._within(timeout_s, response)
+        finally:
+            del response  # its exception holds this frame
 
     def start(
         self, module: Any, name: str, req: Request, high: int | None = None, low: int = 0, at_once: bool = False
@@ -237,6 +241,8 @@ class BrokerConnection(asyncio.Protocol):
         except TimeoutError:
             self.close()
             raise
+        finally:
+            del response  # its exception holds this frame
 
     def peer(self) -> tuple[str, int]:
         """Return the host and port of the other end."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from sidecar.kafka.cluster import Cluster, ConnectionLost
@@ -161,6 +162,15 @@ class _Leader:
             conn.close()
 
 
+def _ended(future: asyncio.Future[tuple[int, int]], code: int, offset: int, lost: ConnectionLost | None) -> None:
+    if future.done():
+        return
+    if lost is not None:
+        future.set_exception(lost)
+    else:
+        future.set_result((code, offset))
+
+
 def _late(response: asyncio.Future[bytes]) -> None:
     if not response.done():
         response.set_exception(TimeoutError())
@@ -209,17 +219,11 @@ class Appender:
         """Append a batch and return (error code, base offset). Raises ConnectionLost if nobody knows whether the batch
         was appended."""
         future: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
-
-        def done(code: int, offset: int, lost: ConnectionLost | None) -> None:
-            if future.done():
-                return
-            if lost is not None:
-                future.set_exception(lost)
-            else:
-                future.set_result((code, offset))
-
-        self.put(node_id, topic, partition, batch, done, transactional_id)
-        return await future
+        self.put(node_id, topic, partition, batch, partial(_ended, future), transactional_id)
+        try:
+            return await future
+        finally:
+            del future  # its exception holds this frame
 
     def close(self) -> None:
         for leader in self._leaders.values():

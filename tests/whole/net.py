@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tests.whole.universe import Life, Proc, Universe, Work
@@ -315,18 +316,11 @@ class Net:
         self, loop: SimLoop, factory: Factory, host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
         future: asyncio.Future[End] = loop.create_future()
-
-        def done(found: End | OSError) -> None:
-            if future.done():
-                if isinstance(found, End):
-                    found.close()
-            elif isinstance(found, End):
-                future.set_result(found)
-            else:
-                future.set_exception(found)
-
-        self.dial(loop.proc, (host, port), done)
-        end = await future
+        self.dial(loop.proc, (host, port), partial(_dialled, future))
+        try:
+            end = await future
+        finally:
+            del future  # its exception holds this frame
         protocol = factory()
         transport = SimTransport(loop, end, protocol)
         await asyncio.sleep(0)  # until the protocol has been told
@@ -338,6 +332,16 @@ class Net:
         server = Server(self, loop, factory, (host, port))
         self.open_port((host, port), server)
         return server
+
+
+def _dialled(future: asyncio.Future[End], found: End | OSError) -> None:
+    if future.done():
+        if isinstance(found, End):
+            found.close()
+    elif isinstance(found, End):
+        future.set_result(found)
+    else:
+        future.set_exception(found)
 
 
 class Listening:
@@ -420,10 +424,16 @@ class SimTransport(asyncio.Transport):
         if not self._over:
             self._over = True
             self._end.close()
-            self._loop.call_soon(self._protocol.connection_lost, None)
+            self._loop.call_soon(self._lost, None)
 
     def abort(self) -> None:
         self.close()
+
+    def _lost(self, error: Exception | None) -> None:
+        """The protocol is let go, as asyncio and uvloop do."""
+        protocol = self._protocol
+        del self._protocol
+        protocol.connection_lost(error)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         assert isinstance(protocol, asyncio.Protocol)
@@ -451,7 +461,7 @@ class SimTransport(asyncio.Transport):
     def lost(self, error: Exception | None) -> None:
         if not self._over:
             self._over = True
-            self._loop.call_soon(self._protocol.connection_lost, error)
+            self._loop.call_soon(self._lost, error)
 
     def writable(self) -> None:
         if self.full and not self._over and self._end.flying <= self._high // 4 + KERNEL_BYTES:

@@ -91,6 +91,7 @@ class Fence:
             return asking.result()
         finally:
             asking.cancel()
+            del asking  # its exception holds this frame
 
     async def _has_moved(self, node_id: int) -> bool:
         try:

@@ -50,6 +50,7 @@ class Term:
 
     def stop(self) -> None:
         self.writer.stop()
+        self._proving, self._next = [], []
         if self.fresh is not None:
             self.fresh.stop()
         if self.claimed_again is not None and not self.claimed_again.done():

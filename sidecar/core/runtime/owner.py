@@ -137,6 +137,7 @@ class Owner:
         self.held.again(self.loader.stop())
         self._occupied.clear()
         if shard is not None:
+            shard.end()
             granted = tuple(g for g, soft in shard.soft.items() if soft.granted)
             if granted:
                 self._out.append(Void(granted))

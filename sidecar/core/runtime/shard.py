@@ -7,6 +7,7 @@ and deferred_replies.py holds the answers back until they are committed.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
@@ -54,7 +55,7 @@ class Shard:
         self._handlers: dict[type[Event], dict[str, Handler]] = {
             **{event: dict(by_kind) for event, by_kind in registry.events.items()},
             Standing: {NOBODY: _standing},
-            DeleteGroup: {NOBODY: partial(_delete, self._kind_of)},
+            DeleteGroup: {NOBODY: partial(_delete, registry)},
         }
         for event, handler in ((CommitCheck, commit_to_nobody), (FetchCheck, fetch_of_nobody)):
             self._handlers.setdefault(event, {})[NOBODY] = handler
@@ -70,6 +71,12 @@ class Shard:
             Effects(),
             doubt_until_ms=doubt_until_ms,
         )
+
+    def end(self) -> None:
+        """The partition is lost. Shard and turn hold each other no more, so that the memory of the groups goes back
+        with the last reference: the collector would find them after days (process/shared.py)."""
+        me = weakref.proxy(self)
+        self._turn.replay, self._turn.changed = partial(Shard.replay, me), partial(Shard.changed, me)
 
     # ---- in ---------------------------------------------------------------------------------------------
     def handle(self, event: Event, token: int, now: Now) -> Effects:
@@ -233,13 +240,13 @@ def _standing(turn: Turn, event: Standing, token: int) -> None:
     turn.reply(token, StandingReply() if group is None else group.standing())
 
 
-def _delete(kind_of: Callable[[Group], GroupKind], turn: Turn, event: DeleteGroup, token: int) -> None:
+def _delete(registry: Registry, turn: Turn, event: DeleteGroup, token: int) -> None:
     group = turn.groups.get(event.group_id)
     if group is None:
         raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Group {event.group_id} not found.")
     if group.standing().members:
         raise CoordinatorError(Code.NON_EMPTY_GROUP, f"Group {event.group_id} is not empty.")
-    kind_of(group).released(turn, group)
+    registry.kinds[group.kind].released(turn, group)
     for tombstone in group.tombstones(event.why):
         turn.write(tombstone)
     turn.fx.log("group deleted", group_id=event.group_id, why=event.why)
