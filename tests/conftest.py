@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -12,6 +13,10 @@ ROOT = Path(__file__).resolve().parent.parent
 if sys.dont_write_bytecode:
     # Each process of a run would compile all tests anew, for 8 s. They are kept where pytest keeps what it remembers.
     sys.dont_write_bytecode, sys.pycache_prefix = False, str(ROOT / ".pytest_cache" / "compiled")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # So begins what a shell runs in the background, and each process that a test starts and interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

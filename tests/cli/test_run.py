@@ -17,6 +17,7 @@ from sidecar.cli import run, worker
 from sidecar.cli.exits import Code
 from sidecar.cli.main import app
 from sidecar.coordinator.statelog.startup_errors import StartError
+from sidecar.drill.processes import free_ports
 from sidecar.process import orphans
 
 NEEDED = {"SIDECAR_LISTEN": "127.0.0.1:1", "SIDECAR_BROKER": "127.0.0.1:2", "SIDECAR_NODE_ID": "3"}
@@ -83,9 +84,7 @@ def test_a_port_that_is_taken_is_told_before_there_is_a_worker() -> None:
 def test_a_real_one_says_that_there_is_no_broker_and_ends_with_its_code() -> None:
     """From the command line over parent and worker to the code."""
     env = {**os.environ, **NEEDED, "SIDECAR_BROKER_WAIT_MS": "1"}
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    listen = f"127.0.0.1:{free_ports(1)[0]}"
     command = [sys.executable, "-m", "sidecar.cli.main", "run", "--listen", listen]
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=False, timeout=120)
     assert done.returncode == Code.FINDINGS, done.stderr

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from aiohttp import ClientSession
 
+from sidecar.drill.processes import free_ports
 from sidecar.process.admin import Admin
 from sidecar.process.admin_access import Access
 from sidecar.process.admin_page import Pages
@@ -20,12 +20,6 @@ from tests.process.synthetic import Synthetic
 TOKEN, OTHER = "a-token-of-these-tests", "another-token-of-these-tests"
 
 
-def free_port(host: str = "127.0.0.1") -> int:
-    with socket.socket() as free:
-        free.bind((host, 0))
-        return int(free.getsockname()[1])
-
-
 def given(**settings: Any) -> AdminAccess:
     return AdminAccess(**settings)
 
@@ -34,7 +28,7 @@ class Ground:
     """`views` False: a process that has no coordinator yet."""
 
     def __init__(self, settings: AdminAccess, views: bool = True, host: str = "127.0.0.1") -> None:
-        self.port = free_port()
+        (self.port,) = free_ports(1)
         self.lines = Lines()
         self.problems: list[str] = []
         self.synthetic = Synthetic()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
+from sidecar.drill.processes import free_ports
 from sidecar.process.admin import Admin
 from sidecar.process.admin_access import Access
 from sidecar.process.metrics import METRICS, Metrics
@@ -23,9 +23,7 @@ class Bench:
     """An admin endpoint on a free port, and what it is told."""
 
     def __init__(self) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = int(free.getsockname()[1])
+        (self.port,) = free_ports(1)
         self.problems: list[str] = []
         self.start_ms: int | None = None
         self.owners: dict[str, object] = {"generation": -1, "owners": [], "active": [], "groups": {}}

@@ -13,6 +13,7 @@ import pytest
 
 from sidecar.coordinator.membership.peer_links import PeerListener
 from sidecar.coordinator.statelog.startup_errors import StartError
+from sidecar.drill.processes import free_ports
 from sidecar.process.listening import listen, tls_settings
 from sidecar.process.settings import Settings, SettingsError, load
 from sidecar.process.sockets import listens_at
@@ -25,12 +26,6 @@ GIVEN = {"listen": "127.0.0.1:1", "broker": "127.0.0.1:19092", "node_id": 1}
 
 def told(tls: dict[str, Any], listening: str = "127.0.0.1:1") -> Settings:
     return Settings.model_validate({**GIVEN, "listen": listening, "tls": tls})
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 @pytest.mark.parametrize(
@@ -86,7 +81,7 @@ def test_a_start_that_cannot_succeed_says_why(tmp_path: Path) -> None:
 def test_a_signal_reads_the_files_again(tmp_path: Path) -> None:
     async def whole() -> None:
         embedded = EmbeddedFront()
-        port = free_port()
+        (port,) = free_ports(1)
         papers = Authority(tmp_path).issue("sidecar")
         given = {"certificate": papers.certificate, "key": papers.key, "reload_ms": 0}
         reloads: list[Callable[[], None]] = []
@@ -117,7 +112,7 @@ def test_all_addresses_are_those_of_both_families(tmp_path: Path, host: str) -> 
     """Symptom: `[::]:9092` refused clients of IPv4, and `:9092` was no address. Kafka takes both."""
 
     async def whole() -> None:
-        embedded, port = EmbeddedFront(), free_port()
+        embedded, (port,) = EmbeddedFront(), free_ports(1)
         papers = Authority(tmp_path).issue("sidecar")
         for tls in ({}, {"certificate": papers.certificate, "key": papers.key}):
             listener = await listen(
