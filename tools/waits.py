@@ -58,7 +58,7 @@ WAITS: Mapping[str, tuple[int, str]] = {
     "coordinator/membership/peer_links.py Peers._connect": (1, CALLER),
     "coordinator/membership/peer_links.py Peers._follow": (1, "the peer's silence: ownership.peer_silence_ms"),
     "coordinator/membership/peer_links.py Peers.stop": (1, CANCELLED),
-    "coordinator/migration/core_client.py CoreClient.ask": (1, WRITTEN),
+    "coordinator/moves/core_client.py CoreClient.ask": (1, WRITTEN),
     "coordinator/placeholder/broker_membership.py BrokerMembership._rounds": (1, TURN),
     "coordinator/placeholder/broker_membership.py BrokerMembership._slowly": (1, EACH),
     "coordinator/placeholder/broker_membership.py _all": (1, EACH),

@@ -129,6 +129,9 @@ def named(group: str) -> str:
     return group
 
 
+GroupId = Annotated[str, typer.Argument(help="The group's id.", callback=named)]
+
+
 def address(text: str) -> tuple[str, int]:
     """Raises Failed."""
     host, _, port = text.strip().rpartition(":")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from sidecar.cli.connect import CHECK, ROUTE, CommandConfig, SidecarBootstrap, client_of, named
+from sidecar.cli.connect import CHECK, ROUTE, CommandConfig, GroupId, SidecarBootstrap, client_of
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.output import Document, DocumentFormat, print_document
 from sidecar.core.vocabulary import group_config as cf
@@ -43,15 +43,13 @@ PASSING = (
 GOES_ON = "what was asked for is recorded and goes on.", "Wait, or say it again; that does no harm."
 MAY_ALTER = "Check the group's id, and whether this user may ALTER_CONFIGS of the group."
 groups = typer.Typer(no_args_is_help=True, help="Move groups between brokers and sidecars; force a rebalance; look.")
-Group = Annotated[str, typer.Argument(help="The group's id.", callback=named)]
-Bootstrap = SidecarBootstrap
 Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="Wait so long. What was said stays said.")]
 
 
 @groups.command()
 def adopt(
-    group: Group,
-    bootstrap: Bootstrap,
+    group: GroupId,
+    bootstrap: SidecarBootstrap,
     command_config: CommandConfig = None,
     timeout: Timeout = 120,
     output: DocumentFormat = Document.TABLE,
@@ -75,8 +73,8 @@ def adopt(
 
 @groups.command()
 def release(
-    group: Group,
-    bootstrap: Bootstrap,
+    group: GroupId,
+    bootstrap: SidecarBootstrap,
     command_config: CommandConfig = None,
     timeout: Timeout = 330,
     output: DocumentFormat = Document.TABLE,
@@ -100,8 +98,8 @@ def release(
 
 @groups.command()
 def rebalance(
-    group: Group,
-    bootstrap: Bootstrap,
+    group: GroupId,
+    bootstrap: SidecarBootstrap,
     reason: Annotated[str, typer.Option(help="Why; it is recorded in the state topic.")] = "asked for by hand",
     remove_instance: Annotated[
         list[str] | None,

@@ -15,9 +15,9 @@ from urllib.parse import quote
 import typer
 
 from sidecar.cli.asking import WHERE, Asking, Authority, TokenFile
-from sidecar.cli.connect import ROUTE, Bootstrap, CommandConfig, StateTopic, client_of, readable, topics
+from sidecar.cli.connect import ROUTE, Bootstrap, CommandConfig, GroupId, StateTopic, client_of, readable, topics
 from sidecar.cli.exits import Code, Failed
-from sidecar.cli.groups import Group, groups
+from sidecar.cli.groups import groups
 from sidecar.cli.history import history
 from sidecar.cli.output import Document, DocumentFormat, Format, Output, Watch, print_document, print_rows, run
 from sidecar.cli.plain import echo
@@ -30,12 +30,11 @@ if TYPE_CHECKING:
     from sidecar.core.vocabulary.topics import TopicImage
 
 groups.command("history")(history)
-MaybeBootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="Brokers or sidecars; several with commas.")]
 
 
 @groups.command()
 def explain(
-    group: Group,
+    group: GroupId,
     bootstrap: Bootstrap,
     if_leaves: Annotated[
         list[str] | None,
@@ -79,8 +78,8 @@ def explain(
 
 @groups.command()
 def describe(
-    group: Group,
-    bootstrap: MaybeBootstrap = "",
+    group: GroupId,
+    bootstrap: Bootstrap = "",
     admin: Annotated[
         str, typer.Option(metavar=WHERE, help="Ask this sidecar's admin address instead: any one can tell.")
     ] = "",
@@ -108,7 +107,7 @@ def describe(
 
 @groups.command()
 def members(
-    group: Group,
+    group: GroupId,
     bootstrap: Bootstrap,
     topic: StateTopic = "__group_state",
     command_config: CommandConfig = None,

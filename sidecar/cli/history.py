@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sidecar.cli.connect import ROUTE, Bootstrap, CommandConfig, StateTopic, client_of, named, readable
+from sidecar.cli.connect import ROUTE, Bootstrap, CommandConfig, GroupId, StateTopic, client_of, readable
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.output import Format, Output, Watch, print_rows, run
 from sidecar.cli.plain import echo
@@ -36,7 +36,7 @@ At = Annotated[str | None, typer.Option(metavar="TIME", help="As it was then. Wi
 
 
 def history(
-    group: Annotated[str, typer.Argument(help="The group's id.", callback=named)],
+    group: GroupId,
     bootstrap: Bootstrap,
     since: Since = None,
     until: Until = None,

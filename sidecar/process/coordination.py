@@ -24,8 +24,8 @@ from sidecar.coordinator.inspect.lag_exporter import Exporter, ExporterPorts
 from sidecar.coordinator.inspect.live_state import live
 from sidecar.coordinator.inspect.rebalance_history import RebalanceHistory
 from sidecar.coordinator.membership.peer_links import PeerListener
-from sidecar.coordinator.migration.empty_groups import Abandoned, AbandonedPorts
-from sidecar.coordinator.migration.managed_groups import OwnRules, Rules
+from sidecar.coordinator.moves.empty_groups import EmptyGroupPorts, EmptyGroups
+from sidecar.coordinator.moves.managed_groups import OwnRules, Rules
 from sidecar.coordinator.runtime.background import Background, BackgroundCollector
 from sidecar.coordinator.runtime.cluster_watch import Follower, NewTail
 from sidecar.coordinator.runtime.coordinator import Coordinator
@@ -176,7 +176,7 @@ class Coordination:
             app.log,
             tasks,
         )
-        tasks.spawn(self._abandoned(s, configs, cluster, app).rounds(), "abandoned groups")
+        tasks.spawn(self._empty_groups(s, configs, cluster, app).rounds(), "abandoned groups")
         follow = follower_settings(s, cluster.client_id, rules)
         made, new_tail = self.coordinator, means.new_tail
         if secured := app.reach.librdkafka():
@@ -198,15 +198,15 @@ class Coordination:
         if s.admin is not None and s.exporter.interval_ms:
             tasks.spawn(self._exporter.rounds(), "exporter")
 
-    def _abandoned(self, s: Settings, configs: SettingsInForce, cluster: Cluster, app: Shared) -> Abandoned:
+    def _empty_groups(self, s: Settings, configs: SettingsInForce, cluster: Cluster, app: Shared) -> EmptyGroups:
         made, own_ms = self.coordinator, s.offsets.empty_group_check_ms
-        ports = AbandonedPorts(
+        ports = EmptyGroupPorts(
             check_s=lambda: (configs.broker.retention_check_ms if own_ms is None else own_ms) / 1000,
             leader_of=made.leader_of,
             placeholder_gone=made.no_placeholder,
             ask=made.moves.core.ask,
         )
-        return Abandoned(made.service, cluster, ports, app.metrics, app.log)
+        return EmptyGroups(made.service, cluster, ports, app.metrics, app.log)
 
     def problems(self) -> list[str]:
         return self.follower.problems()

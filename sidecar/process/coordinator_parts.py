@@ -6,7 +6,7 @@ from sidecar.coordinator.clock import now
 from sidecar.coordinator.inspect.lag_exporter import ExporterSettings
 from sidecar.coordinator.membership.peer_links import PeerSettings
 from sidecar.coordinator.membership.ports import OwnershipSettings
-from sidecar.coordinator.migration.managed_groups import Rules
+from sidecar.coordinator.moves.managed_groups import Rules
 from sidecar.coordinator.placeholder.placeholders import PlaceholderSettings
 from sidecar.coordinator.runtime.cluster_watch import FollowerSettings
 from sidecar.coordinator.runtime.settings import CoordinatorSettings

@@ -20,10 +20,11 @@ from tests.core.modern import crew
 from tests.core.modern.test_another_kind import REGISTRY, Crews
 from tests.core.share.world import Client as ShareClient
 from tests.core.share.world import World as ShareWorld
+from tests.core.storybook import OF_MEMBERS, stories
 from tests.core.test_stories import GROUP
 from tests.core.world import topic
 
-STORIES = sorted((Path(__file__).parent.parent / "stories").glob("*.txt"))
+STORIES = stories(*OF_MEMBERS)
 
 
 class Watched:

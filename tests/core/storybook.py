@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+STORIES = Path(__file__).parent.parent / "stories"
+OF_MEMBERS = ("consumer", "classic", "migration", "moves")
+"""Folders of the stories that tests/core/test_stories.py plays; their numbers go on from folder to folder."""
+
+
+def stories(*folders: str) -> list[Path]:
+    return sorted((p for f in folders for p in (STORIES / f).glob("*.txt")), key=lambda p: p.name)
+
 
 def check(path: Path, run: Callable[[str], Iterable[str]], rewrite: bool) -> None:
     """The answers are those of the file. `rewrite`: they are written there first."""

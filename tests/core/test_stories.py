@@ -1,4 +1,6 @@
-"""Conversations with the coordinator: tests/stories/*.txt hold commands and the exact answers.
+"""Conversations with the coordinator: the *.txt of four folders of tests/stories hold
+commands and the exact answers: consumer, classic, migration (between these two protocols) and moves (between broker
+and sidecars).
 
     pytest tests/core/test_stories.py --rewrite      # then read the diff; never commit one you cannot explain
 
@@ -45,11 +47,11 @@ from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchChe
 from sidecar.core.runtime.records import Partitions
 from sidecar.core.vocabulary.errors import Code
 from tests.core.story_classic import ClassicWords
-from tests.core.storybook import check
+from tests.core.storybook import OF_MEMBERS, check, stories
 from tests.core.world import World, topic, topic_id
 
 ROOT = Path(__file__).parent.parent.parent
-STORIES = sorted((Path(__file__).parent.parent / "stories").glob("*.txt"))
+STORIES = stories(*OF_MEMBERS)
 GROUP = "g"
 
 

@@ -22,8 +22,8 @@ from sidecar.assign import BUILT_IN, SHARE_BUILT_IN, TASK_BUILT_IN
 from sidecar.assign.spec import Assignor
 from sidecar.coordinator.clock import lease_end, now
 from sidecar.coordinator.membership.owner_map import Assignment
-from sidecar.coordinator.migration.managed_groups import OwnRules, Rules
-from sidecar.coordinator.migration.moves import MoveSettings
+from sidecar.coordinator.moves.managed_groups import OwnRules, Rules
+from sidecar.coordinator.moves.moves import MoveSettings
 from sidecar.coordinator.placeholder.placeholders import PlaceholderSettings
 from sidecar.coordinator.runtime.background import Background
 from sidecar.coordinator.runtime.coordinator import Coordinator

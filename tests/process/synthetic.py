@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sidecar.coordinator.inspect.group_views import Views
 from sidecar.coordinator.inspect.rebalance_history import RebalanceHistory
 from sidecar.coordinator.membership.owner_map import Assignment
-from sidecar.coordinator.migration.managed_groups import OwnRules, Rules
+from sidecar.coordinator.moves.managed_groups import OwnRules, Rules
 from sidecar.coordinator.settings.stored_settings import StoredSettings
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.core.classic import records as classic

@@ -17,9 +17,9 @@ from sidecar.coordinator.membership.former_owners import FormerOwners
 from sidecar.coordinator.membership.lease_commit import Confirming
 from sidecar.coordinator.membership.member_lease import MemberLease
 from sidecar.coordinator.membership.owners_group import OwnersGroup
-from sidecar.coordinator.migration.intake import Intakes
-from sidecar.coordinator.migration.moves import Moves
-from sidecar.coordinator.migration.parked_requests import ParkedRequests
+from sidecar.coordinator.moves.adoption import Adoptions
+from sidecar.coordinator.moves.moves import Moves
+from sidecar.coordinator.moves.parked_requests import ParkedRequests
 from sidecar.coordinator.placeholder import commit_gate
 from sidecar.coordinator.placeholder.commit_gate import CommitGate
 from sidecar.coordinator.placeholder.inflight_commits import UnderWay
@@ -329,7 +329,7 @@ def shows_offsets_of_open_transactions(patch: Patch, world: World) -> None:
 # ---- moves ----------------------------------------------------------------------------------------------------
 def leaves_whom_the_former_owner_took_in(patch: Patch, world: World) -> None:
     """An owner died when it had written a group down; the next one leaves its members in the broker's group."""
-    patch.setattr(Intakes, "strangers", lambda self, group_id: None)
+    patch.setattr(Adoptions, "remove_adopted", lambda self, group_id: None)
 
 
 def a_release_ends_with_its_owner(patch: Patch, world: World) -> None:

@@ -17,9 +17,9 @@ import sidecar.core.streams.offsets as streams_offsets
 import sidecar.core.streams.partitions as streams_partitions
 import sidecar.core.streams.reconcile as streams_reconcile
 import sidecar.core.streams.step as streams_step
-from sidecar.coordinator.migration import intake
-from sidecar.coordinator.migration.adoption import adoption
-from sidecar.coordinator.migration.native_groups import NativeGroups
+from sidecar.coordinator.moves import adoption
+from sidecar.coordinator.moves.adoption_event import adoption_event
+from sidecar.coordinator.moves.native_groups import NativeGroups
 from sidecar.coordinator.placeholder.share_membership import ShareMembership
 from sidecar.coordinator.placeholder.share_placeholders import SharePlaceholders
 from sidecar.coordinator.statelog.tail import StateLog
@@ -169,13 +169,13 @@ def sends_streams_members_away_unasked(patch: Patch, world: World) -> None:
 
 
 def _comes_in_the_first_epoch(patch: Patch, kind: str) -> None:
-    real = adoption
+    real = adoption_event
 
     def planted(group_id: str, found: Native, why: str) -> Any:
         members = tuple(replace(m, epoch=1) for m in found.members) if found.kind == kind else found.members
         return real(group_id, replace(found, members=members), why)
 
-    patch.setattr(intake, "adoption", planted)
+    patch.setattr(adoption, "adoption_event", planted)
 
 
 # ---- share groups ---------------------------------------------------------------------------------------------

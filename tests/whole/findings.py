@@ -20,7 +20,7 @@ from sidecar.coordinator import clock
 from sidecar.coordinator.membership.map_check import MapCheck
 from sidecar.coordinator.membership.owners_group import OwnersGroup
 from sidecar.coordinator.membership.peer_links import Peers
-from sidecar.coordinator.migration.managed_groups import Rules
+from sidecar.coordinator.moves.managed_groups import Rules
 from sidecar.coordinator.runtime.coordinator import Coordinator
 from sidecar.coordinator.runtime.lease_proofs import LeaseProofs
 from sidecar.coordinator.runtime.tail_listener import TailListener

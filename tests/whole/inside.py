@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from weakref import WeakKeyDictionary
 
-from sidecar.coordinator.migration.adoption import SESSION_TIMEOUT_MS
+from sidecar.coordinator.moves.adoption_event import SESSION_TIMEOUT_MS
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import State
 from sidecar.core.runtime.events import FOR_EVER_MS

@@ -217,15 +217,15 @@ class _Groups(_Fold):
         self.add("members", members.as_members(found))
         self.carry("members", found.where("open"))
         if not self.idle(("streams_groups",), ("ready",)):
-            ready = done(members.ready(self.of("streams_groups"), self.was["ready"]))
+            ready = done(members.states(members.READY, self.of("streams_groups"), self.was["ready"]))
             self.add("streams_not_ready", ready.where("state = 'not ready'"))
             self.carry("ready", ready.where("open"))
         if not self.idle(("share_placeholders",), ("placeholders",)):
-            had = done(members.placeholders(self.of("share_placeholders"), self.was["placeholders"]))
+            had = done(members.states(members.PLACEHOLDERS, self.of("share_placeholders"), self.was["placeholders"]))
             self.add("share_placeholder_history", had.select("*, state as member_id, unnest(payload)"))
             self.carry("placeholders", had.where("open"))
         if not self.idle(("static_members",), ("static_members",)):
-            held = done(members.static_members(self.of("static_members"), self.was["static_members"]))
+            held = done(members.states(members.STATIC_MEMBERS, self.of("static_members"), self.was["static_members"]))
             self.add("static_member_history", members.as_static(held))
             self.carry("static_members", held.where("open"))
         if not self.idle(("settings",), ()):

@@ -1,4 +1,4 @@
-"""What differs between the kinds of groups that have epochs: where silver has their records, and what these say."""
+"""Differences between the kinds of groups that have epochs: their tables in silver, and the columns of these."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from sidecar.audit.layers import ROLES
 HEAD = "offset, log_ms, written_ms, why, revision, deleted"
 CLASSIC, CONSUMER, SHARE, STREAMS, PROCESS = "classic", "consumer", "share", "streams", "process"
 TASKS = (*ROLES, PROCESS)
-"""What of a streams group is held each by itself: tasks by role; and by process, of which only one member may have a
-task, in whatever role."""
+"""Holdings of a streams group. One member holds a task in each role, and one process holds a task once, in any role."""
 
 
 @dataclass(frozen=True)
 class Modern:
-    """`tables`: what the names of its tables in silver begin with. The others are SQL: `member`, what a member says of
-    itself; `steady`, it has all of its target; `target`, what it shall have; `held`, by kind of holding, what it has
-    and what it must give up."""
+    """A kind of group with epochs. `tables`: prefix of its tables in silver. The others are SQL of its records.
+    `member`: columns that describe a member. `steady`: whether a member has all of its target. `target`: the partitions
+    or tasks of the target. `held`: by kind of holding, the assigned ones and those that the member must give up."""
 
     tables: str
     member: str
@@ -29,7 +28,7 @@ class Modern:
 
 
 def _tasks(column: str, key: str = "t.subtopology") -> str:
-    """As places, with the process instead of the topic's name."""
+    """Tasks in the form of topic partitions, with the process in the place of the topic's name."""
     return (
         f"list_transform({column}, lambda t: struct_pack(topic_id := {key}, topic := coalesce(process_id, ''),"
         " partitions := t.partitions, epochs := null::int[]))"
@@ -37,7 +36,7 @@ def _tasks(column: str, key: str = "t.subtopology") -> str:
 
 
 def _in_process(prefix: str) -> str:
-    """The tasks of all roles. Nothing can be said where the process is not known."""
+    """Tasks of all roles, by process. Null where the process is unknown."""
     every = ", ".join(_tasks(f"{prefix}{role}", "concat(t.subtopology, ' in process ', process_id)") for role in ROLES)
     return f"case when process_id is not null then flatten([{every}]) end"
 
@@ -76,8 +75,8 @@ MODERN: Mapping[str, Modern] = {
 
 
 def every(tables: Mapping[str, Frame], name: str, columns: Callable[[str, Modern], list[tuple[str, str]]]) -> Frame:
-    """The records of all kinds. `columns`: of a kind, what rows each of its records makes: their kind, and what they
-    have beside it. Tables that are not there take no time."""
+    """Returns the records of all kinds. `columns`: for a kind of group, the rows that each record makes, as pairs of a
+    kind of holding and more columns. Tables that do not exist take no time."""
     there = [kind for kind, modern in MODERN.items() if modern.tables + name in tables] or [CONSUMER]
     selects, frames = [], {}
     for kind in there:
@@ -91,8 +90,8 @@ def every(tables: Mapping[str, Frame], name: str, columns: Callable[[str, Modern
 
 
 def in_processes(current: Frame, members: Frame, was: Frame) -> Frame:
-    """Current assignments of streams members, with the process that each is in, as its last record before says. `was`:
-    members that the last batch left."""
+    """Current assignments of streams members, each with the member's process by its last record before. `was`: members
+    that the last batch left."""
     return sql(
         """select c.*, m.process_id from {current} c asof left join (
                 select state_partition, group_id, member_id, offset, process_id from {members}

@@ -10,22 +10,21 @@ from sidecar.audit.gold.kinds import HEAD
 from sidecar.audit.gold.steps import ORDER, lives
 from sidecar.state.keys import ROSTER
 
-CARRIED = """last_offset as offset, null as log_ms, null as written_ms, null as why, last_revision as revision,
-    false as deleted"""
-ACC = pack("from_offset, from_ms, from_written_ms, from_why, from_not_before_offset, from_exact, unseen")
+CARRIED = f"""select state_partition, group_id, kind, key_id, state, last_offset as offset, null as log_ms,
+        null as written_ms, null as why, last_revision as revision, false as deleted, payload, null, true,
+        {pack("from_offset, from_ms, from_written_ms, from_why, from_not_before_offset, from_exact, unseen")}
+    from {{was}}"""
+"""The open rows of the last batch, in the columns of `_columns`."""
 
 
 def members(modern: Frame, classic: Frame, was: Frame) -> Frame:
-    """All kinds; `modern`: records with their `kind` and the payload; `was`: the open ones of the last batch."""
+    """Lives of members of all kinds. `modern`: records with their `kind` and the payload; `was`: the open lives of the
+    last batch."""
     said = pack("instance_id, client_id, client_host, rack_id, process_id = null")
     rows = sql(
-        f"""select state_partition, group_id, kind, member_id as key_id, '' as state, {HEAD}, payload, whole_from,
-                false as carried, null as acc from {{modern}}
-            union all select state_partition, group_id, 'classic', member_id, '', {HEAD}, {said}, whole_from, false,
-                null
-                from {{classic}}
-            union all select state_partition, group_id, kind, key_id, state, {CARRIED}, payload, null, true,
-                {ACC} as acc from {{was}}""",
+        f"""select {_columns("kind", "member_id", "''", "payload")} from {{modern}}
+            union all select {_columns("'classic'", "member_id", "''", said)} from {{classic}}
+            union all {CARRIED}""",
         modern=modern,
         classic=classic,
         was=was,
@@ -33,44 +32,32 @@ def members(modern: Frame, classic: Frame, was: Frame) -> Frame:
     return lives(rows)
 
 
-def placeholders(records: Frame, was: Frame) -> Frame:
-    """Which member the owner had in the broker's share group of the same name."""
-    rows = sql(
-        f"""select state_partition, group_id, 'share' as kind, '' as key_id, member_id as state, {HEAD},
-                {pack("keeper, topic_names")} as payload, whole_from, false as carried, null as acc from {{records}}
-            union all select state_partition, group_id, kind, key_id, state, {CARRIED}, payload, null, true,
-                {ACC} as acc from {{was}}""",
-        records=records,
-        was=was,
-    )
+class Columns(NamedTuple):
+    """SQL of one kind of record: the columns of `steps.lives` that differ."""
+
+    kind: str
+    key_id: str
+    state: str
+    payload: str = "true"
+
+
+PLACEHOLDERS = Columns("'share'", "''", "member_id", pack("keeper, topic_names"))
+"""The member that the owner has in the broker's share group of the same name."""
+READY = Columns("'streams'", "''", "case when validated_topology_epoch < 0 then 'not ready' else 'ready' end")
+"""Whether the topology of a streams group is ready."""
+STATIC_MEMBERS = Columns("'static_member'", "instance_id", "member_id")
+"""The member that holds an instance id."""
+
+
+def states(columns: Columns, records: Frame, was: Frame) -> Frame:
+    """Lives of each state. `was`: the open lives of the last batch."""
+    rows = sql(f"select {_columns(*columns)} from {{records}} union all {CARRIED}", records=records, was=was)
     return lives(rows)
 
 
-def ready(groups: Frame, was: Frame) -> Frame:
-    """Since when a streams group's topology was ready, and since when it was not."""
-    rows = sql(
-        f"""select state_partition, group_id, 'streams' as kind, '' as key_id,
-                case when validated_topology_epoch < 0 then 'not ready' else 'ready' end as state, {HEAD},
-                true as payload, whole_from, false as carried, null as acc from {{groups}}
-            union all select state_partition, group_id, kind, key_id, state, {CARRIED}, payload, null, true,
-                {ACC} as acc from {{was}}""",
-        groups=groups,
-        was=was,
-    )
-    return lives(rows)
-
-
-def static_members(records: Frame, was: Frame) -> Frame:
-    rows = sql(
-        f"""select state_partition, group_id, 'static_member' as kind, instance_id as key_id, member_id as state,
-            {HEAD},
-                true as payload, whole_from, false as carried, null as acc from {{records}}
-            union all select state_partition, group_id, kind, key_id, state, {CARRIED}, payload, null, true,
-                {ACC} as acc from {{was}}""",
-        records=records,
-        was=was,
-    )
-    return lives(rows)
+def _columns(kind: str, key_id: str, state: str, payload: str) -> str:
+    return f"""state_partition, group_id, {kind} as kind, {key_id} as key_id, {state} as state, {HEAD},
+        {payload} as payload, whole_from, false as carried, null as acc"""
 
 
 def as_members(found: Frame) -> Frame:

@@ -1,7 +1,7 @@
-"""What of a share group nobody need hold: partitions that the broker has not initialised, or to whose topic no member
-subscribes.
+"""Partitions of share groups that no member must hold: the broker has not initialised them, or no member subscribes to
+their topic.
 
-It counts as held by a member without a name. So what ownership.py finds to be unowned is what somebody should have had.
+They count as held by a member without a name, so ownership.py finds only those unowned that a member should have had.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from sidecar.audit.gold.frames import Frame, done, sql
 GROUP = "state_partition, group_id"
 PLACE = f"{GROUP}, topic_key, partition"
 EVER = -1
-"""Offset since which nobody need hold a place."""
+"""Offset before all records: no member must hold the partition until a record says so."""
 NOBODY = ""
-"""Id of the member that holds what nobody need hold."""
+"""Id of the member that holds the partitions which no member must hold."""
 
 
 class Wanted(NamedTuple):
     events: Frame
-    """Of holdings."""
+    """Events of holdings."""
     initialised: Frame
     subscribed: Frame
 
@@ -28,8 +28,9 @@ class Wanted(NamedTuple):
 def wanted(
     placeholders: Frame, members: Frame, holdings: Frame, initialised: Frame, subscribed: Frame, held: Frame
 ) -> Wanted:
-    """Valid records, and the events of holdings. `initialised` and `subscribed`: what the last batch left; `held`:
-    intervals that it left open."""
+    """Returns events of the nameless member, and the state that the next batch needs. `placeholders`, `members`: valid
+    records; `holdings`: events of holdings; `initialised`, `subscribed`: state that the last batch left; `held`: its
+    open intervals."""
     shown = _chain(
         "'' as member_id, case when not deleted then initialised end as said",
         "'' as member_id, initialised as said",
@@ -64,7 +65,7 @@ def wanted(
 
 
 def _chain(new: str, old: str, records: Frame, was: Frame) -> Frame:
-    """What each record says, and what the one before it said. `n`: its offset; of what the last batch left -1."""
+    """Values of records, each with the value before it. `n`: the offset, or -1 for state that the last batch left."""
     rows = sql(
         f"""select {GROUP}, offset as n, log_ms, written_ms, why, {new} from {{records}}
             union all select {GROUP}, -1, null, null, null, {old} from {{was}}""",
@@ -81,7 +82,7 @@ def _left(chain: Frame, column: str) -> Frame:
 
 
 def _events(places: Frame, topics: Frame, holdings: Frame, held: Frame) -> Frame:
-    """Nobody need hold a place that is new, but for those that are wanted at once."""
+    """Events of the nameless member. It holds a new partition unless a member must hold it at once."""
     line = done(
         sql(
             f"""with a as (select {PLACE}, max(topic) as topic from {{places}} group by {PLACE}),
@@ -118,7 +119,7 @@ def _events(places: Frame, topics: Frame, holdings: Frame, held: Frame) -> Frame
 
 
 def coverage(unowned: Frame, cuts: Frame | None) -> Frame:
-    """Behind what was never read nothing is certain: there may be members who are not seen, or some that left."""
+    """Lowers findings behind the first gap in the log to `possible`: members may have joined or left there."""
     nobody = ", ".join(f"nullif({c}, '{NOBODY}') as {c}" for c in ("former_member_id", "member_id"))
     free = unowned.where("kind = 'share'").select(f"* replace ({nobody})")
     if cuts is None:

@@ -57,7 +57,7 @@ class PlaceholderSettings:
 class PlaceholderPorts:
     """What the coordinator gives. `prove(partition, then)`: `then` is called when a fenced write that begins now is
     committed; `again(token, event)`: ask the core anew; `answer(token, answer)`: this is the answer;
-    `strangers(group)`: others are members of the broker's group."""
+    `other_members(group)`: others are members of the broker's group."""
 
     leased: Callable[[int], bool]
     leader_of: Callable[[int], int]
@@ -66,7 +66,7 @@ class PlaceholderPorts:
     prove: Callable[[int, Callable[[], None]], None]
     again: Callable[[int, CommitCheck | FetchCheck], None]
     answer: Callable[[int, Answer], None]
-    strangers: Callable[[str], None] = lambda group_id: None
+    other_members: Callable[[str], None] = lambda group_id: None
 
 
 class Placeholders:
@@ -222,7 +222,7 @@ class Placeholders:
         self._figures("placeholder_troubles").inc()
         placeholder.problem = problem
         if placeholder.wanted and problem.startswith((STRANGERS, "JoinGroup")):
-            self._ports.strangers(placeholder.group_id)
+            self._ports.other_members(placeholder.group_id)
         placeholder.pause_ms = min(max(2 * placeholder.pause_ms, PAUSE_MS), PAUSE_MAX_MS)
         self._rest(placeholder)
         at_ms = now().mono_ms

@@ -13,9 +13,9 @@ from typing import Any
 
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.membership.owner_map import Assignment
-from sidecar.coordinator.migration.core_client import COORDINATORS_OWN
-from sidecar.coordinator.migration.fleet_kinds import FleetKinds
-from sidecar.coordinator.migration.moves import MovePorts, Moves
+from sidecar.coordinator.moves.core_client import COORDINATORS_OWN
+from sidecar.coordinator.moves.fleet_kinds import FleetKinds
+from sidecar.coordinator.moves.moves import MovePorts, Moves
 from sidecar.coordinator.placeholder.placeholders import PlaceholderPorts, Placeholders
 from sidecar.coordinator.placeholder.share_placeholders import SharePlaceholderPorts, SharePlaceholders
 from sidecar.coordinator.runtime.assignor_task import assigning
@@ -130,7 +130,7 @@ class Coordinator:
             leader_of=self.leader_of,
             partition_of=self.service.partition_of,
             managed=self.requests.rules.managed,
-            strangers=lambda group_id: self.moves.intakes.strangers(group_id),
+            other_members=lambda group_id: self.moves.adoptions.remove_adopted(group_id),
             prove=self.takeovers.prove,
             again=self._check_again,
             answer=lambda token, answer: self._reply(Reply(token, answer)),

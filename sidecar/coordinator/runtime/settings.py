@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sidecar.coordinator.migration.moves import MoveSettings
+from sidecar.coordinator.moves.moves import MoveSettings
 from sidecar.coordinator.placeholder.placeholders import PlaceholderSettings
 from sidecar.coordinator.statelog.fenced_writer import BATCH_BYTES
 from sidecar.core.runtime.member_limits import MemberLimits

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-from sidecar.coordinator.migration.managed_groups import Rules
+from sidecar.coordinator.moves.managed_groups import Rules
 from sidecar.coordinator.settings.settings_in_force import SettingsInForce
 from sidecar.coordinator.settings.stored_settings import Append
 from sidecar.coordinator.statelog.read_index import Written

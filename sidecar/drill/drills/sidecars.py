@@ -80,8 +80,9 @@ class KillWorker(_OneSidecar):
 
 
 class KillStreamsOwner(KillWorker):
-    """SIGKILL to the worker of the sidecar that owns a streams group: what the application writes is exact. Its parent
-    starts another one, as no transaction ends that has written to a broker which nobody reaches."""
+    """SIGKILL to the worker, and not to the parent, of the sidecar that owns a streams group: the application counts
+    each record once. The parent keeps the broker's port open, because transactions cannot end while that broker is out
+    of reach."""
 
     name = "kill-streams-owner"
     stage = "all kinds"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.coordinator.migration.empty_groups import Abandoned, AbandonedPorts
+from sidecar.coordinator.moves.empty_groups import EmptyGroupPorts, EmptyGroups
 from sidecar.coordinator.placeholder import share_placeholders as module
 from sidecar.coordinator.placeholder.share_membership import AT_ONCE_ALONE, SLOW_MS
 from sidecar.core.runtime.events import Answer
@@ -440,12 +440,12 @@ def test_an_empty_group_is_kept_while_the_broker_keeps_its_own() -> None:
         await beat(client, -1)
         await until(lambda: sidecar.coordinator.no_placeholder("g"))
         made = sidecar.coordinator
-        ports = AbandonedPorts(lambda: 0.0, made.leader_of, made.no_placeholder, made.moves.core.ask)
-        abandoned = Abandoned(made.service, sidecar.cluster, ports, sidecar.metrics, sidecar.lines)
-        await abandoned.look()
+        ports = EmptyGroupPorts(lambda: 0.0, made.leader_of, made.no_placeholder, made.moves.core.ask)
+        empty_groups = EmptyGroups(made.service, sidecar.cluster, ports, sidecar.metrics, sidecar.lines)
+        await empty_groups.look()
         assert sidecar.owner_of("g").has("g")
         del sidecar.brokers.share.groups["g"]
-        await abandoned.look()
+        await empty_groups.look()
         assert not sidecar.owner_of("g").has("g") and sidecar.metrics.value("groups_forgotten") == 1
 
     share(test)

@@ -14,12 +14,13 @@ from sidecar.core.runtime.events import Event
 from sidecar.core.runtime.shard import Shard
 from sidecar.core.runtime.turn import Now
 from tests.core.share.test_stories import Story as ShareStory
+from tests.core.storybook import OF_MEMBERS, stories
 from tests.core.streams.test_stories import Story as StreamsStory
 from tests.core.test_stories import Story
 from tests.inprocess.embedded_sidecar import Lines
 
-STORIES = Path(__file__).parents[2] / "stories"
-KINDS: dict[str, Any] = {"": Story, "share": ShareStory, "streams": StreamsStory}
+PLAYERS: dict[str, Any] = {**dict.fromkeys(OF_MEMBERS, Story), "share": ShareStory, "streams": StreamsStory}
+"""Which Story plays the stories of a folder of tests/stories."""
 ONE_OWNER = re.compile(r"^(takeover|authorizer|clock|pass)\b", re.MULTILINE)
 """What no turn tells: the next owner begins a log of its own, and time goes on."""
 SETTINGS = ("topics", "config", "topology", "grow")
@@ -59,12 +60,13 @@ def logged(story: Any, path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]
     return [line for line in told if not line.startswith("#")]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_it_can_be_pasted_into_a_story(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    stories = [p for p in sorted((STORIES / kind).glob("*.txt")) if not ONE_OWNER.search(p.read_text())]
-    assert len(stories) >= 25
-    for path in stories:
-        first, again = KINDS[kind](), KINDS[kind]()
+@pytest.mark.parametrize("folder", PLAYERS)
+def test_it_can_be_pasted_into_a_story(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = stories(folder)
+    of_one_owner = [p for p in told if not ONE_OWNER.search(p.read_text())]
+    assert len(of_one_owner) * 3 > len(told) > 0
+    for path in of_one_owner:
+        first, again = PLAYERS[folder](), PLAYERS[folder]()
         for line in logged(first, path, monkeypatch):
             again.run(line)
         assert again.world.log == first.world.log, path.name

@@ -47,9 +47,9 @@ from sidecar.core.share.placeholder import HoldPlaceholder
 from sidecar.core.share.records import Kind
 from sidecar.core.vocabulary.errors import Code
 from tests.core.share.world import World, topic, topic_id
-from tests.core.storybook import check
+from tests.core.storybook import check, stories
 
-STORIES = sorted((Path(__file__).parents[2] / "stories" / "share").glob("*.txt"))
+STORIES = stories("share")
 GROUP = "g"
 Options = dict[str, str]
 WHY = "the administrator wants it"

@@ -48,10 +48,10 @@ from sidecar.core.streams.records import Kind
 from sidecar.core.streams.tasks import AssignedTasks, Partitions, Tasks
 from sidecar.core.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
 from sidecar.core.vocabulary.errors import Code
-from tests.core.storybook import check
+from tests.core.storybook import check, stories
 from tests.core.streams.world import TOPOLOGY, World, as_ids
 
-STORIES = sorted((Path(__file__).parents[2] / "stories" / "streams").glob("*.txt"))
+STORIES = stories("streams")
 GROUP = "g"
 Options = dict[str, str]
 WHY = "the administrator wants it"

@@ -12,7 +12,7 @@ from sidecar.link.messages import GroupRules
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import share_group_heartbeat as sh
 from sidecar.wire.generated import streams_group_heartbeat as th
-from tests.coordinator.migration.moving import at_work, run, say
+from tests.coordinator.moves.moving import at_work, run, say
 from tests.coordinator.runtime.test_streams_groups import TOPOLOGY, Member, rounds
 from tests.inprocess.broker import request_versions
 from tests.inprocess.embedded_sidecar import EmbeddedClient, EmbeddedSidecar, Heard, until

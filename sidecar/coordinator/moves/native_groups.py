@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from sidecar.coordinator.migration.core_client import CoreClient
-from sidecar.coordinator.migration.fleet_kinds import FleetKinds
+from sidecar.coordinator.moves.core_client import CoreClient
+from sidecar.coordinator.moves.fleet_kinds import FleetKinds
 from sidecar.core.runtime.service import Service
 from sidecar.kafka import native
 from sidecar.kafka.cluster import Cluster, ConnectionLost
@@ -61,7 +61,7 @@ class NativeGroups:
             raise ConnectionLost("no leader of the offsets is known")
         return await self._cluster.lane(node_id, Lane.MOVES)
 
-    async def remove_taken_in(self, group_id: str, found: Native) -> None:
+    async def remove_adopted(self, group_id: str, found: Native) -> None:
         """From the broker's group: those who are members here. Raises one of NO_ANSWER."""
         here = self._core.member_ids(group_id)
         members = [m for m in found.members if m.member_id in here]

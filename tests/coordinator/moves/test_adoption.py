@@ -11,7 +11,7 @@ from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka import native
 from sidecar.kafka.native import Member, Native
 from sidecar.wire.generated import join_group as jg
-from tests.coordinator.migration.moving import Broker, beats, classic, run, say
+from tests.coordinator.moves.moving import Broker, beats, classic, run, say
 from tests.core.classic_client import subscription
 from tests.inprocess.embedded_sidecar import EmbeddedClient, EmbeddedSidecar, until
 from tests.inprocess.messages import beat, commit, join
@@ -128,8 +128,8 @@ def test_only_those_are_sent_away_from_the_broker_who_are_members_here(monkeypat
         assert (await client.ask(beats("n1", 7), 4)).error_code == Code.REBALANCE_IN_PROGRESS
         broker.gone.clear()
         broker.group = classic("n1", "stranger")
-        sidecar.coordinator.moves.intakes.strangers("g")
-        await until(lambda: not sidecar.coordinator.moves.intakes.sent_away)
+        sidecar.coordinator.moves.adoptions.remove_adopted("g")
+        await until(lambda: not sidecar.coordinator.moves.adoptions.sent_away)
         assert broker.gone == ["n1"]
 
     run(test)
@@ -162,7 +162,7 @@ def test_whoever_is_ordered_back_while_its_broker_is_asked_is_not_taken_in(monke
 def test_nobody_joins_a_group_that_was_ordered_back_while_its_members_were_sent_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Symptom: the end of the intake counted more than the later order. Members sent to the broker joined here
+    """Symptom: the end of the adoption counted more than the later order. Members sent to the broker joined here
     again, for ever, and the group never went."""
     broker = Broker(monkeypatch, classic("n1"))
 
@@ -173,7 +173,7 @@ def test_nobody_joins_a_group_that_was_ordered_back_while_its_members_were_sent_
         await until(lambda: sidecar.owner_of("g").has("g"))
         await say(sidecar, "g", managed="false")
         broker.held_up.set()
-        await until(lambda: not sidecar.coordinator.moves.intakes.under_way)
+        await until(lambda: not sidecar.coordinator.moves.adoptions.under_way)
         assert (await joins(await sidecar.client(), "")).error_code == Code.NOT_COORDINATOR
 
     run(test)

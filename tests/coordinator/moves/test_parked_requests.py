@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sidecar.core.vocabulary.errors import Code
-from tests.coordinator.migration.moving import QUICK, Broker, beats, being_taken_over, classic, run
+from tests.coordinator.moves.moving import QUICK, Broker, beats, being_taken_over, classic, run
 from tests.inprocess.embedded_sidecar import EmbeddedSidecar, until
 from tests.inprocess.messages import join
 

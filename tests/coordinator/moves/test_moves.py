@@ -11,7 +11,7 @@ from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import GroupRules
 from sidecar.wire.generated import join_group as jg
-from tests.coordinator.migration.moving import Broker, beats, being_taken_over, classic, run
+from tests.coordinator.moves.moving import Broker, beats, being_taken_over, classic, run
 from tests.core.classic_client import subscription
 from tests.inprocess.embedded_sidecar import EmbeddedSidecar, Heard, until
 

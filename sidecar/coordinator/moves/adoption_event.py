@@ -31,7 +31,7 @@ def topic_names(found: Native) -> list[str]:
     return _topology(found.topology).required_topics() if ready else []
 
 
-def adoption(group_id: str, found: Native, why: str) -> Event:
+def adoption_event(group_id: str, found: Native, why: str) -> Event:
     if found.kind == CLASSIC:
         natives = tuple(
             NativeMember(m.member_id, m.instance_id, m.client_id, m.client_host, m.metadata, m.assignment)

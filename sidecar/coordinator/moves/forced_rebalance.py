@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from sidecar.coordinator.migration.managed_groups import Rules
+from sidecar.coordinator.moves.managed_groups import Rules
 from sidecar.core.runtime.events import Answer, Event, Rebalance
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code

@@ -33,7 +33,7 @@ WHY = "it has no members, and no offsets any more"
 
 
 @dataclass(frozen=True)
-class AbandonedPorts:
+class EmptyGroupPorts:
     """`check_s()`: the time between two rounds, 0: none; `leader_of(partition)`: node id, -1 while unknown;
     `placeholder_gone(group)`: no placeholder is left at the broker; `ask(event)`: the core."""
 
@@ -43,9 +43,9 @@ class AbandonedPorts:
     ask: Callable[[Event], Awaitable[Answer]]
 
 
-class Abandoned:
+class EmptyGroups:
     def __init__(
-        self, service: Service, cluster: Cluster, ports: AbandonedPorts, figures: Figures, log: Logger
+        self, service: Service, cluster: Cluster, ports: EmptyGroupPorts, figures: Figures, log: Logger
     ) -> None:
         self._service = service
         self._cluster = cluster

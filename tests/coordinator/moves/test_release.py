@@ -15,7 +15,7 @@ from sidecar.wire.apis import Api
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import sync_group as sg
-from tests.coordinator.migration.moving import at_work, run, say
+from tests.coordinator.moves.moving import at_work, run, say
 from tests.core.classic_client import subscription
 from tests.inprocess.embedded_sidecar import EmbeddedSidecar, Heard, until
 from tests.inprocess.messages import beat, commit, join

@@ -11,7 +11,7 @@ from sidecar.coordinator.clock import now
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka.cluster import ConnectionLost
-from tests.coordinator.migration.moving import Broker, at_work, classic, run, say
+from tests.coordinator.moves.moving import Broker, at_work, classic, run, say
 from tests.inprocess.embedded_sidecar import EmbeddedClient, EmbeddedSidecar, until
 from tests.inprocess.messages import beat
 

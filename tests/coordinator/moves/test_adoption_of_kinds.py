@@ -15,7 +15,7 @@ from sidecar.kafka.native import Member, Native
 from sidecar.wire.generated import share_group_heartbeat as sh
 from sidecar.wire.generated import streams_group_describe as td
 from sidecar.wire.generated import streams_group_heartbeat as th
-from tests.coordinator.migration.moving import Broker, run, say
+from tests.coordinator.moves.moving import Broker, run, say
 from tests.inprocess.embedded_sidecar import EmbeddedSidecar, until
 from tests.inprocess.share import BrokerShareGroup
 
@@ -230,8 +230,8 @@ def test_a_name_of_a_kind_that_nobody_coordinates_is_no_matter_of_the_patterns(m
     async def test(sidecar: EmbeddedSidecar) -> None:
         sidecar.kinds_of = {1: BEFORE}
         sidecar.assign(1)
-        sidecar.coordinator.moves.intakes.begin(GROUP)
-        await until(lambda: broker.asked and not sidecar.coordinator.moves.intakes.under_way)
+        sidecar.coordinator.moves.adoptions.begin(GROUP)
+        await until(lambda: broker.asked and not sidecar.coordinator.moves.adoptions.under_way)
         assert sidecar.rules.overrides == {} and broker.gone == [] and here(sidecar) is None
 
     run(test, **SERVED)

@@ -10,9 +10,9 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from sidecar.coordinator.migration.core_client import CoreClient
-from sidecar.coordinator.migration.managed_groups import Rules
-from sidecar.coordinator.migration.unserved_groups import UnservedGroups
+from sidecar.coordinator.moves.core_client import CoreClient
+from sidecar.coordinator.moves.managed_groups import Rules
+from sidecar.coordinator.moves.unserved_groups import UnservedGroups
 from sidecar.core.runtime.events import DeleteGroup, Drain, DrainReply
 from sidecar.core.vocabulary.errors import Code
 from sidecar.link.ports import Figures, Logger, Tasks

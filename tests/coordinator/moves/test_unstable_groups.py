@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.coordinator.migration.unstable_groups import Patience
+from sidecar.coordinator.moves.unstable_groups import Patience
 from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka import native
 from sidecar.kafka.native import Native
-from tests.coordinator.migration.moving import QUICK, Broker, beats, classic, run, say
+from tests.coordinator.moves.moving import QUICK, Broker, beats, classic, run, say
 from tests.inprocess.embedded_sidecar import EmbeddedSidecar, until
 from tests.inprocess.messages import join
 

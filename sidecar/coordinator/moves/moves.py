@@ -1,7 +1,7 @@
 """Groups move between the brokers and the sidecars while their members live (docs/design/decisions.md, Moves).
 
 managed_groups.py says which groups are wanted here. The owner of a group brings that about: it takes groups in
-(intake.py) and gives them back (release.py). Here is decided what a request of a client waits for meanwhile, and what
+(adoption.py) and gives them back (release.py). Here is decided what a request of a client waits for meanwhile, and what
 begins when the state topic says something new: the first request of a group that has no records here waits until its
 broker has been asked.
 
@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from sidecar.coordinator.clock import now
-from sidecar.coordinator.migration.core_client import CoreClient
-from sidecar.coordinator.migration.fleet_kinds import FleetKinds
-from sidecar.coordinator.migration.forced_rebalance import Forced
-from sidecar.coordinator.migration.intake import Intakes, Outcome
-from sidecar.coordinator.migration.managed_groups import Rules, Store
-from sidecar.coordinator.migration.native_groups import NativeGroups
-from sidecar.coordinator.migration.parked_requests import ParkedRequests
-from sidecar.coordinator.migration.release import Releases
-from sidecar.coordinator.migration.unserved_groups import UnservedGroups
-from sidecar.coordinator.migration.unstable_groups import Patience, UnstableGroups
+from sidecar.coordinator.moves.adoption import Adoptions, Outcome
+from sidecar.coordinator.moves.core_client import CoreClient
+from sidecar.coordinator.moves.fleet_kinds import FleetKinds
+from sidecar.coordinator.moves.forced_rebalance import Forced
+from sidecar.coordinator.moves.managed_groups import Rules, Store
+from sidecar.coordinator.moves.native_groups import NativeGroups
+from sidecar.coordinator.moves.parked_requests import ParkedRequests
+from sidecar.coordinator.moves.release import Releases
+from sidecar.coordinator.moves.unserved_groups import UnservedGroups
+from sidecar.coordinator.moves.unstable_groups import Patience, UnstableGroups
 from sidecar.core.classic.events import JoinGroup
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.modern.events import MemberHeartbeat
@@ -95,8 +95,8 @@ class Moves:
         self.core = CoreClient(service, ports.drain)
         natives = NativeGroups(service, self.core, cluster, ports.leader_of, ports.fleet)
         self.unstable = UnstableGroups(settings.patience, rules, self.core, natives, ports.store, figures, log, tasks)
-        self.intakes = Intakes(
-            settings.settle_s, rules, self.core, natives, self.unstable, self._intake_ended, log, tasks
+        self.adoptions = Adoptions(
+            settings.settle_s, rules, self.core, natives, self.unstable, self._adoption_ended, log, tasks
         )
         unserved = UnservedGroups(rules, self.core, natives, ports.store, figures, log)
         self.releases = Releases(
@@ -130,12 +130,12 @@ class Moves:
             return
         here = owner.has(group_id)
         if self.rules.wanted(group_id):
-            if here and group_id not in self.intakes.under_way:
+            if here and group_id not in self.adoptions.under_way:
                 self._settled[group_id] = True
                 self._service.request(token, event, now())
             else:
                 self.parked.park(group_id, token, event, self._hold_ms)
-                self.intakes.begin(group_id)
+                self.adoptions.begin(group_id)
         elif here and (not _joins(event) or _returns(event, owner.shard.groups.get(group_id))):
             self._service.request(token, event, now())
         else:
@@ -145,7 +145,7 @@ class Moves:
         for h in held:
             self.request(h.token, h.event)
 
-    def _intake_ended(self, group_id: str, outcome: Outcome) -> None:
+    def _adoption_ended(self, group_id: str, outcome: Outcome) -> None:
         held = self.parked.take(group_id)
         if outcome is Outcome.NOT_TAKEN or not self.rules.wanted(group_id):  # it may have been ordered back meanwhile
             self._go_on(held)
@@ -186,7 +186,7 @@ class Moves:
         if not self.rules.wanted(group_id):
             self._vacate(group_id)
         elif not self.core.has(group_id):
-            self.intakes.begin(group_id)
+            self.adoptions.begin(group_id)
 
     def _vacate(self, group_id: str) -> None:
         """The group is the broker's at once if nothing of it is here; but an owner that was cut off while it took the
@@ -209,7 +209,7 @@ class Moves:
 
     def _arrived(self, group_id: str) -> bool:
         """Served here, and not just being taken in."""
-        return self.core.serves_group(group_id) and group_id not in self.intakes.under_way
+        return self.core.serves_group(group_id) and group_id not in self.adoptions.under_way
 
     # ---- time ---------------------------------------------------------------------------------------------
     def tick(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sidecar.coordinator.migration.managed_groups import RECOUNT_S, OwnRules, Rules
+from sidecar.coordinator.moves.managed_groups import RECOUNT_S, OwnRules, Rules
 from sidecar.coordinator.settings.stored_settings import StoredSettings
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.core.consumer.records import GroupRecord

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from enum import Enum, auto
 
 from sidecar.coordinator.clock import now
-from sidecar.coordinator.migration.adoption import adoption, obstacle, topic_names
-from sidecar.coordinator.migration.core_client import CoreClient
-from sidecar.coordinator.migration.managed_groups import Rules
-from sidecar.coordinator.migration.native_groups import NativeGroups
-from sidecar.coordinator.migration.unstable_groups import UnstableGroups
+from sidecar.coordinator.moves.adoption_event import adoption_event, obstacle, topic_names
+from sidecar.coordinator.moves.core_client import CoreClient
+from sidecar.coordinator.moves.managed_groups import Rules
+from sidecar.coordinator.moves.native_groups import NativeGroups
+from sidecar.coordinator.moves.unstable_groups import UnstableGroups
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.cluster import ConnectionLost
 from sidecar.kafka.native import Native
@@ -35,7 +35,7 @@ class Outcome(Enum):
     TAKEN_IN = auto()
 
 
-class Intakes:
+class Adoptions:
     """`settle_s`: so long after a change every sidecar has heard of it; `ended(group, outcome)` is called once for each
     `begin`."""
 
@@ -121,22 +121,22 @@ class Intakes:
 
     async def _adopt(self, group_id: str, found: Native) -> None:
         why = self._rules.settings.why(group_id) or "the patterns name it"
-        reply = await self._core.ask(adoption(group_id, found, f"taken over from the broker: {why}"))
+        reply = await self._core.ask(adoption_event(group_id, found, f"taken over from the broker: {why}"))
         if reply.code not in (Code.NONE, Code.NON_EMPTY_GROUP):
             raise ConnectionLost(f"not taken in: {name_of(reply.code)}")
-        await self._natives.remove_taken_in(group_id, found)
+        await self._natives.remove_adopted(group_id, found)
         self._unstable.forget(group_id)
 
-    # ---- whom a former owner took in --------------------------------------------------------------------------
-    def strangers(self, group_id: str) -> None:
+    # ---- members that a former owner adopted -----------------------------------------------------------------------
+    def remove_adopted(self, group_id: str) -> None:
         """The placeholder finds others in the broker's group. Those that were taken in are removed there."""
         if group_id not in self.sent_away | self.under_way and self._core.serves_group(group_id):
             self.sent_away.add(group_id)
-            self._tasks.spawn(self._remove(group_id), "strangers")
+            self._tasks.spawn(self._remove(group_id), "adopted members")
 
     async def _remove(self, group_id: str) -> None:
         try:
-            await self._natives.remove_taken_in(group_id, await self._natives.describe(group_id))
+            await self._natives.remove_adopted(group_id, await self._natives.describe(group_id))
         except NO_ANSWER as exc:
             self._log.debug("members stay at the broker", group_id=group_id, problem=str(exc) or "timed out")
         finally:

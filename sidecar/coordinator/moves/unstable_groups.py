@@ -11,9 +11,9 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from sidecar.coordinator.migration.core_client import CoreClient
-from sidecar.coordinator.migration.managed_groups import Rules, Store
-from sidecar.coordinator.migration.native_groups import NativeGroups
+from sidecar.coordinator.moves.core_client import CoreClient
+from sidecar.coordinator.moves.managed_groups import Rules, Store
+from sidecar.coordinator.moves.native_groups import NativeGroups
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.kafka import native
 from sidecar.kafka.native import Native

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.coordinator.migration.moves import MoveSettings
-from sidecar.coordinator.migration.unstable_groups import Patience
+from sidecar.coordinator.moves.moves import MoveSettings
+from sidecar.coordinator.moves.unstable_groups import Patience
 from sidecar.core.classic.embedded import assignment
 from sidecar.core.runtime.phases import Phase
 from sidecar.kafka import native
