@@ -6,6 +6,9 @@ lacks it or removes the member. If two members own a partition at the same offse
 none. Where values of the member's key are missing, it held for certain only until the last record before that, as in
 gold (gold/ownership.py): only what certainly held proves an overlap.
 
+What a current assignment holds, and whether others may hold it too, is known to the kind of group: several members of a
+share group may have a partition, and of a task only the active one has one member alone.
+
 A member of a classic group owns what the leader assigned to it, until the leader assigns anew or the member is removed.
 All assignments of a generation count from the same moment.
 """
@@ -13,23 +16,33 @@ All assignments of a generation count from the same moment.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from sidecar.core.classic.embedded import CONSUMER_TYPE, assigned
+from sidecar.core.kinds import KINDS, REGISTRY
+from sidecar.core.runtime.inspect import topic_place
+from sidecar.core.runtime.records import Role
+from sidecar.core.runtime.registry import RecordRow
 from sidecar.state.codec import OWNER_CLAIM
 from sidecar.state.fold import UNFENCED, Claims
 
-OWNING = frozenset({OWNER_CLAIM, "member", "current", "classic_group", "classic_member", "classic_assignment"})
+OWNING = frozenset({OWNER_CLAIM, "classic_group", "classic_member", "classic_assignment"}) | {
+    record.name
+    for kind in KINDS
+    for record in kind.records
+    if kind.inspect.holds is not None and record.role in (Role.MEMBER, Role.CURRENT)
+}
 """Kinds of records that say who owns what; the fold learns nothing from others."""
 Place = tuple[str, str, int]
-"""Group id, topic id in hex (or the name, of a classic group), partition."""
+"""Group id, key of a `HeldPartitions` (of a classic group the topic's name), partition."""
 
 
 @dataclass(slots=True)
 class Interval:
-    """A member owned a partition from one record to another; `to_*` is None while it still does."""
+    """A member owned a partition, or had a task, from one record to another; `to_*` is None while it still does.
+    `place`: as people write it; `alone`, `listed`: of a `HeldPartitions`."""
 
     group_id: str
     topic: str
@@ -45,6 +58,9 @@ class Interval:
     to_ms: int | None = None
     to_why: str | None = None
     topic_key: str = ""
+    place: str = ""
+    alone: bool = True
+    listed: bool = True
     not_before: int | None = None
     """The last offset at which it was not so; None: nothing earlier is known."""
     exact: bool = True
@@ -69,7 +85,7 @@ class Stretch:
 
 @dataclass(slots=True)
 class Overlap:
-    """Two members owned a partition at the same offset, for certain if it is proven. There must be none."""
+    """Two members had at the same offset what one may have alone, for certain if it is proven. There must be none."""
 
     group_id: str
     topic: str
@@ -81,6 +97,7 @@ class Overlap:
     time_ms: int
     proven: bool
     topic_key: str
+    place: str
 
 
 @dataclass(slots=True)
@@ -114,7 +131,7 @@ class Folded:
     @property
     def overlaps(self) -> list[Overlap]:
         places: dict[Place, list[Interval]] = {}
-        for i in self.intervals:
+        for i in (i for i in self.intervals if i.alone):
             places.setdefault((i.group_id, i.topic_key, i.partition), []).append(i)
         return sorted((o for owners in places.values() for o in _overlaps(owners)), key=lambda o: o.offset)
 
@@ -136,14 +153,22 @@ def _overlaps(owners: Sequence[Interval]) -> Iterator[Overlap]:
         if proven or possible:
             place = (i.group_id, i.topic, i.partition)
             other = (sure if proven else perhaps)[2]
-            yield Overlap(*place, other, member, i.state_partition, offset, s.ms, proven, i.topic_key)
+            yield Overlap(*place, other, member, i.state_partition, offset, s.ms, proven, i.topic_key, i.place)
         later = [s.offset for s in i.stretches[n + 1 : n + 2]] or [EVER if i.to_offset is None else i.to_offset]
         sure = max(sure, (EVER if s.until is None else s.until, i.from_offset, member))
         perhaps = max(perhaps, (later[0], i.from_offset, member))
 
 
-Held = dict[Place, str]
-"""What a member owns, with the names of the topics."""
+class What(NamedTuple):
+    """Fields of a `HeldPartitions`."""
+
+    name: str
+    alone: bool = True
+    listed: bool = True
+
+
+Held = dict[Place, What]
+"""What a member owns."""
 
 
 @dataclass(slots=True)
@@ -169,7 +194,11 @@ class Fold:
         self._known: dict[tuple[str, str], tuple[int, int]] = {}
         """Offset and time of the last record that said what a member holds."""
         self._classic: dict[str, _Classic] = {}
+        self._members: dict[tuple[str, str], Mapping[str, Any]] = {}
+        """The values of their own records."""
         self._clients: dict[tuple[str, str], str] = {}
+        self._intervals: dict[tuple[str, str], list[Interval]] = {}
+        """All of each member."""
         self._revisions: dict[tuple[str, str, str], int] = {}
         self._owners = Claims()
         self._exact = True
@@ -183,28 +212,43 @@ class Fold:
             return  # void, as it also is for a coordinator that replays the topic
         self._exact = self._count(row)
         body = json.loads(row["body"]) if row["body"] and kind != "schema" else {}
-        member = (row["group_id"], row["sub_id"])
         if kind == OWNER_CLAIM and not tomb:
             self._owners.claim(epoch)
-        elif kind == "member":
-            if tomb:
-                self._exact = False  # it is no record of what it held
-                self._hold(row, member, {}, -1)
-                self._clients.pop(member, None)
-            else:
-                self._clients[member] = body["client_id"]
-        elif kind == "current":
-            held: Held = {}
-            for item in [] if tomb else [*body["assigned"], *body["pending"]]:
-                for partition in item["partitions"]:
-                    held[(row["group_id"], item["topic_id"], partition)] = item["topic_name"]
-            self._hold(row, member, held, -1 if tomb else body["member_epoch"])
         elif kind == "classic_group":
             self._classic_group(row, body)
         elif kind == "classic_member":
             self._classic_member(row, body)
         elif kind == "classic_assignment":
             self._classic_assignment(row, body)
+        elif kind in REGISTRY.records:
+            self._of_kind(row, REGISTRY.records[kind], body)
+
+    def _of_kind(self, row: Any, of: RecordRow, body: dict[str, Any]) -> None:
+        inspect, tomb = of.kind.inspect, row["tombstone"]
+        member = (row["group_id"], row["sub_id"])
+        if inspect.holds is None:
+            return
+        if of.record.role is Role.MEMBER:
+            if tomb:
+                self._exact = False  # it is no record of what it held
+                self._hold(row, member, {}, -1)
+                self._members.pop(member, None)
+            else:
+                self._member(member, body)
+        elif of.record.role is Role.CURRENT:
+            held: Held = {}
+            for h in () if tomb else inspect.holds(body, self._members.get(member)):
+                for partition in h.partitions:
+                    held[(row["group_id"], h.key, partition)] = What(h.name, h.alone, h.listed)
+            self._hold(row, member, held, -1 if tomb else body["member_epoch"], inspect.place)
+
+    def _member(self, member: tuple[str, str], body: dict[str, Any]) -> None:
+        """Its client goes by what it said last, as in the lake."""
+        self._members[member] = body
+        if body["client_id"] != self._clients.get(member):
+            self._clients[member] = body["client_id"]
+            for interval in self._intervals.get(member, ()):
+                interval.client_id = body["client_id"]
 
     # ---- classic groups -------------------------------------------------------------------------------------
     def _classic_group(self, row: Any, body: dict[str, Any]) -> None:
@@ -232,9 +276,9 @@ class Fold:
         if row["tombstone"]:
             group.staged.pop(member[1], None)
             self._hold(row, member, {}, -1)
-            self._clients.pop(member, None)
+            self._members.pop(member, None)
             return
-        self._clients[member] = body["client_id"]
+        self._member(member, body)
 
     def _classic_assignment(self, row: Any, body: dict[str, Any]) -> None:
         """A new one of a generation that has its assignments already is a static member's that came back."""
@@ -246,7 +290,7 @@ class Fold:
             return
         group.members.add(member_id)
         given = assigned(bytes.fromhex(body["assignment"])) or {}
-        held: Held = {(group_id, topic, p): topic for topic, partitions in given.items() for p in partitions}
+        held: Held = {(group_id, topic, p): What(topic) for topic, partitions in given.items() for p in partitions}
         if body["generation"] > group.assigned_generation:
             group.staged[member_id] = ({**row, "exact": self._exact}, held, body["generation"])
         else:
@@ -282,7 +326,14 @@ class Fold:
         last, known = held.stretches[-1], self._known[member]
         last.until, last.until_ms = (row["offset"] - 1, row["time_ms"] - 1) if self._exact else known
 
-    def _hold(self, row: Any, member: tuple[str, str], held: Held, epoch: int) -> None:
+    def _hold(
+        self,
+        row: Any,
+        member: tuple[str, str],
+        held: Held,
+        epoch: int,
+        place_name: Callable[[str, int], str] = topic_place,
+    ) -> None:
         self._release(row, member, held)
         before = self._held.get(member, {})
         for place in () if self._exact else sorted(before):
@@ -291,7 +342,8 @@ class Fold:
             still.stretches.append(Stretch(row["offset"], row["time_ms"]))
         earlier = self._known.get(member)
         for place in sorted(held.keys() - before.keys()):
-            topic = held[place] or before.get(place, "") or place[1]
+            what = held[place]
+            topic = what.name or place[1]
             owners = self._open.setdefault(place, {})
             interval = Interval(
                 member[0],
@@ -305,12 +357,16 @@ class Fold:
                 row["time_ms"],
                 row["why"],
                 topic_key=place[1],
+                place=place_name(topic, place[2]),
+                alone=what.alone,
+                listed=what.listed,
                 not_before=row["offset"] - 1 if self._exact else None if earlier is None else earlier[0],
                 exact=self._exact,
                 stretches=[Stretch(row["offset"], row["time_ms"])],
             )
             owners[member[1]] = interval
             self.result.intervals.append(interval)
+            self._intervals.setdefault(member, []).append(interval)
         self._known[member] = (row["offset"], row["time_ms"])
         if row["tombstone"]:
             del self._known[member]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.audit.fold import OWNING, Fold, Interval
+from sidecar.audit.fold import Fold, Interval
 from sidecar.audit.topic import Row
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.records import Role
@@ -43,8 +43,6 @@ class History:
     complete_ms: int | None = None
     unreadable: int = 0
     intervals: list[Interval] = field(default_factory=list)
-    without_owners: str = ""
-    """The kind of the group, if the fold learns nothing of who owns what in it."""
 
 
 def ownership(rows: Iterable[Row]) -> list[History]:
@@ -97,9 +95,6 @@ def history(group_id: str, rows: Iterable[Row], registry: Registry = REGISTRY) -
         if row["kind"] == OWNER_CLAIM and not row["tombstone"]:
             claims.claim(epoch)
         told.record(row)
-        if registry.role(row["kind"]) is Role.GROUP and not row["tombstone"]:
-            kind = registry.records[row["kind"]].kind
-            found.without_owners = "" if any(r.name in OWNING for r in kind.records) else kind.name
     if fold is not None:
         _add_ownership({group_id: found}, fold, times)
         found.events += _moves(found.intervals)
@@ -109,7 +104,7 @@ def history(group_id: str, rows: Iterable[Row], registry: Registry = REGISTRY) -
                 o.offset,
                 "TWO OWNERS" if o.proven else "perhaps two owners",
                 o.second,
-                f"{o.topic}-{o.partition}, also {o.first}'s{'' if o.proven else ', or records are missing'}",
+                f"{o.place}, also {o.first}'s{'' if o.proven else ', or records are missing'}",
             )
             for o in fold.result.overlaps
             if o.group_id == group_id
@@ -125,31 +120,32 @@ def _add_ownership(found: Mapping[str, History], fold: Fold, times: Mapping[int,
             of.missing += gap.missing
             of.complete_ms = max(of.complete_ms or 0, times[gap.offset])
     for interval in fold.result.intervals:
-        if (of := found.get(interval.group_id)) is not None:
+        if interval.listed and (of := found.get(interval.group_id)) is not None:
             of.intervals.append(interval)
 
 
 def _moves(intervals: Sequence[Interval]) -> list[Event]:
     """One event for what a member got with one record, and one for what it gave up."""
-    places: dict[tuple[int, str, str], list[str]] = {}
+    places: dict[tuple[int, str, str], list[Interval]] = {}
     heads: dict[tuple[int, str, str], tuple[int, str]] = {}
     for i in intervals:
-        place = f"{i.topic}-{i.partition}"
         ends = [(i.from_offset, "owns", i.from_ms, i.from_why)]
         if i.to_offset is not None:
             ends.append((i.to_offset, "owns no more", i.to_ms or 0, i.to_why or ""))
         for offset, what, ms, why in ends:
-            places.setdefault((offset, what, i.member_id), []).append(place)
+            places.setdefault((offset, what, i.member_id), []).append(i)
             heads[offset, what, i.member_id] = ms, why
     return [
-        Event(heads[at][0], at[0], at[1], at[2], " ".join(sorted(names, key=_by_number)), heads[at][1])
-        for at, names in places.items()
+        Event(
+            heads[at][0],
+            at[0],
+            at[1],
+            at[2],
+            " ".join(i.place for i in sorted(owned, key=lambda i: (i.topic, i.partition))),
+            heads[at][1],
+        )
+        for at, owned in places.items()
     ]
-
-
-def _by_number(place: str) -> tuple[str, int]:
-    topic, _, partition = place.rpartition("-")
-    return topic, int(partition)
 
 
 class _Told:

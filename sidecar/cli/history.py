@@ -8,10 +8,10 @@ Exit codes (exits.py): 0 found, 1 nothing found, 2 wrong usage, 3 the topic cann
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +23,7 @@ from sidecar.cli.output import Format, Output, Watch, print_rows, run
 from sidecar.cli.plain import echo
 
 if TYPE_CHECKING:
+    from sidecar.audit.fold import Interval
     from sidecar.audit.history import History
     from sidecar.audit.topic import Reader
 
@@ -45,7 +46,10 @@ def history(
     output: Format = Output.TABLE,
     watch: Watch = 0,
 ) -> None:
-    """Tell what has happened to a group: who joined and left, who got which partitions, who coordinated it, and why."""
+    """Tell what has happened to a group: who joined and left, who got which partitions or tasks, who coordinated it.
+
+    Of every kind of group, each event with its reason.
+    """
 
     def show() -> Code:
         from sidecar.audit.history import history as told_by
@@ -62,23 +66,30 @@ def history(
         if not any(e.what != "coordinator" for e in found.events):
             raise Failed(Code.FINDINGS, f"{topic} has no records of group {group}.", ROUTE)
         print_rows(rows, output)
-        _warn(replace(found, without_owners=""))  # its events tell who owned what
+        _warn(found)
         return Code.OK
 
     run(show, watch)
 
 
 def owner(
-    what: Annotated[str, typer.Argument(metavar="GROUP|TOPIC-P", help="A partition, or a group.")],
+    what: Annotated[
+        str, typer.Argument(metavar="GROUP|TOPIC-P|TASK", help="A group, a partition, or a task such as 0_1.")
+    ],
     bootstrap: Bootstrap,
-    group: Annotated[str | None, typer.Option(help="Of a partition: only this group. It is much quicker.")] = None,
+    group: Annotated[
+        str | None, typer.Option(help="Only this group. A task needs it; for a partition it is much quicker.")
+    ] = None,
     at: At = None,
     topic: StateTopic = "__group_state",
     command_config: CommandConfig = None,
     output: Format = Output.TABLE,
     watch: Watch = 0,
 ) -> None:
-    """Tell which member owns a partition or, of a group, all its owners and the sidecar that coordinates it."""
+    """Tell which member owns a partition or, of a group, all its owners and the sidecar that coordinates it.
+
+    A partition of a share group may have several. Of a streams group these are tasks: active, standby and warm-up.
+    """
 
     def show() -> Code:
         at_ms = moment_of(at, int(time.time() * 1000))
@@ -102,20 +113,21 @@ def _owners(reader: Reader, what: str, group: str | None, at_ms: int) -> tuple[l
     from sidecar.audit.history import ownership
 
     place = place_of(what)
+    is_task = re.fullmatch(r".*\S_\d+", what) is not None
     named = group if group is not None else what
     of_group = told_by(named, reader.of_group(named))
-    if group is not None and place is None:
-        raise typer.BadParameter(f"{what} is no partition, as TOPIC-0 is.")
+    if group is not None and place is None and not is_task:
+        raise typer.BadParameter(f"{what} is no partition, as TOPIC-0 is, and no task, as 0_1 is.")
     if group is not None or place is None or of_group.intervals:
-        found = list(_at(of_group, at_ms, place if group is not None else None))
+        found = list(_at(of_group, at_ms, what if group is not None else None))
         nobody = [{**dict.fromkeys(OWNED, ""), "group": named, **_coordinator(of_group, at_ms)}]
-        there = place is None and any(e.what != "coordinator" and e.ms <= at_ms for e in of_group.events)
-        return found or (nobody if there else []), [of_group]
+        there = any(e.what != "coordinator" and e.ms <= at_ms for e in of_group.events)
+        return found or (nobody if there and place is None and group is None else []), [of_group]
     rows, groups = [], []
     for p in range(reader.partitions()):
         taken = reader.taken(p, lambda key: key.kind in OWNING)
         for of_some_group in ownership(taken.about_topic(place[0])):
-            if here := list(_at(of_some_group, at_ms, place)):
+            if here := list(_at(of_some_group, at_ms, what)):
                 rows += here
                 groups.append(of_some_group)
     return rows, groups
@@ -126,15 +138,16 @@ def place_of(text: str) -> tuple[str, int] | None:
     return (topic, int(partition)) if topic and partition.isascii() and partition.isdigit() else None
 
 
-def _at(found: History, at_ms: int, place: tuple[str, int] | None) -> Iterator[dict[str, Any]]:
+def _at(found: History, at_ms: int, place: str | None) -> Iterator[dict[str, Any]]:
+    """`place`: only that partition; of a task, in whatever role."""
     from sidecar.audit.moments import shown
 
     coordinator = _coordinator(found, at_ms)
-    for i in sorted(found.intervals, key=lambda i: (i.topic, i.partition)):
-        if i.from_ms <= at_ms and (i.to_ms is None or at_ms < i.to_ms) and place in (None, (i.topic, i.partition)):
+    for i in sorted(found.intervals, key=_in_order):
+        if i.from_ms <= at_ms and (i.to_ms is None or at_ms < i.to_ms) and place in (None, *_names(i)):
             yield {
                 "group": found.group_id,
-                "partition": f"{i.topic}-{i.partition}",
+                "partition": i.place,
                 "member": i.member_id,
                 "client": i.client_id,
                 "epoch": _epoch(found, i.member_epoch, at_ms),
@@ -144,6 +157,16 @@ def _at(found: History, at_ms: int, place: tuple[str, int] | None) -> Iterator[d
                 "why": i.from_why,
                 **coordinator,
             }
+
+
+def _names(i: Interval) -> tuple[str, str]:
+    """What stands for it: a task of another role goes by the task's name, too."""
+    return i.place, i.place.rpartition(" ")[2]
+
+
+def _in_order(i: Interval) -> tuple[str, int, str, str]:
+    """All that have a task beside one another, whatever their roles."""
+    return i.topic.rpartition(" ")[2], i.partition, i.topic, i.member_id
 
 
 def _epoch(found: History, member_epoch: int, at_ms: int) -> int:
@@ -195,12 +218,6 @@ def _warn(found: History) -> None:
         echo(
             f"Compaction took {found.missing} records of group {found.group_id}: {since} may be incomplete. "
             "`sidecar audit` keeps them, if it ran in time.",
-            err=True,
-        )
-    if found.without_owners:
-        echo(
-            f"{found.group_id} is a {found.without_owners} group, of which no owners are known here: "
-            f"sidecar groups members {found.group_id} tells what each member owns.",
             err=True,
         )
     if found.unreadable:

@@ -1,13 +1,13 @@
 """`sidecar groups list`: all groups of the cluster, whoever coordinates them, in one table.
 
-Each group is listed by its own coordinator. Where it is, a sidecar tells as a setting of the group
-(core/vocabulary/group_config.py); at a listener without a sidecar nobody can say so, but the placeholder of a managed
-group is known by its instance id.
+Each group is listed by its own coordinator, which also knows what it has committed, and of a share group the lag. Where
+a group is, a sidecar tells as a setting of the group (core/vocabulary/group_config.py); at a listener without a sidecar
+nobody can say so, but the placeholder of a managed group is known by its instance id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,7 +25,9 @@ from sidecar.core.vocabulary.group_patterns import Patterns, fault
 if TYPE_CHECKING:
     from sidecar.kafka.cluster import Cluster
     from sidecar.kafka.net import BrokerConnection
+    from sidecar.kafka.offsets import Offsets
 
+ANSWER_S = 30.0
 AT_ONCE = 200
 """Groups that one request names."""
 WHERE = {"sidecar": "sidecar", "broker": "broker", "comes": "comes to the sidecars", "leaves": "goes to the broker"}
@@ -40,6 +42,9 @@ class Listing:
     where: dict[str, str] = field(default_factory=dict)
     said: dict[str, str] = field(default_factory=dict)
     """Of which group alone it was said whose it is, and what: true, false or later."""
+    committed: dict[str, Offsets] = field(default_factory=dict)
+    lag: dict[str, int] | None = None
+    """Of groups of which it is known; None: nobody asked."""
     problems: list[str] = field(default_factory=list)
     """Of brokers and sidecars that did not tell everything."""
 
@@ -49,6 +54,7 @@ class Listing:
                 "group": group_id,
                 **told,
                 "members": self.members.get(group_id, ""),
+                **({} if self.lag is None else {"lag": self.lag.get(group_id, "")}),
                 "where": WHERE.get(self.where.get(group_id, ""), self.where.get(group_id, "")),
             }
             for group_id, told in sorted(self.groups.items())
@@ -61,6 +67,7 @@ def list_(
     match: Annotated[str, typer.Option(metavar="RE2", help="Only groups whose whole name matches.")] = "",
     where: Annotated[str, typer.Option(metavar="WHERE", help=f"Only groups that are there: {', '.join(WHERE)}.")] = "",
     members: Annotated[bool, typer.Option("--members", help="Only groups that have members.")] = False,
+    lag: Annotated[bool, typer.Option("--lag", help="How many records each is behind. It takes longer.")] = False,
     command_config: CommandConfig = None,
     output: Format = Output.TABLE,
     watch: Watch = 0,
@@ -76,7 +83,7 @@ def list_(
         return named and (not where or row["where"] == WHERE[where]) and (not members or bool(row["members"]))
 
     def show() -> Code:
-        found = client_of(command_config).ask(bootstrap, cf.CLI_CLIENT, gathered)
+        found = client_of(command_config).ask(bootstrap, cf.CLI_CLIENT, with_lag if lag else gathered)
         if found.problems:
             raise Failed(Code.UNREACHED, "; ".join(found.problems), "The list would not be whole. Try again.")
         if not found.groups:
@@ -101,6 +108,67 @@ async def gathered(cluster: Cluster) -> Listing:
     await asyncio.gather(*(_node(cluster, n, found) for n in view.brokers))
     await _whereabouts(await cluster.anyone(), found)
     return found
+
+
+async def with_lag(cluster: Cluster) -> Listing:
+    """The same, and how many records each group is behind. Raises ConnectionLost, TimeoutError, WireError."""
+    import asyncio
+
+    from sidecar.kafka.cluster import MetadataReader
+
+    found = await gathered(cluster)
+    found.lag = {}
+    by_node: dict[int, dict[str, str]] = {}
+    for group_id, told in found.groups.items():
+        by_node.setdefault(told["node"], {})[group_id] = told["type"]
+    await asyncio.gather(*(_committed(cluster, n, kinds, found) for n, kinds in by_node.items()))
+    view = await MetadataReader({}).read(await cluster.anyone(), cluster)
+    ends = await _ends(cluster, view.leaders, found)
+    for group_id, offsets in found.committed.items():
+        if known := [max(0, ends[place] - offset) for place, offset in offsets.items() if place in ends]:
+            found.lag[group_id] = sum(known)
+    return found
+
+
+async def _committed(cluster: Cluster, node_id: int, kinds: Mapping[str, str], found: Listing) -> None:
+    """Of a share group the lag itself: the broker that keeps its share state knows it."""
+    from sidecar.kafka.net import NO_ANSWER
+    from sidecar.kafka.offsets import committed
+    from sidecar.wire.generated import describe_share_group_offsets as dso
+
+    lag = found.lag if found.lag is not None else {}
+    try:
+        conn = await cluster.node(node_id)
+        for names in _batches(g for g, kind in kinds.items() if kind != "share"):
+            found.committed |= await committed(conn, names, ANSWER_S)
+        for names in _batches(g for g, kind in kinds.items() if kind == "share"):
+            asked = [dso.DescribeShareGroupOffsetsRequestGroup(name, topics=None) for name in names]
+            req = dso.DescribeShareGroupOffsetsRequest(asked)
+            res = await conn.request(dso, "DescribeShareGroupOffsets", req, timeout_s=ANSWER_S, low=1)
+            for g in res.groups:
+                if known := [p.lag for t in g.topics for p in t.partitions if p.lag >= 0]:
+                    lag[g.group_id] = sum(known)
+    except NO_ANSWER as exc:
+        found.problems.append(f"node {node_id}: {str(exc) or 'no answer in time'}")
+
+
+async def _ends(cluster: Cluster, leaders: Mapping[str, Sequence[int]], found: Listing) -> Offsets:
+    """Of all partitions of which something is committed."""
+    from sidecar.kafka.net import NO_ANSWER
+    from sidecar.kafka.offsets import LATEST, listed
+
+    by_leader: dict[int, dict[str, list[int]]] = {}
+    for topic, partition in {place for offsets in found.committed.values() for place in offsets}:
+        led = leaders.get(topic, ())
+        if partition < len(led) and led[partition] >= 0:
+            by_leader.setdefault(led[partition], {}).setdefault(topic, []).append(partition)
+    ends: Offsets = {}
+    for node_id, places in by_leader.items():
+        try:
+            ends |= await listed(await cluster.node(node_id), places, LATEST, ANSWER_S)
+        except NO_ANSWER as exc:
+            found.problems.append(f"node {node_id}: {str(exc) or 'no answer in time'}")
+    return ends
 
 
 async def _node(cluster: Cluster, node_id: int, found: Listing) -> None:

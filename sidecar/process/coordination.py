@@ -19,7 +19,7 @@ from sidecar.assign.spec import Assignor
 from sidecar.assign.task_spec import TaskAssignor
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.inspect.group_metrics import Census
-from sidecar.coordinator.inspect.group_views import Lag, Views
+from sidecar.coordinator.inspect.group_views import Known, Lag, Views
 from sidecar.coordinator.inspect.lag_exporter import Exporter, ExporterPorts
 from sidecar.coordinator.inspect.live_state import live
 from sidecar.coordinator.inspect.rebalance_history import RebalanceHistory
@@ -192,9 +192,8 @@ class Coordination:
         self.views: Views | None = None
         if past is not None:
             lag = Lag(lambda group_id: told.page.lags.get(group_id), lambda: told.page.at_s)
-            self.views = Views(
-                s.node_id, state, codec, rules, past, lambda: made.assignment, lag, lambda: control.view.cluster_id
-            )
+            known = Known(lambda: control.view.cluster_id, lambda: made.view.suspects)
+            self.views = Views(s.node_id, state, codec, rules, past, lambda: made.assignment, lag, known)
         if s.admin is not None and s.exporter.interval_ms:
             tasks.spawn(self._exporter.rounds(), "exporter")
 

@@ -80,7 +80,7 @@ def test_who_gave_a_partition_up_in_what_is_missing_owned_it_perhaps() -> None:
     rows = [current(1, "m1", [0]), current(5, "m2", [0]), current(9, "m1", [1], revision=3)]
     assert ("perhaps two owners", "m2", "t-0, also m1's, or records are missing") in told(*rows)
     assert not [what for what, _, _ in told(*rows) if what == "TWO OWNERS"]
-    found = [(r["member"], r["certain"], r["until"]) for r in _at(history("g", rows), 1006, ("t", 0))]
+    found = [(r["member"], r["certain"], r["until"]) for r in _at(history("g", rows), 1006, "t-0")]
     assert found == [("m1", "no: records are missing", f"by {shown(1009)}"), ("m2", "yes", "")]
 
 
@@ -111,8 +111,8 @@ def test_a_classic_group_is_told_by_its_generations() -> None:
 @pytest.mark.parametrize(("at_ms", "owners"), [(1000, []), (1001, ["m1"]), (1003, []), (1004, ["m2"])])
 def test_who_owned_a_partition_at_a_moment(at_ms: int, owners: list[str]) -> None:
     found = history("g", [current(1, "m1", [0]), current(3, "m1", [], revision=2), current(4, "m2", [0])])
-    assert [r["member"] for r in _at(found, at_ms, ("t", 0))] == owners
-    assert list(_at(found, at_ms, ("t", 1))) == []
+    assert [r["member"] for r in _at(found, at_ms, "t-0")] == owners
+    assert list(_at(found, at_ms, "t-1")) == []
 
 
 def test_the_coordinator_is_told_with_the_time_since_when_it_is_it() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from sidecar.drill.artifacts import KAFKA, cache_dir, java
 from sidecar.drill.local import LocalKafka
@@ -89,6 +90,7 @@ def test_people_see_groups_of_all_kinds(kafka: LocalKafka) -> None:
     assert {g["group"]: (g["kind"], g["state"], g["members"]) for g in page["groups"] if g["group"] in OF} == {
         g: (kind, "Stable", 1) for g, kind in OF.items()
     }
+    behind(here, kafka.bootstrap, new)
     streams = asked("groups", "describe", "managed-app", *here)
     tasks = sorted(place for m in streams["members"] for place in m["owns"])
     assert tasks == ["0_0", "0_1", "1_0", "1_1"] and streams["more"]["topology_epoch"] == 0
@@ -105,11 +107,32 @@ def test_people_see_groups_of_all_kinds(kafka: LocalKafka) -> None:
         c.close()
 
 
+def behind(here: tuple[str, str], bootstrap: str, new: Consumer) -> None:
+    """How many records groups of the sidecars and of the broker are behind, in one list."""
+    made = Producer({"bootstrap.servers": bootstrap})
+    for n in range(5):
+        made.produce("orders", str(n), partition=0)
+    assert made.flush(30) == 0
+    theirs = consumer(bootstrap, "their-old", "theirs", **{"group.protocol": "classic"})
+    for c in (new, theirs):
+        c.commit(offsets=[TopicPartition("orders", 0, 3)], asynchronous=False)
+
+    def told() -> dict[str, Any]:
+        return {r["group"]: r["lag"] for r in listed("groups", "list", "--lag", *here)}
+
+    wait_until("what share groups have to do", lambda: told()[THEIRS] == told()["managed-share"] == 0, 60)
+    found = told()
+    assert (found["managed-new"], found["their-old"]) == (2, 2)
+    assert found["managed-old"] == "", "it has committed nothing"
+    theirs.close()
+
+
 def show(kafka: LocalKafka) -> None:
     """What a terminal shows: `SHOW=1 pytest -s`."""
     here, node = ("--bootstrap", kafka.bootstrap), kafka.nodes[0]
     for words in (
         ("groups", "list", *here),
+        ("groups", "list", "--lag", *here),
         ("groups", "describe", "managed-app", *here),
         ("groups", "describe", "managed-share", *here),
         ("groups", "describe", "managed-app", "--admin", f"127.0.0.1:{node.admin_port}"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sidecar.coordinator.inspect.group_views import Views
+from sidecar.coordinator.inspect.group_views import Known, Views
 from sidecar.coordinator.inspect.rebalance_history import RebalanceHistory
 from sidecar.coordinator.membership.owner_map import Assignment
 from sidecar.coordinator.moves.managed_groups import OwnRules, Rules
@@ -39,9 +39,9 @@ class Synthetic:
         members = {1: ("a", "broker-1", 9092), 2: ("b", "broker-2", 9092)}
         self.assignment = Assignment(7, tuple(1 + p % 2 for p in range(PARTITIONS)), members)
         self.cluster = "lkc-1"
-        self.views = Views(
-            1, self.state, self.codec, self.rules, self.past, lambda: self.assignment, cluster=lambda: self.cluster
-        )
+        self.suspects: tuple[int, ...] = ()
+        known = Known(lambda: self.cluster, lambda: self.suspects)
+        self.views = Views(1, self.state, self.codec, self.rules, self.past, lambda: self.assignment, cluster=known)
         self.now_ms = BEGIN_MS
 
     def write(self, *records: Record) -> None:

@@ -60,6 +60,10 @@ def test_the_overview_names_the_cluster_and_its_sidecars() -> None:
         (1, True, "broker-1:9092"),
         (2, False, "broker-2:9092"),
     ]
+    assert [n["answers"] for n in told["sidecars"]] == [None, True]
+    s.suspects = (2,)
+    assert done(s.views.overview())["sidecars"][1]["answers"] is False and s.views.version() != version
+    s.suspects = ()
     s.cluster = ""  # it is not known yet
     assert done(s.views.overview())["cluster"] == "" and s.views.version() != version
 

@@ -6,7 +6,7 @@ Everything here is a generator that yields after little work and returns what it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -37,6 +37,14 @@ class Lag:
     version: Callable[[], object] = lambda: 0
 
 
+@dataclass(frozen=True)
+class Known:
+    """Of the cluster. `id()`: "" while it is not known; `suspects()`: nodes whose sidecars do not answer this one."""
+
+    id: Callable[[], str] = lambda: ""
+    suspects: Callable[[], Collection[int]] = tuple
+
+
 UNKNOWN = Lag()
 
 
@@ -50,9 +58,8 @@ class Views:
         past: RebalanceHistory,
         assignment: Callable[[], Assignment],
         lag: Lag = UNKNOWN,
-        cluster: Callable[[], str] = lambda: "",
+        cluster: Known | None = None,
     ) -> None:
-        """`cluster()`: the id of the Kafka cluster, "" while it is not known."""
         self._node_id = node_id
         self._state = state
         self._codec = codec
@@ -60,7 +67,7 @@ class Views:
         self._past = past
         self._assignment = assignment
         self.lag = lag
-        self._cluster = cluster
+        self._cluster = cluster or Known()
         self.rows = Rows(state, codec, past, self._owner)
 
     def _owner(self, partition: int) -> int:
@@ -69,7 +76,8 @@ class Views:
 
     def version(self) -> str:
         """Another one whenever something else would be told, but for lag."""
-        return f"{self.rows.version()}.{self._assignment().generation}.{self._cluster()}"
+        suspects = sorted(self._cluster.suspects())
+        return f"{self.rows.version()}.{self._assignment().generation}.{self._cluster.id()}.{suspects}"
 
     def version_of(self, group_id: str) -> str:
         """The same of one group."""
@@ -90,12 +98,13 @@ class Views:
                     "node": node,
                     "here": node == self._node_id,
                     "broker": f"{host}:{port}" if host else "",
+                    "answers": None if node == self._node_id or not host else node not in self._cluster.suspects(),
                     "partitions": a.owners.count(node),
                     "groups": counts["owners"].get(str(node), 0),
                 }
             )
         groups = {"total": sum(counts["kinds"].values()), "kinds": counts["kinds"], "states": counts["states"]}
-        head = {"cluster": self._cluster(), "generation": a.generation}
+        head = {"cluster": self._cluster.id(), "generation": a.generation}
         return {**head, "sidecars": sidecars, "groups": groups}
 
     def groups(self, search: str, kind: str, state: str, sort: str, begin: int, limit: int) -> Slices:

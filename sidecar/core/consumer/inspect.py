@@ -9,7 +9,7 @@ from sidecar.core.consumer.reconcile import Target, reconcile
 from sidecar.core.consumer.records import Kind
 from sidecar.core.modern import inspect as modern
 from sidecar.core.modern.explain import Explainer, Held
-from sidecar.core.runtime.inspect import Body, MemberView, Names, Note, listed, owned_places
+from sidecar.core.runtime.inspect import Body, HeldPartitions, MemberView, Names, Note, listed, owned_places
 from sidecar.core.vocabulary.topics import TopicImage
 
 
@@ -29,6 +29,10 @@ def _view(group: ConsumerGroup, m: Member, names: Names) -> MemberView:
         modern.by_name(m.pending, names),
         modern.by_name(group.target.of(m.member_id), names),
     )
+
+
+def _holds(body: Body, member: Body | None) -> Iterable[HeldPartitions]:
+    return modern.topics_held((*body["assigned"], *body["pending"]), alone=True)
 
 
 def _speaks(group: ConsumerGroup) -> Mapping[str, int]:
@@ -96,5 +100,6 @@ INSPECT = modern.inspecting(
         Kind.STATIC_MEMBER: _tell_static,
         Kind.REGEX: _tell_regex,
     },
+    holds=_holds,
     speaks=_speaks,
 )

@@ -9,7 +9,17 @@ from sidecar.core.modern.explain import Explainer
 from sidecar.core.modern.group import ModernGroup
 from sidecar.core.modern.sessions import SESSION
 from sidecar.core.modern.soft_state import ModernSoft
-from sidecar.core.runtime.inspect import Body, Heading, Inspect, MemberView, Names, Note, Teller, client_of
+from sidecar.core.runtime.inspect import (
+    Body,
+    Heading,
+    HeldPartitions,
+    Inspect,
+    MemberView,
+    Names,
+    Note,
+    Teller,
+    client_of,
+)
 
 STATES = {
     "Empty": "it has no members",
@@ -65,6 +75,14 @@ def places(body: Body) -> set[tuple[Any, ...]]:
     return {(i["topic_id"], p) for i in body["partitions"] for p in i["partitions"]}
 
 
+def topics_held(items: Iterable[Body], alone: bool) -> Iterable[HeldPartitions]:
+    """Of partitions by topic, as values have them."""
+    for i in items:
+        topic_id = i["topic_id"]
+        key = topic_id if isinstance(topic_id, str) else topic_id.hex()
+        yield HeldPartitions(key, i["topic_name"], i["partitions"], alone)
+
+
 def live(soft: ModernSoft) -> Mapping[str, Any]:
     runs = "" if soft.flight is None else soft.flight.assignor
     return {"assignor_runs": runs, "failures": soft.failures, "goes_back": soft.draining}
@@ -93,17 +111,5 @@ def tell_member(about: Callable[[Body], str]) -> Teller:
         elif body != last:
             what = "joined" if last is None else "says something else of itself"
             yield Note(what, sub_id, ", ".join(t for t in (client_of(body), about(body)) if t))
-
-    return tell
-
-
-def tell_owned(owned: Callable[[Body], Iterable[str]]) -> Teller:
-    """Of current assignments. `owned(value)`: each partition or task as people write it."""
-
-    def tell(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
-        had, has = (list(owned(b)) if b else [] for b in (last, body))
-        for what, names in (("owns", set(has) - set(had)), ("owns no more", set(had) - set(has))):
-            if names:
-                yield Note(what, sub_id, " ".join(n for n in (*has, *had) if n in names))
 
     return tell

@@ -63,6 +63,19 @@ class Note:
     detail: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class HeldPartitions:
+    """What a member has, or must still give up, by a value of its current assignment: of one topic, or of one
+    subtopology in one role. `key`: the topic's id in hex, or the role and the subtopology; `name`: as in `Owned`, "" if
+    the value does not tell it; `alone`: no two members may have the same; `listed`: False if it only says that."""
+
+    key: str
+    name: str
+    partitions: Sequence[int]
+    alone: bool = True
+    listed: bool = True
+
+
 Teller = Callable[[str, Body | None, Body | None], Iterable[Note]]
 """(sub id, value, value before) -> what it tells. None: there is no such record, any more or so far."""
 
@@ -200,6 +213,8 @@ class Inspect:
     """Kind of record -> what a value of it tells in a history."""
     explain: Callable[[Told, Any, Any, Live | None], Explained]
     """(records, group, TopicImage or None, live)."""
+    holds: Callable[[Body, Body | None], Iterable[HeldPartitions]] | None = None
+    """(value of a current assignment, value of its member's own record). None: the kind has no current assignments."""
     session: str = ""
     """The timer that removes a silent member."""
     live: Callable[[Any], Mapping[str, Any]] = field(default=lambda soft: {})

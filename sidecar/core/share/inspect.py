@@ -8,7 +8,7 @@ from typing import Any
 
 from sidecar.core.modern import inspect as modern
 from sidecar.core.modern.explain import Explainer
-from sidecar.core.runtime.inspect import Body, MemberView, Names, listed, topic_place
+from sidecar.core.runtime.inspect import Body, HeldPartitions, MemberView, Names, listed, topic_place
 from sidecar.core.share.group import GroupState, Member, ShareGroup
 from sidecar.core.share.records import Kind
 from sidecar.core.vocabulary.topics import TopicImage
@@ -56,8 +56,9 @@ def _subscribes(body: Body) -> str:
     return f"subscribes to {' '.join(body['topic_names']) or 'nothing'}"
 
 
-def _owned(body: Body) -> Iterable[str]:
-    return (topic_place(i["topic_name"] or str(i["topic_id"]), p) for i in body["assigned"] for p in i["partitions"])
+def _holds(body: Body, member: Body | None) -> Iterable[HeldPartitions]:
+    """Several members may have the same partition."""
+    return modern.topics_held(body["assigned"], alone=False)
 
 
 INSPECT = modern.inspecting(
@@ -67,7 +68,7 @@ INSPECT = modern.inspecting(
         Kind.GROUP: modern.tell_group,
         Kind.TARGET_METADATA: modern.tell_target,
         Kind.MEMBER: modern.tell_member(_subscribes),
-        Kind.CURRENT: modern.tell_owned(_owned),
     },
+    holds=_holds,
     facts=_facts,
 )

@@ -11,7 +11,7 @@ from typing import Any
 
 from sidecar.core.modern import inspect as modern
 from sidecar.core.modern.explain import Explainer, Held
-from sidecar.core.runtime.inspect import Body, MemberView, Names, Note
+from sidecar.core.runtime.inspect import Body, HeldPartitions, MemberView, Names, Note
 from sidecar.core.streams.configure import configured_with
 from sidecar.core.streams.group import GroupState, Member, StreamsGroup
 from sidecar.core.streams.reconcile import reconcile
@@ -133,9 +133,16 @@ def _of_process(body: Body) -> str:
     return f"process {body['process_id']}, topology epoch {body['topology_epoch']}"
 
 
-def _owned(body: Body) -> Iterable[str]:
+def _holds(body: Body, member: Body | None) -> Iterable[HeldPartitions]:
+    """An active task has one holder in the group; and no two members of a process have the same task, in any role."""
     for role, word in WORDS.items():
-        yield from (f"{word}{task(i['subtopology_id'], p)}" for i in body[role] for p in i["partitions"])
+        for i in (*body[role], *body[f"pending_{role}"]):
+            subtopology, partitions = i["subtopology_id"], i["partitions"]
+            name = f"{word}{subtopology}"
+            yield HeldPartitions(name, name, partitions, alone=role == "active")
+            if member is not None:
+                in_process = f"process {member['process_id']}: {subtopology}"
+                yield HeldPartitions(in_process, in_process, partitions, listed=False)
 
 
 def _places(body: Body) -> set[tuple[Any, ...]]:
@@ -150,8 +157,8 @@ INSPECT = modern.inspecting(
         Kind.TOPOLOGY: _tell_topology,
         Kind.TARGET_METADATA: modern.tell_target,
         Kind.MEMBER: modern.tell_member(_of_process),
-        Kind.CURRENT: modern.tell_owned(_owned),
     },
+    holds=_holds,
     facts=_facts,
     places=_places,
 )

@@ -129,11 +129,16 @@ function showOverview(o) {
     for (const p of o.problems) list.appendChild(document.createElement('li')).textContent = p;
     if ($('problems').textContent !== `Not ready${list.textContent}`) $('problems').replaceChildren('Not ready', list);
   }
-  rows($('sidecars'), o.sidecars.map(s => [`${s.node}${s.here ? ' (this one)' : ''}`, s.broker || 'is not there', [s.partitions, 'number'], [s.groups, 'number']]));
+  rows($('sidecars'), o.sidecars.map(s => [`${s.node}${s.here ? ' (this one)' : ''}`, sidecarHealth(s), [s.partitions, 'number'], [s.groups, 'number']]));
   set($('owners-told'), o.generation < 0 ? 'No owner is known yet.' : `Generation ${o.generation} of the owners`);
   const g = o.groups;
   set($('counts'), g ? [many(g.total, 'group', 'groups'), ...Object.entries(g.states).sort().map(([s, n]) => `${n} ${s || 'unknown'}`)].join(', ') : '');
   if (g) { options($('kind'), g.kinds, 'All kinds'); options($('state'), g.states, 'All states'); }
+}
+
+function sidecarHealth(s) {
+  if (!s.broker) return ['is not there', 'bad'];
+  return s.answers === false ? [`${s.broker}: does not answer this sidecar`, 'bad'] : s.broker;
 }
 
 function options(select, counts, all) {

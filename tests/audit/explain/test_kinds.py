@@ -11,7 +11,7 @@ from sidecar.audit.explain.words import words
 from sidecar.audit.history import history
 from sidecar.audit.topic import Raw, Taken
 from sidecar.cli.groups_show import _lines, _picture, in_words
-from sidecar.cli.history import _warn
+from sidecar.cli.history import _at
 from sidecar.core.runtime.records import Record, single
 from sidecar.core.vocabulary.topics import TopicImage
 from sidecar.state.codec import Encoded, Stamp, StateCodec
@@ -142,12 +142,19 @@ def test_what_has_happened_to_a_share_group() -> None:
     assert [what for what, _, _ in found].count("group epoch") == 4
 
 
-def test_who_asks_for_owners_is_told_where_they_are_known(capsys: Any) -> None:
-    """Symptom: `sidecar owner` told of a streams group, as of an empty one, that nobody owned anything."""
-    found = history("g", taken_of(sharing().log).rows())
-    assert (found.without_owners, found.intervals) == ("share", [])
-    _warn(found)
-    assert "g is a share group, of which no owners are known here: sidecar groups members g" in capsys.readouterr().err
+def test_several_members_own_a_partition_of_a_share_group() -> None:
+    """Symptom: `sidecar owner` told of a share group, as of an empty one, that nobody owned anything."""
+    world = sharing()
+    clients = [ShareClient(world, "g", m, ("a",)) for m in ("m1", "m2", "m3")]
+    world.initialised("g", {topic_id(1): (0, 1)})
+    for _ in range(2):
+        for client in clients:
+            client.heartbeat()
+        world.sleep(2_000)
+    found = history("g", taken_of(world.log).rows())
+    owned = [(r["partition"], r["member"]) for r in _at(found, BEGIN_MS + 600_000, None)]
+    assert len(owned) == 4 and {p for p, _ in owned} == {"a-0", "a-1"} and {m for _, m in owned} == {"m1", "m2", "m3"}
+    assert not [e for e in found.events if "owners" in e.what.lower()], "that is as it should be"
 
 
 # ---- what a terminal shows ------------------------------------------------------------------------------------------
