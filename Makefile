@@ -1,4 +1,4 @@
-# Each target sets up what it needs. `make demo`, `make test`; the others are in README.
+# Each target sets up what it needs. README shows `make demo` and `make test`, docs the others.
 PYTHON ?= python3
 # The anchor, and the Kafka before it, as sidecar/drill/artifacts.py names them: tests play against both.
 ANCHORS := $(shell sed -n 's/^\(KAFKA\|BEFORE\) = "\(.*\)"/\2/p' sidecar/drill/artifacts.py)
