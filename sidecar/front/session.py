@@ -11,6 +11,7 @@ from typing import Protocol, cast
 
 from sidecar.api.call import Client
 from sidecar.core.vocabulary.cache import BoundedCache
+from sidecar.front.budget import SHORT_TURN
 from sidecar.front.flow_control import FlowControl, FlowServer
 from sidecar.front.large import LARGE_BYTES
 from sidecar.front.outbox import Outbox
@@ -58,6 +59,7 @@ class Session(Reader):
         self.upstream = Upstream(self, server)
         self.flow = FlowControl(self, server)
         self._server = server
+        self._turn_requests = server.settings.limits.turn_requests
         self._cause = ""
         self.turn_due = False
         self._left_unread = 0
@@ -68,7 +70,7 @@ class Session(Reader):
     # ---- the client's socket ------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop has its own classes
-        self.client = transport
+        self.source = self.client = transport
         self.to_client.open(transport)
         peer = transport.get_extra_info("peername")
         self.facts.host = str(peer[0]) if peer else ""
@@ -80,6 +82,7 @@ class Session(Reader):
 
     def data_received(self, data: bytes) -> None:
         self.quiet = 0
+        self.conn.turn_requests = SHORT_TURN if self._budget.over else self._turn_requests
         self.run(self.conn.from_client(data))
         self.flow.adjust()
 
@@ -100,6 +103,8 @@ class Session(Reader):
         self.facts.forget()
         self.steady.clear()
         self.upstream.end()
+        self.client = self.source = None
+        self.to_client.forget()
 
     def pause_writing(self) -> None:
         self.flow.client_takes(False)
@@ -185,10 +190,11 @@ class Session(Reader):
         """The next turn of what the client has sent, behind whatever else there is to do."""
         if not self.turn_due and not self.conn.closed:
             self.turn_due = True
-            asyncio.get_running_loop().call_soon(self._next_turn)
+            self._budget.later(self._next_turn)
 
     def _next_turn(self) -> None:
         self.turn_due = False
+        self.conn.turn_requests = self._turn_requests
         self.run(self.conn.go_on())
         self.flow.adjust()
 

@@ -76,6 +76,8 @@ class Downstream(Protocol):
 
     def turn_soon(self) -> None: ...
 
+    def stop_reading(self, stop: bool) -> None: ...
+
     def close(self, cause: str, detail: str = "") -> None: ...
 
     def abort(self, cause: str) -> None: ...
@@ -90,12 +92,12 @@ class Upstream(Reader):
         self.connecting = False
         """Something was sent, and there is no connection yet."""
         self.outbox = Outbox()
-        self.paused = False
-        """The broker is not read, since the client does not take what it is answered (flow_control.py)."""
         self.heard = False
         """The broker has answered on this connection."""
         self._over = False
         """The client's connection is gone."""
+        self._lost = False
+        """So is this one, or it never comes."""
         self.looks = self.requests = 0
         """How often links.py has looked since this connection was used; what the client had asked by then."""
         self._detector = server.watch.detector
@@ -109,7 +111,8 @@ class Upstream(Reader):
         if self._over or self._session.closing:
             transport.close()
             return
-        self.transport, self.connecting = transport, False
+        self.source = self.transport = transport
+        self.connecting = False
         self.outbox.open(transport)
         self._session.flow.adjust()
 
@@ -127,6 +130,8 @@ class Upstream(Reader):
         if self.transport is None:
             return  # it came too late
         self._session.close("client_closed" if self._session.facts.left else "broker_closed", str(exc or ""))
+        self.transport = self.source = None
+        self.outbox.forget()
         self._let_go()
 
     def pause_writing(self) -> None:
@@ -162,12 +167,6 @@ class Upstream(Reader):
         except (OSError, TimeoutError) as exc:
             self._session.close("broker_unreachable", str(exc) or "timed out")
 
-    def pause(self, pause: bool) -> None:
-        """Whether the broker is not read."""
-        if self.transport is not None and not self.transport.is_closing():
-            self.paused = pause
-            self.transport.pause_reading() if pause else self.transport.resume_reading()
-
     def pass_eof(self) -> None:
         """The client sends no more."""
         conn = self._session.conn
@@ -186,15 +185,17 @@ class Upstream(Reader):
         self._over = True
         if self._attempt is not None:
             self._attempt.cancel()
+            self._attempt = None  # it may end with an error that holds this connection
         if self.transport is not None:
             self.transport.abort() if self.cut_off else self.outbox.end()
-        else:
+        elif not self._lost:
             self._let_go()
         self._end_asks()
 
     def _let_go(self) -> None:
         """Session and upstream hold each other no more: the collector would find them after days (process/shared.py),
         with all that they keep."""
+        self._lost = True
         self._session = weakref.proxy(self._session)
 
     # ---- the sidecar's own requests -----------------------------------------------------------------------
@@ -206,7 +207,7 @@ class Upstream(Reader):
             return
         self.asks[token] = then
         self._session.run(self._session.conn.ask(token, frame))
-        if self.paused:
+        if self.stopped:
             self._session.flow.adjust()
 
     def answered(self, token: int, frame: bytes) -> None:
@@ -224,6 +225,8 @@ class Upstream(Reader):
     @property
     def owed(self) -> bool:
         """The broker owes an answer, or takes no more."""
+        if self._over:
+            return False
         conn = self._session.conn
         return not conn.closed and (conn.owed or self.outbox.full or self.connecting)
 

@@ -94,8 +94,8 @@ class ClientConnection:
     def __init__(self, limits: Limits, internal: Internal = NOT_SHOWN) -> None:
         self._limits = limits
         self._internal = internal
-        self.left = limits.turn_requests
-        """So many requests may still be looked at in this turn."""
+        self.left = self.turn_requests = limits.turn_requests
+        """So many requests may still be looked at in this turn, and in the next one. Set from outside."""
         self.served = PASSING
         """What is looked into (`looked_into`)."""
         self._in_flight_max = limits.in_flight
@@ -161,7 +161,7 @@ class ClientConnection:
 
     def go_on(self) -> list[Action]:
         """The next turn of this connection: look at what was left."""
-        self.left = self._limits.turn_requests
+        self.left = self.turn_requests
         return [] if self.closed or len(self._held) == self._at else self._note(self._parse())
 
     # ---- from the client ----------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class ClientConnection:
             self._client_pass = 0
             return [ToUpstream(head), *self.from_client(data)]
         if not self.more:
-            self.left = self._limits.turn_requests
+            self.left = self.turn_requests
         if len(self._held) == self._at:
             got = None if self._local or self.stopped else self._alone(data)
             if got is not None:
