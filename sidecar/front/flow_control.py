@@ -113,7 +113,7 @@ class FlowControl:
     def adjust(self) -> None:
         """Called when something has moved. The end of the client's half is passed on here."""
         session = self._session
-        client = session.client
+        client = session.transport
         if client is None:
             return
         if session.facts.left and not client.is_closing():
@@ -137,8 +137,8 @@ class FlowControl:
         ):  # nearly always nothing of this is so
             self._steer(client)
         pause_upstream = full and not conn.asks
-        if pause_upstream != upstream.paused and not client.is_closing():
-            upstream.pause(pause_upstream)
+        if pause_upstream != upstream.stopped and not client.is_closing():
+            upstream.stop_reading(pause_upstream)
 
     def _steer(self, client: asyncio.Transport) -> None:
         """Whether the client is read, how long the rest of a request may take, and when the next turn is."""
@@ -147,10 +147,8 @@ class FlowControl:
         self._watch_partial()
         why = self._why_pause()
         if why != self._paused and not client.is_closing():
-            if why and not self._paused:
-                client.pause_reading()
-            elif not why:
-                client.resume_reading()
+            if not (why and self._paused):
+                self._session.stop_reading(bool(why))
             if why:
                 self._server.pauses[why] += 1
             self._paused = why

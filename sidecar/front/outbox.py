@@ -82,6 +82,10 @@ class Outbox:
         self._waiting.clear()
         self._at = 0
 
+    def forget(self) -> None:
+        """The connection is gone. A transport of TLS holds whoever it has read for (`Upstream._let_go`)."""
+        self.transport = None
+
     def _go_on(self) -> None:
         transport, waiting, last = self.transport, self._waiting, 0
         if transport is None:

@@ -2,12 +2,15 @@
 
 How much is read at once is how much a connection may have to keep of which nobody knew before. So it is little where
 all connections together keep half of what they may: that they go on, and keep no more, costs processor time instead.
+It is as little when the time of this iteration of the loop is over (budget.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 from typing import Protocol
+
+from sidecar.front.budget import MUCH_BYTES, LoopBudget
 
 READ_BYTES, LITTLE_BYTES = 1 << 16, 1 << 12
 """At once; a longer read makes no stream faster. Where memory is tight."""
@@ -21,10 +24,13 @@ class Tight(Protocol):
 class Reads:
     def __init__(self, *memories: Tight) -> None:
         self._memories = memories
+        self.budget = LoopBudget()
         self.buffer = memoryview(bytearray(READ_BYTES))
         self._little = self.buffer[:LITTLE_BYTES]
 
     def room(self) -> memoryview:
+        if self.budget.over:
+            return self._little
         for memory in self._memories:
             if memory.tight:
                 return self._little
@@ -34,14 +40,48 @@ class Reads:
 class Reader(asyncio.BufferedProtocol):
     """A connection whose bytes come by way of `reads`."""
 
+    transport: asyncio.Transport | None = None
+    stopped = False
+    """It is not read, as flow_control.py wants it."""
+    waits_for_others = False
+    """It is not read, since others have their turn."""
+
     def __init__(self, reads: Reads) -> None:
         self._reads = reads
+        self._budget = reads.budget
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reads.room()
 
     def buffer_updated(self, nbytes: int) -> None:
         self.data_received(bytes(self._reads.buffer[:nbytes]))
+        if nbytes > MUCH_BYTES:
+            budget = self._budget
+            budget.works()
+            if budget.over and nbytes >= LITTLE_BYTES:  # there may be more
+                self._wait_for_others()
 
     def data_received(self, data: bytes) -> None:
         raise NotImplementedError
+
+    def _wait_for_others(self) -> None:
+        transport = self.transport
+        if transport is not None and not (self.stopped or self.waits_for_others or transport.is_closing()):
+            self.waits_for_others = True
+            transport.pause_reading()
+            self._budget.later(self._read_on)
+
+    def _read_on(self) -> None:
+        self.waits_for_others = False
+        transport = self.transport
+        if transport is not None and not self.stopped and not transport.is_closing():
+            transport.resume_reading()
+
+    def stop_reading(self, stop: bool) -> None:
+        """Whether it is not read from now on."""
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            return
+        self.stopped = stop
+        if not self.waits_for_others:
+            transport.pause_reading() if stop else transport.resume_reading()

@@ -11,6 +11,7 @@ from typing import Protocol, cast
 
 from sidecar.api.call import Client
 from sidecar.core.vocabulary.cache import BoundedCache
+from sidecar.front.budget import SHORT_TURN
 from sidecar.front.flow_control import FlowControl, FlowServer
 from sidecar.front.large import LARGE_BYTES
 from sidecar.front.outbox import Outbox
@@ -48,7 +49,6 @@ class Session(Reader):
     def __init__(self, server: SessionServer) -> None:
         super().__init__(server.memory.reads)
         self.conn = ClientConnection(server.settings.limits, server.internal)
-        self.client: asyncio.Transport | None = None
         self.to_client = Outbox()
         self.facts = Client()
         self.steady: BoundedCache[bytes, Steady] = steady_cache()
@@ -68,7 +68,7 @@ class Session(Reader):
     # ---- the client's socket ------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop has its own classes
-        self.client = transport
+        self.transport = transport
         self.to_client.open(transport)
         peer = transport.get_extra_info("peername")
         self.facts.host = str(peer[0]) if peer else ""
@@ -80,14 +80,14 @@ class Session(Reader):
 
     def data_received(self, data: bytes) -> None:
         self.quiet = 0
-        self.run(self.conn.from_client(data))
+        self.run(self.conn.from_client(data, SHORT_TURN if self._budget.over else 0))
         self.flow.adjust()
 
     def eof_received(self) -> bool:
         """The client sends no more; what it asked for is still answered. TLS ends with its client's half, here as at a
         broker."""
         self.facts.left = True
-        if self.flow.waits_for_place or self.client is None or not self.client.can_write_eof():
+        if self.flow.waits_for_place or self.transport is None or not self.transport.can_write_eof():
             return False
         self.upstream.pass_eof()
         return True
@@ -99,8 +99,9 @@ class Session(Reader):
         self.flow.end()
         self.facts.forget()
         self.steady.clear()
-        self.client = self.to_client.transport = None  # that of TLS keeps its protocol
         self.upstream.end()
+        self.transport = None
+        self.to_client.forget()
 
     def pause_writing(self) -> None:
         self.flow.client_takes(False)
@@ -110,7 +111,7 @@ class Session(Reader):
 
     @property
     def closing(self) -> bool:
-        return self.client is None or self.client.is_closing()
+        return self.transport is None or self.transport.is_closing()
 
     def look(self) -> str:
         """Called by the front now and then. Returns why the connection would have to be closed if it is `quiet` for
@@ -151,7 +152,7 @@ class Session(Reader):
     def _flush(self) -> None:
         """Answers to pipelined requests leave together."""
         out = self._out
-        if out and self.client is not None:
+        if out and self.transport is not None:
             self._out = []
             to_client, order = self.to_client, self.conn.order
             to_client.write(out[0] if len(out) == 1 else b"".join(out))
@@ -186,7 +187,7 @@ class Session(Reader):
         """The next turn of what the client has sent, behind whatever else there is to do."""
         if not self.turn_due and not self.conn.closed:
             self.turn_due = True
-            asyncio.get_running_loop().call_soon(self._next_turn)
+            self._budget.later(self._next_turn)
 
     def _next_turn(self) -> None:
         self.turn_due = False
@@ -208,5 +209,5 @@ class Session(Reader):
         """Close without waiting for what is still to be written: the client does not read it."""
         self.to_client.drop()
         self.close(cause)
-        if self.client is not None:
-            self.client.abort()
+        if self.transport is not None:
+            self.transport.abort()

@@ -62,7 +62,7 @@ class Downstream(Protocol):
 
     conn: ClientConnection
     facts: Client
-    client: asyncio.Transport | None
+    transport: asyncio.Transport | None
     to_client: Outbox
     upstream: Upstream
     quiet: int
@@ -76,6 +76,8 @@ class Downstream(Protocol):
 
     def turn_soon(self) -> None: ...
 
+    def stop_reading(self, stop: bool) -> None: ...
+
     def close(self, cause: str, detail: str = "") -> None: ...
 
     def abort(self, cause: str) -> None: ...
@@ -86,16 +88,15 @@ class Upstream(Reader):
         super().__init__(server.memory.reads)
         self._session, self._server = session, server
         self.connect = server.broker.connect
-        self.transport: asyncio.Transport | None = None
         self.connecting = False
         """Something was sent, and there is no connection yet."""
         self.outbox = Outbox()
-        self.paused = False
-        """The broker is not read, since the client does not take what it is answered (flow_control.py)."""
         self.heard = False
         """The broker has answered on this connection."""
         self._over = False
         """The client's connection is gone."""
+        self._lost = False
+        """So is this one, or it never comes."""
         self.looks = self.requests = 0
         """How often links.py has looked since this connection was used; what the client had asked by then."""
         self._detector = server.watch.detector
@@ -126,10 +127,10 @@ class Upstream(Reader):
     def connection_lost(self, exc: Exception | None) -> None:
         if self.transport is None:
             return  # it came too late
-        self.transport = self.outbox.transport = None
         self._session.close("client_closed" if self._session.facts.left else "broker_closed", str(exc or ""))
-        if self._over:
-            self._let_go()
+        self.transport = None
+        self.outbox.forget()
+        self._let_go()
 
     def pause_writing(self) -> None:
         self.outbox.paused()
@@ -163,14 +164,6 @@ class Upstream(Reader):
             self._session.close("broker_unreachable", str(exc))
         except (OSError, TimeoutError) as exc:
             self._session.close("broker_unreachable", str(exc) or "timed out")
-        finally:
-            self._attempt = None  # it would hold this frame once it is cancelled
-
-    def pause(self, pause: bool) -> None:
-        """Whether the broker is not read."""
-        if self.transport is not None and not self.transport.is_closing():
-            self.paused = pause
-            self.transport.pause_reading() if pause else self.transport.resume_reading()
 
     def pass_eof(self) -> None:
         """The client sends no more."""
@@ -190,15 +183,17 @@ class Upstream(Reader):
         self._over = True
         if self._attempt is not None:
             self._attempt.cancel()
+            self._attempt = None  # it may end with an error that holds this connection
         if self.transport is not None:
             self.transport.abort() if self.cut_off else self.outbox.end()
-        else:
+        elif not self._lost:
             self._let_go()
         self._end_asks()
 
     def _let_go(self) -> None:
-        """Both connections are gone. Session and upstream hold each other no more: the collector would find them after
-        days (process/shared.py), with all that they keep."""
+        """Session and upstream hold each other no more: the collector would find them after days (process/shared.py),
+        with all that they keep."""
+        self._lost = True
         self._session = weakref.proxy(self._session)
 
     # ---- the sidecar's own requests -----------------------------------------------------------------------
@@ -210,7 +205,7 @@ class Upstream(Reader):
             return
         self.asks[token] = then
         self._session.run(self._session.conn.ask(token, frame))
-        if self.paused:
+        if self.stopped:
             self._session.flow.adjust()
 
     def answered(self, token: int, frame: bytes) -> None:

@@ -18,8 +18,7 @@ A broker begins with a request when the answer before it has left. Here that is 
 large request, and one that may have a large answer (`ALONE`). Others begin while answers of the broker are still owed,
 but not behind a reply of the sidecar's own that waits for these: one is kept, whatever a client sends.
 
-A SaslHandshake holds back what is behind it, too: the broker's answer says whether its mechanism counts, and with
-version 0 tokens follow then that are no requests (raw_sasl.py).
+A SaslHandshake holds back what is behind it, too: with version 0 tokens follow that are no requests (raw_sasl.py).
 
 Only so many requests are looked at before others have their turn (`more`, `go_on`), and only so many may be under way.
 """
@@ -165,7 +164,10 @@ class ClientConnection:
         return [] if self.closed or len(self._held) == self._at else self._note(self._parse())
 
     # ---- from the client ----------------------------------------------------------------------------------
-    def from_client(self, data: bytes) -> list[Action]:
+    def from_client(self, data: bytes, turn_requests: int = 0) -> list[Action]:
+        """`turn_requests`: how many of them may be looked at now; 0: as many as the limits say."""
+        if not self.more:
+            self.left = turn_requests or self._limits.turn_requests
         if self.closed:
             return []
         if self._client_pass:  # the body of a passed request streams, whatever its size
@@ -174,9 +176,7 @@ class ClientConnection:
                 return [ToUpstream(data)]
             head, data = data[: self._client_pass], data[self._client_pass :]
             self._client_pass = 0
-            return [ToUpstream(head), *self.from_client(data)]
-        if not self.more:
-            self.left = self._limits.turn_requests
+            return [ToUpstream(head), *self.from_client(data, turn_requests)]
         if len(self._held) == self._at:
             got = None if self._local or self.stopped else self._alone(data)
             if got is not None:

@@ -3,18 +3,62 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
+from typing import Any
 
 import pytest
 
 from sidecar.front import upstream as module
+from sidecar.front.broker_watch import BrokerWatch
 from sidecar.front.session import Session
 from tests.front.reception import Bench, ManualSession, Reception, group, passed, response, run
 from tests.inprocess import clock
-from tests.inprocess.embedded_sidecar import turns, until
+from tests.inprocess.embedded_sidecar import Counted, turns, until
 from tests.inprocess.transport import MemoryTransport
+
+WATCH_MS = 1_000
+
+
+async def no_broker(factory: Any) -> None:
+    await asyncio.Event().wait()
 
 
 # ---- closing
+def test_the_watch_of_the_broker_can_look_at_a_connection_whose_client_has_gone() -> None:
+    """Symptom: its look failed there, so there was no other one. No silence of the broker was noticed any more, and
+    each connection that was made from then on was kept, 2 KiB of it."""
+
+    async def whole() -> None:
+        front = Reception()
+        watch = front.watch = BrokerWatch(WATCH_MS, no_broker, (), lambda quiet_ms, to_all: None, Counted(), front.log)
+        upstreams = []
+        for _ in range(2):
+            session = ManualSession(front)
+            client = MemoryTransport(session)
+            session.connection_made(client)
+            client.feed(passed(1))
+            await turns(2)
+            broker = session.reach()
+            broker.feed(response(1))
+            client.lose()
+            broker.lose()
+            gone, upstream = weakref.ref(session), weakref.ref(session.upstream)
+            upstreams.append(upstream)
+            await turns(3)
+            del session, client, broker
+            assert gone() is None
+            await until(lambda: not watch.watching)
+        assert [upstream() for upstream in upstreams] == [None, None], "the watch has let them go"
+        assert not watch.problem
+
+    gc.disable()
+    try:
+        clock.run(whole())
+    finally:
+        gc.enable()
+
+
 def test_a_client_that_sends_no_more_is_still_answered() -> None:
     async def test(b: Bench) -> None:
         b.client.feed(group(1))

@@ -29,13 +29,15 @@ from sidecar.wire.generated import offset_fetch as of
 from sidecar.wire.generated import produce as pr
 from tests.hostile.inside import ALICE, BOB
 from tests.hostile.outside import MALLORY, NOBODY
-from tests.hostile.target import DATA, HOST, Attack, Done, Target, fetch, read_responses
+from tests.hostile.target import CHUNK, DATA, HOST, Attack, Done, Target, fetch, read_responses
 from tests.hostile.unread import UNREAD
 
 HALF_OPEN = 2_000
 HOARD_BYTES = 60_000
 """Less than `limits.held_bytes`, which each connection may hold."""
 DEPTH = 1_000
+CROWD = 300
+"""Connections, each of which sends as fast as it may."""
 NO_READERS = 20
 ABORT = struct.pack("ii", 1, 0)
 
@@ -91,6 +93,47 @@ async def deep_produce(t: Target, done: Done) -> None:
         except ConnectionError:  # a broker closes a connection with an error that it cannot tell
             done.closed += 1
         writer.close()
+
+
+async def crowd(t: Target, done: Done, block: bytes) -> None:
+    """Each reads what it is answered, and has always more to send."""
+
+    async def one() -> None:
+        reader, writer = await t.connect(done)
+
+        async def reads() -> None:
+            while data := await reader.read(CHUNK):
+                done.answered += len(data)
+
+        reading = asyncio.create_task(reads())
+        try:
+            async with asyncio.timeout(t.left_s):
+                while t.goes_on:
+                    writer.write(block)
+                    await writer.drain()
+                    done.sent += len(block)
+        except TimeoutError:
+            pass
+        except ConnectionError:
+            done.closed += 1
+        finally:
+            writer.transport.abort()
+            reading.cancel()
+
+    await asyncio.gather(*(one() for _ in range(CROWD)))
+
+
+async def many_heartbeats(t: Target, done: Done) -> None:
+    await crowd(t, done, t.frame * DEPTH)
+
+
+async def many_produce(t: Target, done: Done) -> None:
+    """Large requests that pass, to a topic that is not there: the broker has no work with them."""
+    data = pr.TopicProduceData(
+        name="nowhere", partition_data=[pr.PartitionProduceData(index=0, records=b"x" * 100_000)]
+    )
+    body = pr.ProduceRequest(acks=1, timeout_ms=1000, topic_data=[data]).encode(9)
+    await crowd(t, done, request_frame(0, 9, 1, "hostile", True, body))
 
 
 async def half_open(t: Target, done: Done) -> None:
@@ -257,6 +300,8 @@ FLOODS: dict[str, Attack] = {
     "deep_metadata": deep_metadata,
     "deep_fetch": deep_fetch,
     "deep_produce": deep_produce,
+    "many_heartbeats": many_heartbeats,
+    "many_produce": many_produce,
     "half_open": half_open,
     "hoard": hoard,
     "connect_flood": connect_flood,

@@ -33,6 +33,8 @@ RATE = 50
 """New connections a second: fewer than come on a busy machine."""
 WORK_MS = 200.0
 """That the loop may work for others while a bystander waits; infinite if it is not served any more."""
+CROWD_MS = 50.0
+"""The same of a member's heartbeats while hundreds send as fast as they can: what the product promises."""
 GROWS_MIB = 250
 IDLE_CPU = 0.1
 """Of a core. An idle sidecar uses 0.02."""
@@ -125,6 +127,14 @@ def test_clients_that_read_nothing_are_read_no_further(side: tuple[Side, LocalKa
     at, kafka = side
     attacked(at, "no_reader")
     assert figure(kafka, PAUSED.format("unread")) > 0
+
+
+@pytest.mark.parametrize("name", ["many_heartbeats", "many_produce"])
+def test_hundreds_who_send_what_they_can_leave_others_their_turn(side: tuple[Side, LocalKafka], name: str) -> None:
+    """Symptom: each had its turn in every iteration of the loop, and heartbeats waited 50 to 200 ms for all of them."""
+    found = attacked(side[0], name, 5)
+    assert found["answered"] > 0
+    assert found["beat"]["work_ms"] < CROWD_MS, found
 
 
 @pytest.mark.parametrize(
