@@ -8,9 +8,13 @@ import signal
 import socket
 import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
+import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from sidecar.core.vocabulary.errors import Code
 from sidecar.core.vocabulary.placement import partition_for
@@ -21,9 +25,11 @@ from sidecar.state.codec import owner_epoch_of
 from sidecar.state.keys import decode_key
 from sidecar.wire.frames import request_frame
 from sidecar.wire.generated import consumer_group_heartbeat as ch
+from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import metadata as md
 from tests.clients.ground import make_topic
 from tests.clients.wire import join_request, talk
+from tests.security.raw import RawClient
 
 GROUP = "managed-trio"
 
@@ -175,12 +181,34 @@ def test_without_a_broker_it_says_so_and_gives_up_after_a_while(tmp_path: Path) 
     assert re.search(r"sidecar: no use of broker 127\.0\.0\.1:\d+ for 1 s: .*refused.*Check --broker", log)
 
 
-def test_a_node_id_that_is_no_broker_is_refused(trio: LocalKafka, tmp_path: Path) -> None:
-    (listen,) = free_ports(1)
-    broker = trio.nodes[0].clients_port
-    args = ["--listen", f"127.0.0.1:{listen}", "--broker", f"127.0.0.1:{broker}", "--node-id", "77"]
-    code, log = run_sidecar(tmp_path, *args, SIDECAR_BROKER_WAIT_MS="500")
-    assert code == 1 and "node id 77 is not among the brokers [1, 2, 3]" in log
+def test_a_node_id_that_is_no_broker_keeps_the_port_open(trio: LocalKafka, tmp_path: Path) -> None:
+    """What passes needs no coordinator: it goes on, for longer than `broker_wait_ms`. Managed groups are not served,
+    and not passed on either."""
+    listen, admin_port = free_ports(2)
+    broker, wait_ms = f"127.0.0.1:{trio.nodes[0].clients_port}", 1_000
+    args = ["--listen", f"127.0.0.1:{listen}", "--broker", broker, "--node-id", "77"]
+    env = {"SIDECAR_BROKER_WAIT_MS": str(wait_ms), "SIDECAR_ADMIN": f"127.0.0.1:{admin_port}"}
+    env["SIDECAR_GROUPS__INCLUDE"] = '["managed-.*"]'
+    log = tmp_path / "lonely.log"
+    process = Process("lonely", [sys.executable, "-m", "sidecar.cli.main", "run", *args], log, env).start()
+    said = "node id 77 is not among the brokers [1, 2, 3]. Check --node-id and --broker"
+    try:
+        wait_until("the log to say it", lambda: log.exists() and said in log.read_text(), 60, [process])
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{listen}", "log_level": 2})
+        began = time.monotonic()
+        while time.monotonic() < began + 3 * wait_ms / 1000:
+            assert admin.list_topics(timeout=30).topics
+        ready = urllib.request.Request(f"http://127.0.0.1:{admin_port}/readyz")
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(ready, timeout=30)
+        assert said in refused.value.read().decode()
+        client = RawClient(listen)
+        found = client.call(fc, "FindCoordinator", 10, 4, fc.FindCoordinatorRequest("", 0, [GROUP]), flexible=True)
+        assert found.coordinators[0].error_code == Code.COORDINATOR_NOT_AVAILABLE
+        client.close()
+        assert process.alive
+    finally:
+        process.kill()
 
 
 def test_bad_settings_are_listed_and_nothing_starts(tmp_path: Path) -> None:

@@ -314,6 +314,7 @@ class BrokerMembership:
 
     async def _slowly(self, work: _BrokerWork, placeholder: Placeholder) -> None:
         conn: BrokerConnection | None = None
+        joined: asyncio.Future[None] | None = None
         try:
             while work.spare and work.spare[-1].closed:
                 work.spare.pop()
@@ -334,6 +335,7 @@ class BrokerMembership:
         else:
             self._done(placeholder)
         finally:
+            joined = None  # its error holds this frame, which would hold it until the collector comes
             work.held -= 1
             if conn is not None and not conn.closed:
                 if len(work.spare) < PLACEHOLDERS:

@@ -114,8 +114,8 @@ def _unfit(view: ClusterView) -> str:
 
 
 async def find_broker(s: StartSettings, control: Control, log: Logger, waits: Tell = nobody) -> None:
-    """Until the broker answers and is the one we are told it is. One that refuses this sidecar's credentials is there:
-    clients, who have their own, go on meanwhile. Raises StartError."""
+    """Until the broker answers and is the one we are told it is. One that refuses this sidecar's credentials is there,
+    and so is one with another id: clients, who need neither, go on meanwhile. Raises StartError."""
     until = time.monotonic() + s.wait_s if s.wait_s else float("inf")
     broker = f"{s.broker[0]}:{s.broker[1]}"
     tell = _Again(lambda problem: log.warning("waiting for the broker", broker=broker, problem=problem), first=True)
@@ -124,7 +124,8 @@ async def find_broker(s: StartSettings, control: Control, log: Logger, waits: Te
             view = await control.look()
             problem = _unfit(view)
             if s.node_id not in view.brokers:
-                problem = f"node id {s.node_id} is not among the brokers {sorted(view.brokers)}"
+                problem, until = f"node id {s.node_id} is not among the brokers {sorted(view.brokers)}", float("inf")
+                problem += ". Check --node-id and --broker, and restart the sidecar"
             if not problem:
                 return
         except NotAuthenticated as exc:

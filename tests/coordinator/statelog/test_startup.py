@@ -125,10 +125,19 @@ def test_a_state_topic_that_may_not_be_described_is_not_made(monkeypatch: pytest
     run(test, monkeypatch)
 
 
-def test_so_is_one_of_another_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_with_another_id_is_there_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: the sidecar ended after `broker_wait_ms`, and with it the port of clients that need no coordinator."""
+
     async def test(b: Bench) -> None:
-        with pytest.raises(StartError, match=r"node id 7 is not among the brokers \[1, 2\]"):
-            await b.find()
+        waits: list[str] = []
+        work = asyncio.get_running_loop().create_task(find_broker(b.settings, b.control, b.lines, waits.append))
+        long_after_s = time.monotonic() + 100 * b.settings.wait_s
+        await until(lambda: time.monotonic() > long_after_s)
+        assert not work.done(), "and no coordinator begins"
+        problem = "node id 7 is not among the brokers [1, 2]. Check --node-id and --broker, and restart the sidecar"
+        assert waits[-1] == f"waiting for the broker: {problem}"
+        assert b.lines.fields("waiting for the broker")["problem"] == problem
+        work.cancel()
 
     run(test, monkeypatch, node_id=7)
 
