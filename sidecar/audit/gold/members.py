@@ -46,11 +46,15 @@ def placeholders(records: Frame, was: Frame) -> Frame:
     return lives(rows)
 
 
-def ready(groups: Frame, was: Frame) -> Frame:
-    """Since when a streams group's topology was ready, and since when it was not."""
+READY = "case when validated_topology_epoch < 0 then 'not ready' else 'ready' end"
+"""Of a streams group: whether its topology was."""
+REPLICAS = "list_filter(assignment_configs, lambda c: c.name = 'num.standby.replicas')[1].value"
+
+
+def of_streams(groups: Frame, was: Frame, state: str) -> Frame:
+    """Since when this was so of a streams group, by the group's own record. `state`: SQL."""
     rows = sql(
-        f"""select state_partition, group_id, 'streams' as kind, '' as key_id,
-                case when validated_topology_epoch < 0 then 'not ready' else 'ready' end as state, {HEAD},
+        f"""select state_partition, group_id, 'streams' as kind, '' as key_id, {state} as state, {HEAD},
                 true as payload, whole_from, false as carried, null as acc from {{groups}}
             union all select state_partition, group_id, kind, key_id, state, {CARRIED}, payload, null, true,
                 {ACC} as acc from {{was}}""",
@@ -71,6 +75,18 @@ def static_members(records: Frame, was: Frame) -> Frame:
         was=was,
     )
     return lives(rows)
+
+
+def topologies(records: Frame) -> Frame:
+    """Of streams groups. A record is written only where something changed."""
+    internal = "list_transform(flatten(list_transform(subtopologies, lambda s: {})), lambda t: t.name)".format(
+        "s.repartition_source_topics || s.changelog_topics"
+    )
+    return records.where("not deleted").select(
+        f"""state_partition, group_id, offset, log_ms as ms, written_ms, epoch, partial, why,
+            list_transform(subtopologies, lambda s: s.subtopology) as subtopologies,
+            list_sort(list_distinct({internal})) as internal_topics"""
+    )
 
 
 def as_members(found: Frame) -> Frame:
