@@ -9,7 +9,8 @@ from itertools import groupby
 from pathlib import Path
 
 from sidecar.audit.columns import Column, Table, ddl
-from sidecar.audit.gold.tables import EARLIER, GOLD, INVARIANTS
+from sidecar.audit.gold.columns import EARLIER
+from sidecar.audit.gold.tables import GOLD, INVARIANTS
 from sidecar.audit.layers import BRONZE, GONE, SILVER_TABLES
 from sidecar.audit.runs import RUNS
 

@@ -49,8 +49,8 @@ from sidecar.wire.generated import incremental_alter_configs as ia
 from sidecar.wire.generated import list_config_resources as lr
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
-TYPES = {"boolean": 1, "int": 3}
 STRING = 2
+TYPES = {"boolean": 1, "string": STRING, "int": 3, "list": 7}
 NO_GROUP_SETTINGS = (Code.INVALID_REQUEST, Code.UNSUPPORTED_VERSION)
 """So brokers answer that know no settings of groups."""
 TEXT_OF_RIGHTS = "To move or rebalance a group needs DELETE of the group here, as the broker has no settings of groups."

@@ -158,13 +158,25 @@ STREAMS_BROKER = {
     "group.streams.max.standby.replicas": 2,
     "group.streams.num.standby.replicas": 1,
     "group.streams.initial.rebalance.delay.ms": 3_000,
+    "group.streams.rack.aware.assignment.tags": ("zone",),
+    "group.streams.assignors": ("sticky", "theirs"),
 }
+TAGS, NAME = "streams.rack.aware.assignment.tags", "streams.assignor.name"
 
 
 @pytest.mark.parametrize(
     ("own", "words"),
     [
         ({"streams.num.standby.replicas": "2", "streams.initial.rebalance.delay.ms": "0"}, None),
+        ({TAGS: " a , b ", NAME: " theirs "}, None),
+        ({TAGS: ""}, None),
+        ({TAGS: "a,,b"}, f"Configuration '{TAGS}' values must not be empty."),
+        # Kafka looks for these before it reads any other setting.
+        ({"streams.session.timeout.ms": "x", TAGS: "a,a"}, f"{TAGS} must not contain duplicate tag keys."),
+        *(
+            ({NAME: n}, f"{NAME} '{n}' is not a registered task assignor. Registered assignors are: [sticky, theirs].")
+            for n in ("nope", "")
+        ),
         ({"streams.num.standby.replicas": "3"}, "streams.num.standby.replicas must be less than or equal to 2"),
         (
             {"streams.initial.rebalance.delay.ms": "-1"},
@@ -192,4 +204,11 @@ def test_standbys_follow_what_the_broker_allows_now() -> None:
         level("streams", own, {**STREAMS_BROKER, "group.streams.max.standby.replicas": 1})["num_standby_replicas"] == 1
     )
     found = StreamsConfig(assignors=("sticky",), **level("streams", {}, STREAMS_BROKER))  # type: ignore[arg-type]
-    assert found == StreamsConfig(num_standby_replicas=1)
+    assert found == StreamsConfig(num_standby_replicas=1, rack_aware_assignment_tags=("zone",))
+
+
+def test_a_streams_group_has_tags_and_an_assignor_of_its_own() -> None:
+    found = level("streams", {TAGS: "a, b", NAME: "theirs"}, STREAMS_BROKER)
+    assert (found["rack_aware_assignment_tags"], found["assignor_name"]) == (("a", "b"), "theirs")
+    found = level("streams", {TAGS: ""}, STREAMS_BROKER)
+    assert (found["rack_aware_assignment_tags"], found["assignor_name"]) == ((), "")

@@ -30,6 +30,8 @@ def make_streams(seed: int) -> list[Step]:
         settings["streams.initial.rebalance.delay.ms"] = "3600000"
     if rng.random() < 0.1:
         settings["streams.assignment.interval.ms"] = "3600000"
+    if rng.random() < 0.15:
+        settings["streams.rack.aware.assignment.tags"] = rng.choice(("zone", "zone, rack"))
     if settings:
         steps.append(Step("alter", options=settings))
     for m in MEMBERS[: rng.randint(1, 3)]:
@@ -148,6 +150,13 @@ SETTINGS = (
     {"streams.heartbeat.interval.ms": "100"},
     {"streams.session.timeout.ms": "x"},
     {"streams.initial.rebalance.delay.ms": "-1"},
+    {"streams.rack.aware.assignment.tags": "zone"},
+    {"streams.rack.aware.assignment.tags": " zone , rack "},
+    {"streams.rack.aware.assignment.tags": ""},
+    {"streams.rack.aware.assignment.tags": "zone,zone"},
+    {"streams.rack.aware.assignment.tags": "zone,,rack"},
+    {"streams.assignor.name": "sticky"},
+    {"streams.assignor.name": "nobody's"},
 )
 BAD = (
     "no timeout",

@@ -43,6 +43,8 @@ OF_KAFKA = {
     "streams.assignor.offload.enable",
     "streams.num.standby.replicas",
     "streams.initial.rebalance.delay.ms",
+    "streams.rack.aware.assignment.tags",
+    "streams.assignor.name",
     "offsets.retention.minutes",
     "offsets.retention.check.interval.ms",
     "offsets.topic.num.partitions",

@@ -8,7 +8,7 @@ from typing import Any
 from sidecar.audit.columns import FLAG, INT, LONG, TEXT, Column, Table, by_name, many, record
 from sidecar.audit.layers import NAMED, OWNED, PLACES
 
-CARRIED_VERSION = 4
+CARRIED_VERSION = 5
 """Rises when these tables change, or what is in them."""
 REC = record(offset=LONG, ms=LONG, written_ms=LONG, why=TEXT)
 TIMES = record(offset=LONG, ms=LONG, written_ms=LONG)
@@ -201,6 +201,36 @@ CARRIED = by_name(
             **_LIFE,
             payload=FLAG,
             **_LIVED,
+        ),
+        _carried(
+            "replicas",
+            "How many standby replicas each streams group is to have.",
+            ("state_partition", "group_id", "kind", "key_id"),
+            **_LIFE,
+            payload=FLAG,
+            **_LIVED,
+        ),
+        _carried(
+            "holders",
+            "How many members have each place that several may have, and since when.",
+            tuple(_PLACE),
+            **_PLACE,
+            topic=TEXT,
+            holders=INT,
+            n=LONG,
+            ms=LONG,
+            written_ms=LONG,
+        ),
+        _carried(
+            "wanted_topics",
+            "Since when members of a share group subscribe to a topic.",
+            ("state_partition", "group_id", "topic"),
+            state_partition=INT,
+            group_id=TEXT,
+            topic=TEXT,
+            n=LONG,
+            log_ms=LONG,
+            written_ms=LONG,
         ),
         _carried(
             "placeholders",

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from sidecar.audit.columns import Table
-from sidecar.audit.gold import births, coordinators, epochs, holdings, members, ownership, rebalances, shares
+from sidecar.audit.gold import births, coordinators, epochs, holders, holdings, members, ownership, rebalances, shares
 from sidecar.audit.gold.carried import CARRIED
 from sidecar.audit.gold.classic import classic
 from sidecar.audit.gold.frames import Database, Frame, done, pack, shape, sql
 from sidecar.audit.gold.kinds import CLASSIC, CONSUMER, MODERN, PROCESS, SHARE, TASKS, Modern, every, in_processes
 from sidecar.audit.gold.shares import NOBODY
-from sidecar.audit.gold.steps import cuts, keyed, read, revisions, stretches, unsure, valid
+from sidecar.audit.gold.steps import before_cuts, cuts, graded, keyed, read, revisions, stretches, unsure, valid
 from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.layers import ROLES, SILVER_TABLES
 
@@ -32,10 +32,13 @@ REVISED = {
     "static_members": "last_revision",
     "ready": "last_revision",
     "placeholders": "last_revision",
+    "replicas": "last_revision",
 }
 """Tables that carry the last revision of a key, and the column."""
 OWNED = (CONSUMER, CLASSIC)
 ACTIVE = "active"
+SEVERAL = (SHARE, "standby", "warmup")
+"""Kinds of holdings that several members may have at once."""
 FENCE = ", owner_epoch, claimed_epoch"
 Cuts = Mapping[int, tuple[int, int]]
 CUT = pa.schema([("state_partition", pa.int32()), ("from_offset", pa.int64()), ("until_offset", pa.int64())])
@@ -198,7 +201,11 @@ class _Groups(_Fold):
                 self.was["initialised"],
                 self.was["subscribed"],
                 self.was["intervals"],
+                self.was["wanted_topics"],
             )
+            made = graded(wanted.made, self.whole, "since_offset", "offset")
+            self.add("share_initialised", before_cuts(made, self.cuts, "offset"))
+            self.carry("wanted_topics", wanted.topics)
             events = sql("select * from {a} union all by name select * from {b}", a=events, b=wanted.events)
             self.carry("initialised", wanted.initialised)
             self.carry("subscribed", wanted.subscribed)
@@ -220,6 +227,12 @@ class _Groups(_Fold):
             ready = done(members.states(members.READY, self.of("streams_groups"), self.was["ready"]))
             self.add("streams_not_ready", ready.where("state = 'not ready'"))
             self.carry("ready", ready.where("open"))
+            wanted = done(members.states(members.REPLICAS, self.of("streams_groups"), self.was["replicas"]))
+            known = wanted.where("state is not null").select("*, state as num_standby_replicas")
+            self.add("streams_standby_replicas", known)
+            self.carry("replicas", wanted.where("open"))
+        if not self.idle(("streams_topologies",), ()):
+            self.add("streams_topology_changes", members.topologies(valid(self.silver["streams_topologies"])))
         if not self.idle(("share_placeholders",), ("placeholders",)):
             had = done(members.states(members.PLACEHOLDERS, self.of("share_placeholders"), self.was["placeholders"]))
             self.add("share_placeholder_history", had.select("*, state as member_id, unnest(payload)"))
@@ -303,10 +316,16 @@ class _Places(_Fold):
         self.add("intervals", ended.where(f"kind in {OWNED}"))
         self.add("second_owners", as_told(overlaps.where(f"kind in {(*OWNED, ACTIVE, PROCESS)}")))
         self.add("unowned", as_told(found.unowned.where(f"kind in {(*OWNED, ACTIVE)}")))
+        kinds = {kind for batch in found.kinds.batches() for kind in batch["kind"].to_pylist()}
         self.carry("intervals", found.intervals.where("open"))
         self.carry("doubtful", found.doubtful)
         self.carry("places", found.places)
-        kinds = {kind for batch in found.kinds.batches() for kind in batch["kind"].to_pylist()}
+        several = found.intervals.where(f"kind in {SEVERAL} and member_id <> '{NOBODY}'")
+        if not self.idle((), ("holders",)) or not kinds.isdisjoint(SEVERAL):
+            counts = holders.counted(several, self.was["holders"])
+            self.carry("holders", holders.left(counts))
+            known = before_cuts(graded(counts, whole, "from_offset", "to_offset"), cuts, "to_offset")
+            self.add("holders", holders.as_holders(known))
         if SHARE in kinds:
             self.add("share_holdings", ended.where(f"kind = '{SHARE}' and member_id <> '{NOBODY}'"))
             self.add("share_coverage", shares.coverage(found.unowned, cuts))

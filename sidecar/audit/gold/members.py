@@ -45,6 +45,10 @@ PLACEHOLDERS = Columns("'share'", "''", "member_id", pack("keeper, topic_names")
 """The member that the owner has in the broker's share group of the same name."""
 READY = Columns("'streams'", "''", "case when validated_topology_epoch < 0 then 'not ready' else 'ready' end")
 """Whether the topology of a streams group is ready."""
+REPLICAS = Columns(
+    "'streams'", "''", "list_filter(assignment_configs, lambda c: c.name = 'num.standby.replicas')[1].value"
+)
+"""How many standby tasks a streams group wants for each active one."""
 STATIC_MEMBERS = Columns("'static_member'", "instance_id", "member_id")
 """The member that holds an instance id."""
 
@@ -58,6 +62,18 @@ def states(columns: Columns, records: Frame, was: Frame) -> Frame:
 def _columns(kind: str, key_id: str, state: str, payload: str) -> str:
     return f"""state_partition, group_id, {kind} as kind, {key_id} as key_id, {state} as state, {HEAD},
         {payload} as payload, whole_from, false as carried, null as acc"""
+
+
+def topologies(records: Frame) -> Frame:
+    """Of streams groups. A record is written only where something changed."""
+    internal = "list_transform(flatten(list_transform(subtopologies, lambda s: {})), lambda t: t.name)".format(
+        "s.repartition_source_topics || s.changelog_topics"
+    )
+    return records.where("not deleted").select(
+        f"""state_partition, group_id, offset, log_ms as ms, written_ms, epoch, partial, why,
+            list_transform(subtopologies, lambda s: s.subtopology) as subtopologies,
+            list_sort(list_distinct({internal})) as internal_topics"""
+    )
 
 
 def as_members(found: Frame) -> Frame:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sidecar.audit.gold.frames import Frame, done, sql
+from sidecar.audit.gold.steps import before_cuts
 
 GROUP = "state_partition, group_id"
 PLACE = f"{GROUP}, topic_key, partition"
@@ -23,14 +24,24 @@ class Wanted(NamedTuple):
     """Events of holdings."""
     initialised: Frame
     subscribed: Frame
+    topics: Frame
+    """Those that are subscribed to, since when."""
+    made: Frame
+    """Places that were initialised, `since_offset` the record of which it is told how long that took."""
 
 
 def wanted(
-    placeholders: Frame, members: Frame, holdings: Frame, initialised: Frame, subscribed: Frame, held: Frame
+    placeholders: Frame,
+    members: Frame,
+    holdings: Frame,
+    initialised: Frame,
+    subscribed: Frame,
+    held: Frame,
+    since: Frame,
 ) -> Wanted:
     """Returns events of the nameless member, and the state that the next batch needs. `placeholders`, `members`: valid
-    records; `holdings`: events of holdings; `initialised`, `subscribed`: state that the last batch left; `held`: its
-    open intervals."""
+    records; `holdings`: events of holdings; `initialised`, `subscribed`, `since`: state that the last batch left;
+    `held`: its open intervals."""
     shown = _chain(
         "'' as member_id, case when not deleted then initialised end as said",
         "'' as member_id, initialised as said",
@@ -60,8 +71,44 @@ def wanted(
             select * from c where (now > 0) <> (before > 0)""",
         named=named,
     )
-    events = _events(done(places), done(topics), holdings, held)
-    return Wanted(events, _left(shown, "initialised"), _left(named, "topic_names"))
+    places, topics = done(places), done(topics)
+    events = _events(places, topics, holdings, held)
+    line = _since(topics, since)
+    latest = f"""select * exclude (latest, now) from (select *, lead(1) over
+        (partition by {GROUP}, topic order by n) is null as latest from {{line}}) where latest and now > 0"""
+    left = _left(shown, "initialised"), _left(named, "topic_names")
+    return Wanted(events, *left, sql(latest, line=line), _initialised(places, line))
+
+
+def _since(topics: Frame, was: Frame) -> Frame:
+    """When topics came to be subscribed to (`now` > 0), and when not any more. `was`: since when they have been, which
+    the new records do not say."""
+    return done(
+        sql(
+            f"""select {GROUP}, topic, n, log_ms, written_ms, now from {{topics}} where n >= 0
+                union all select {GROUP}, topic, n, log_ms, written_ms, 1 from {{was}}""",
+            topics=topics,
+            was=was,
+        )
+    )
+
+
+def _initialised(places: Frame, topics: Frame) -> Frame:
+    """With the record since which a member subscribes to the topic, if one does then."""
+    return sql(
+        f"""with a as (select {PLACE}, n, max(topic) as topic, any_value(log_ms) as ms,
+                    any_value(written_ms) as written_ms from {{places}} where n >= 0 group by {PLACE}, n
+                    having sum(gain) > 0),
+                b as (select a.*, t.now > 0 as wanted, t.n as t_n, t.log_ms as t_ms, t.written_ms as t_written_ms
+                    from a asof left join {{topics}} t on a.state_partition = t.state_partition
+                        and a.group_id = t.group_id and a.topic = t.topic and a.n >= t.n)
+                select state_partition, group_id, topic_key as topic_id, topic, partition, n as offset, ms, written_ms,
+                    case when wanted then t_n end as subscribed_offset, case when wanted then t_ms end as subscribed_ms,
+                    case when wanted then t_written_ms end as subscribed_written_ms,
+                    case when wanted then ms - t_ms end as after_ms, coalesce(t_n, 0) as since_offset from b""",
+        places=places,
+        topics=topics,
+    )
 
 
 def _chain(new: str, old: str, records: Frame, was: Frame) -> Frame:
@@ -121,14 +168,4 @@ def _events(places: Frame, topics: Frame, holdings: Frame, held: Frame) -> Frame
 def coverage(unowned: Frame, cuts: Frame | None) -> Frame:
     """Lowers findings behind the first gap in the log to `possible`: members may have joined or left there."""
     nobody = ", ".join(f"nullif({c}, '{NOBODY}') as {c}" for c in ("former_member_id", "member_id"))
-    free = unowned.where("kind = 'share'").select(f"* replace ({nobody})")
-    if cuts is None:
-        return free
-    return sql(
-        """select f.* replace (case when f.to_offset < c.begin or c.begin is null then grade else 'possible' end
-                as grade)
-            from {free} f left join (select state_partition, min(until_offset) as begin from {cuts}
-                group by state_partition) c on f.state_partition = c.state_partition""",
-        free=free,
-        cuts=cuts,
-    )
+    return before_cuts(unowned.where("kind = 'share'").select(f"* replace ({nobody})"), cuts, "to_offset")

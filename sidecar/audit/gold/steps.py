@@ -223,6 +223,19 @@ def graded(rows: Frame, stretches: Frame, begin: str, end: str) -> Frame:
     )
 
 
+def before_cuts(rows: Frame, cuts: Frame | None, end: str) -> Frame:
+    """Behind what was never read nothing is certain: there may be members who are not seen, or some that left."""
+    if cuts is None:
+        return rows
+    return sql(
+        f"""select r.* replace (case when r.{end} < c.begin or c.begin is null then grade else 'possible' end as grade)
+            from {{rows}} r left join (select state_partition, min(until_offset) as begin from {{cuts}}
+                group by state_partition) c on r.state_partition = c.state_partition""",
+        rows=rows,
+        cuts=cuts,
+    )
+
+
 KEY = "state_partition, group_id, kind, key_id"
 BEGIN = "offset, carried, acc, log_ms, written_ms, why, adjacent, b_live, b_offset"
 END = """offset = n_offset, ms = n_ms, written_ms = n_written_ms, why = n_why, adjacent = n_adjacent,

@@ -23,80 +23,26 @@ Times that end in `ms` are Unix ms. `written` is the writer's clock, the others 
 from __future__ import annotations
 
 from sidecar.audit.columns import FLAG, INT, LONG, TEXT, TIME, Column, Table, by_name, many
-from sidecar.audit.layers import CORRUPT as SILVER_CORRUPT
-
-OPEN = Column("open", FLAG, "It has not ended, or may change yet; a later batch replaces the row.")
-GROUP = (
-    Column("state_partition", INT, "Partition of the state topic."),
-    Column("group_id", TEXT, "The group."),
-)
-KIND = Column("kind", TEXT, "Of the group: `consumer`, `classic`, `share` or `streams`.")
-PLACE = (
+from sidecar.audit.gold.columns import (
+    EPOCHS,
+    GRADE,
+    GROUP,
     KIND,
-    Column(
-        "topic_key",
-        TEXT,
-        "Names the topic: its id in a consumer group, its name in a classic one; of a task of a streams group its"
-        " subtopology.",
-    ),
-    Column("topic_id", TEXT, "Id of the topic (base64).", "a classic group, which knows names only; a task"),
-    Column("topic", TEXT, "Name of the topic, or the subtopology; empty if it was not known."),
-    Column("partition", INT, "Partition of the topic, or of the task."),
-)
-GRADE = Column(
-    "grade",
-    TEXT,
-    "`proven`; or `possible`: records may be missing that said otherwise.",
-)
-EARLIER = "a tombstone of an earlier version"
-OPEN_END = "it has not ended"
-
-
-def at(prefix: str, doc: str, null: str = "", written: str = EARLIER) -> tuple[Column, ...]:
-    """A record and its times. `written`: when the writer's time is null although the record is there."""
-    unwritten = "; ".join(filter(None, (null, written)))
-    return (
-        Column(f"{prefix}offset", LONG, doc, null),
-        Column(f"{prefix}ms", LONG, "Its timestamp.", null),
-        Column(f"{prefix}time", TIME, "The same.", null),
-        Column(f"{prefix}written_ms", LONG, "When its writer says it wrote it.", unwritten),
-        Column(f"{prefix}written_time", TIME, "The same.", unwritten),
-    )
-
-
-LIFE = (
-    *at("from_", "The first record that shows it."),
-    Column("from_why", TEXT, "Why that was written."),
-    Column("from_not_before_offset", LONG, "The last offset at which it was not so.", "nothing earlier is known"),
-    Column("from_exact", FLAG, "It began with that record: none is missing before it."),
-    *at("to_", "The first record that shows it gone.", OPEN_END),
-    Column("to_why", TEXT, "Why that was written.", OPEN_END),
-    Column("to_not_before_offset", LONG, "The last offset at which it certainly still was so.", OPEN_END),
-    Column("to_exact", FLAG, "It ended with that record.", OPEN_END),
-    Column("unseen", LONG, "Values of its key in between that are missing."),
+    LIFE,
     OPEN,
+    OPEN_END,
+    PLACE,
+    REVOKING,
+    SHARED,
+    at,
+    gold_table,
 )
-
-
-def _gold(name: str, doc: str, key: tuple[str, ...], *columns: Column, is_open: bool = True) -> Table:
-    return Table("gold", name, doc, key, columns, open="open" if is_open else "")
-
-
-EPOCHS = (
-    Column("first_epoch", INT, "Member epoch in which it began."),
-    Column("last_epoch", INT, "The last member epoch in which a record shows it."),
-)
-SHARED = (
-    Column("topic_id", TEXT, "Id of the topic (base64)."),
-    Column("topic", TEXT, "Name of the topic; empty if it was not known."),
-    Column("partition", INT, "Partition of the topic."),
-)
-REVOKING = at("revoking_from_", "The record since which it only had to give it up.", "it has not had to")
+from sidecar.audit.layers import CORRUPT as SILVER_CORRUPT
 
 PLACE_KEY = ("state_partition", "group_id", "kind", "topic_key", "partition")
 OFFSET_KEY = ("state_partition", "offset")
 
-INTERVALS = _gold(
+INTERVALS = gold_table(
     "intervals",
     "A member of a consumer or classic group owned a partition, as assigned or as pending revocation.",
     (*PLACE_KEY, "member_id", "from_offset"),
@@ -108,7 +54,7 @@ INTERVALS = _gold(
     Column("first_epoch", INT, "Member epoch in which it began; of a classic member, the generation."),
     Column("last_epoch", INT, "The last member epoch, or generation, in which a record shows it."),
 )
-OVERLAPS = _gold(
+OVERLAPS = gold_table(
     "second_owners",
     "A member began to own a partition, or to have an active task, that another one still had. Or it began to have a"
     " task that another member of its process still had, in any role: its `topic` then names the process. There must be"
@@ -124,7 +70,7 @@ OVERLAPS = _gold(
     GRADE,
     OPEN,
 )
-UNOWNED = _gold(
+UNOWNED = gold_table(
     "unowned",
     "Nobody owned a partition, or had an active task, that somebody had owned, also while the group was empty or did"
     " not want it. Of share groups: `share_coverage`.",
@@ -139,7 +85,7 @@ UNOWNED = _gold(
     GRADE,
     OPEN,
 )
-SHARE_HOLDINGS = _gold(
+SHARE_HOLDINGS = gold_table(
     "share_holdings",
     "A member of a share group had a partition; others may have had it, too.",
     ("state_partition", "group_id", "topic_id", "partition", "member_id", "from_offset"),
@@ -149,7 +95,7 @@ SHARE_HOLDINGS = _gold(
     *LIFE,
     *EPOCHS,
 )
-SHARE_COVERAGE = _gold(
+SHARE_COVERAGE = gold_table(
     "share_coverage",
     "Nobody had a partition of a share group that the broker had initialised and to whose topic a member subscribed."
     " So is each at first, for as long as it takes to assign it.",
@@ -164,7 +110,7 @@ SHARE_COVERAGE = _gold(
     GRADE,
     OPEN,
 )
-SHARE_PLACEHOLDERS = _gold(
+SHARE_PLACEHOLDERS = gold_table(
     "share_placeholder_history",
     "The owner of a share group was this member of the broker's share group of the same name, which keeps the share"
     " state.",
@@ -175,7 +121,34 @@ SHARE_PLACEHOLDERS = _gold(
     Column("topic_names", many(TEXT), "What the member subscribed to there, at last."),
     *LIFE,
 )
-STREAMS_TASKS = _gold(
+SHARE_INITIALISED = gold_table(
+    "share_initialised",
+    "The broker had initialised a partition for a share group, as the owner wrote down. Of partitions for which it"
+    " never did, no record tells.",
+    ("state_partition", "group_id", "topic_id", "partition", "offset"),
+    *GROUP,
+    *SHARED,
+    *at("subscribed_", "The record since which a member subscribed to the topic.", "nobody did"),
+    *at("", "The record that shows it initialised."),
+    Column("after_ms", LONG, "Between both, by the timestamps of the log.", "nobody subscribed to it"),
+    GRADE,
+    is_open=False,
+)
+HOLDERS = gold_table(
+    "holders",
+    "So many members had a partition of a share group, or a task of a streams group as a standby or to warm it up."
+    " While nobody had it there is no row.",
+    ("state_partition", "group_id", "kind", "topic_key", "partition", "role", "from_offset"),
+    *GROUP,
+    *PLACE,
+    Column("role", TEXT, "Of a task `standby` or `warmup`; `share` of a partition."),
+    Column("holders", INT, "How many members."),
+    *at("from_", "The record since which."),
+    *at("to_", "The record since which there are more or fewer.", OPEN_END),
+    GRADE,
+    OPEN,
+)
+STREAMS_TASKS = gold_table(
     "streams_tasks",
     "A member of a streams group had a task, as assigned or as pending revocation.",
     ("state_partition", "group_id", "subtopology", "partition", "role", "member_id", "from_offset"),
@@ -189,7 +162,7 @@ STREAMS_TASKS = _gold(
     *REVOKING,
     *EPOCHS,
 )
-STREAMS_NOT_READY = _gold(
+STREAMS_NOT_READY = gold_table(
     "streams_not_ready",
     "The topology of a streams group was not ready at its last epoch, so that no tasks were assigned. The reason is in"
     " no record: members are told it.",
@@ -197,7 +170,30 @@ STREAMS_NOT_READY = _gold(
     *GROUP,
     *LIFE,
 )
-REBALANCES = _gold(
+STREAMS_REPLICAS = gold_table(
+    "streams_standby_replicas",
+    "So many standby tasks were wanted of each task with state, as the group's epochs took the setting over. How many"
+    " there were: `holders`.",
+    ("state_partition", "group_id", "from_offset"),
+    *GROUP,
+    Column("num_standby_replicas", INT, "The setting `streams.num.standby.replicas` in force."),
+    *LIFE,
+)
+STREAMS_TOPOLOGIES = gold_table(
+    "streams_topology_changes",
+    "A streams group got a topology. Who asked the broker for internal topics is in no record: clients ask on their own"
+    " connections.",
+    OFFSET_KEY,
+    *GROUP,
+    *at("", "The record."),
+    Column("epoch", INT, "Topology epoch."),
+    Column("subtopologies", many(TEXT), "Their ids."),
+    Column("internal_topics", many(TEXT), "Repartition and changelog topics that it needs, in order."),
+    Column("partial", FLAG, "Taken over from a broker, which says nothing of copartition groups."),
+    Column("why", TEXT, "Why the record was written: which member brought it."),
+    is_open=False,
+)
+REBALANCES = gold_table(
     "rebalances",
     "A group epoch, or a generation of a classic group.",
     ("state_partition", "group_id", "kind", "from_offset"),
@@ -232,7 +228,7 @@ REBALANCES = _gold(
     GRADE,
     OPEN,
 )
-MEMBERS = _gold(
+MEMBERS = gold_table(
     "members",
     "Somebody was a member of a group.",
     ("state_partition", "group_id", "kind", "member_id", "from_offset"),
@@ -246,7 +242,7 @@ MEMBERS = _gold(
     Column("process_id", TEXT, "Of a streams member, the instance that it is a thread of.", "another kind of group"),
     *LIFE,
 )
-STATIC_MEMBERS = _gold(
+STATIC_MEMBERS = gold_table(
     "static_member_history",
     "A member held an instance id (KIP-345); of consumer groups.",
     ("state_partition", "group_id", "instance_id", "from_offset"),
@@ -255,7 +251,7 @@ STATIC_MEMBERS = _gold(
     Column("member_id", TEXT, "The member that held it."),
     *LIFE,
 )
-CLAIMS = _gold(
+CLAIMS = gold_table(
     "coordinators",
     "A sidecar was the coordinator of a state partition, until the next claim.",
     ("state_partition", "from_offset"),
@@ -273,7 +269,7 @@ CLAIMS = _gold(
     *at("to_", "The next claim.", OPEN_END),
     OPEN,
 )
-OUTAGES = _gold(
+OUTAGES = gold_table(
     "outages",
     "From the last record of a coordinator to the claim of the next: it was away for no longer than that.",
     ("state_partition", "to_offset"),
@@ -292,7 +288,7 @@ OUTAGES = _gold(
     ),
     is_open=False,
 )
-STALE_WRITES = _gold(
+STALE_WRITES = gold_table(
     "stale_writes",
     "A record of a fenced coordinator: another one had claimed the state partition before. It changes nothing. There"
     " must be none.",
@@ -308,7 +304,7 @@ STALE_WRITES = _gold(
     Column("why", TEXT, "What made it be written."),
     is_open=False,
 )
-SETTINGS = _gold(
+SETTINGS = gold_table(
     "setting_changes",
     "A setting of a group, or of the brokers where the group id is empty, was set or removed.",
     OFFSET_KEY,
@@ -319,7 +315,7 @@ SETTINGS = _gold(
     Column("why", TEXT, "What made it be written."),
     is_open=False,
 )
-STALE_CLAIMS = _gold(
+STALE_CLAIMS = gold_table(
     "stale_claims",
     "A member of a classic group said that it owned partitions which were another's (KIP-792).",
     (*OFFSET_KEY, "topic", "generation", "holder"),
@@ -333,7 +329,7 @@ STALE_CLAIMS = _gold(
     Column("holder", TEXT, "Who owned them; empty: they were unowned."),
     is_open=False,
 )
-COVERAGE = _gold(
+COVERAGE = gold_table(
     "coverage",
     "What was read of a state partition, or of a group, and what is known to be missing.",
     ("state_partition", "scope", "group_id"),
@@ -382,8 +378,12 @@ GOLD = by_name(
         SHARE_HOLDINGS,
         SHARE_COVERAGE,
         SHARE_PLACEHOLDERS,
+        SHARE_INITIALISED,
+        HOLDERS,
         STREAMS_TASKS,
         STREAMS_NOT_READY,
+        STREAMS_REPLICAS,
+        STREAMS_TOPOLOGIES,
         REBALANCES,
         MEMBERS,
         STATIC_MEMBERS,
@@ -399,10 +399,11 @@ GOLD = by_name(
 
 _LIVES = (
     *("intervals", "members", "static_member_history"),
-    *("share_holdings", "share_placeholder_history", "streams_tasks", "streams_not_ready"),
+    *("share_holdings", "share_placeholder_history"),
+    *("streams_tasks", "streams_not_ready", "streams_standby_replicas"),
 )
 _HELD = {"intervals": "i.kind", "share_holdings": "'share'", "streams_tasks": "'streams'"}
-_FREE = ("unowned", "share_coverage")
+_FREE = ("unowned", "share_coverage", "holders")
 
 
 def _lives(check: str, sentence: str, where: str) -> dict[str, tuple[str, str]]:
@@ -445,6 +446,10 @@ INVARIANTS: dict[str, tuple[str, str]] = {
         )
         for table, kind in _HELD.items()
     },
+    "initialised_after_subscribed": (
+        "A partition is initialised after a member has subscribed to it.",
+        "select * from share_initialised where subscribed_offset >= `offset`",
+    ),
     "settled_after_target": (
         "Nobody reaches an epoch that has no target yet.",
         "select * from rebalances where grade = 'proven' and settled_offset is not null"

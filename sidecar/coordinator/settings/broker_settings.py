@@ -33,7 +33,7 @@ def broker_names(kind: str) -> dict[str, str]:
     """Kafka's names of the settings of this kind that brokers have -> fields."""
     rows = cf.KINDS[kind]
     ranged = [m + s.field for s in rows.rows if s.ranged for m in ("", "min_", "max_")]
-    fields = (*ranged, *rows.brokers, *(s.field for s in rows.rows if not s.ranged))
+    fields = (*ranged, *rows.brokers, *(s.field for s in rows.rows if not s.ranged and not s.among))
     return {f"group.{kind}.{field.replace('_', '.')}": field for field in fields}
 
 

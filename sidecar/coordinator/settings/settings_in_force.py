@@ -73,7 +73,7 @@ class SettingsInForce:
         """Settings of the kinds that this sidecar serves; the others are the broker's."""
         self._names = [s.name for rows in self._rows.values() for s in rows.rows]
         self.broker = BrokerSettings(own.node_id, self._names, managed, log)
-        self._effective: dict[str, int | bool] | None = None
+        self._effective: dict[str, cf.Value] | None = None
         self._common: dict[str, dict[str, Any]] = {}
         """By kind: what all of its groups have, unless they have something of their own."""
         makers: dict[str, Callable[[str], Any]] = {kind: partial(self._make, kind) for kind in self._rows}
@@ -112,12 +112,7 @@ class SettingsInForce:
             own, effective = self._own.kinds[kind].values, self.effective()
             known = {f.name for f in fields(REGISTRY.kinds[kind].config())}
             found = {f: own[f] for f in known & own.keys()}
-            found |= {f: effective[name] for name, f in FIELDS[kind].items() if f in known and f not in cf.LISTS}
-            found["assignors"] = self._assignors(kind)
-            for name, f in FIELDS[kind].items():
-                text, source = self.broker.value(name)
-                if f in cf.LISTS and f != "assignors" and source != cf.DEFAULT:
-                    found[f] = tuple(filter(None, (part.strip() for part in (text or "").split(","))))
+            found |= {f: effective[name] for name, f in FIELDS[kind].items() if f in known}
             if kind == CONSUMER:
                 found["migration_policy"] = self._policy()
             self._common[kind] = found
@@ -137,17 +132,25 @@ class SettingsInForce:
                 values[own] = int(text)
         return ClassicConfig(**values)
 
-    def effective(self) -> dict[str, int | bool]:
+    def effective(self) -> cf.Level:
         """Broker level, by broker names."""
         if self._effective is None:
-            found: dict[str, int | bool] = {}
+            found: dict[str, cf.Value] = {}
             for kind in self._rows:
                 for name, own in FIELDS[kind].items():
-                    if own not in cf.LISTS:
-                        text = self._chosen(name, self._own.kinds[kind], own)
-                        found[name] = text == "true" if name in cf.BROKER_OFFLOADS else int(text)
+                    if own in cf.LISTS:
+                        found[name] = self._assignors(kind) if own == "assignors" else self._list(kind, name, own)
+                        continue
+                    text = self._chosen(name, self._own.kinds[kind], own)
+                    found[name] = text == "true" if name in cf.BROKER_OFFLOADS else int(text)
             self._effective = found
         return self._effective
+
+    def _list(self, kind: str, name: str, field: str) -> tuple[str, ...]:
+        text, source = self.broker.value(name)
+        if source == cf.DEFAULT:
+            return tuple(self._own.kinds[kind].values[field])
+        return tuple(filter(None, cf.listed(text or "")))
 
     def _chosen(self, name: str, own: OwnKind, field: str) -> str:
         text, source = self.broker_value(name)
@@ -181,12 +184,16 @@ class SettingsInForce:
         own, effective = self.own(group_id), self.effective()
         out = []
         for kind, s in ((kind, s) for kind, rows in self._rows.items() for s in rows.rows):
-            text, plain = cf.text(effective[s.broker_name]), cf.text(self._own.kinds[kind].defaults[s.field])
+            field = FIELDS[kind][s.broker_name]
+            text, plain = cf.text(effective[s.broker_name]), cf.text(self._own.kinds[kind].defaults[field])
             source = self.broker_value(s.broker_name)[1]
             hidden = tuple(level for level in self.broker.levels.get(s.broker_name, ()) if level[1] > source)
             if source == cf.DEFAULT and text != plain:
                 source = cf.STATIC
-            out.append(SettingValue(s.name, own.get(s.name), text, source, plain, hidden))
+            mine = own.get(s.name)
+            if mine is not None and s.kind in ("string", "list"):  # as Kafka shows them
+                mine = ",".join(cf.listed(mine)) if s.kind == "list" else mine.strip()
+            out.append(SettingValue(s.name, mine, text, source, plain, hidden))
         return tuple(out)
 
     def changed(self, group_id: str = "") -> None:

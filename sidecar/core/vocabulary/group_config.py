@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
 from sidecar.core.vocabulary.group_patterns import fault
@@ -36,14 +37,18 @@ CLI_CLIENT = "sidecar-groups"
 """Client id of the command `sidecar groups`. It is told where any group is; other tools are told so only of groups of
 which something was said, so that they show of all others what Kafka shows."""
 LISTS = ("assignors", "rack_aware_assignment_tags")
-"""Fields whose values are lists; only brokers have them."""
+"""Fields whose values are lists."""
+Value = int | bool | str | tuple[str, ...]
+Level = Mapping[str, Any]
+"""Values at broker level, by broker names."""
 GROUP_MOVES, BROKER_MOVES = (MANAGED, REBALANCE), (INCLUDE, EXCLUDE)
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     """A group-level setting, named `<kind of group>.<field>`. `floor`: of the type; `ranged`: two settings of the
-    broker bound it; `most`: one does, from above."""
+    broker bound it; `most`: one does, from above; `among`: the broker's list of which it names one, by default the
+    first."""
 
     name: str
     kind: str
@@ -51,6 +56,7 @@ class Setting:
     documentation: str = ""
     ranged: bool = True
     most: str = ""
+    among: str = ""
 
     @property
     def field(self) -> str:
@@ -59,7 +65,7 @@ class Setting:
 
     @property
     def broker_name(self) -> str:
-        return "group." + self.name
+        return self.among or "group." + self.name
 
     @property
     def limits(self) -> tuple[str, str]:
@@ -67,7 +73,7 @@ class Setting:
         of, _, rest = self.broker_name.removeprefix("group.").partition(".")
         return f"group.{of}.min.{rest}", f"group.{of}.max.{rest}"
 
-    def range_in(self, effective: Mapping[str, int | bool]) -> tuple[int, int] | None:
+    def range_in(self, effective: Level) -> tuple[int, int] | None:
         """What the broker allows, `effective` at broker level; None: anything."""
         if self.most:
             return self.floor, effective[self.most]
@@ -76,7 +82,7 @@ class Setting:
         low, high = self.limits
         return effective[low], effective[high]
 
-    def inherits(self, value: int | bool) -> bool:
+    def inherits(self, value: Value) -> bool:
         """Whether this value stands for the broker's (KIP-1263)."""
         return self.floor == -1 and value == -1
 
@@ -142,8 +148,23 @@ KINDS: Mapping[str, KindSettings] = {
                 "How long the first assignment of an empty group waits for more members.",
                 ranged=False,
             ),
+            Setting(
+                "streams.rack.aware.assignment.tags",
+                "list",
+                0,
+                "Client tags over which standby replicas of a task are spread.",
+                ranged=False,
+            ),
+            Setting(
+                "streams.assignor.name",
+                "string",
+                0,
+                "Which of the broker's task assignors; it counts from the next rebalance on.",
+                ranged=False,
+                among="group.streams.assignors",
+            ),
         ),
-        brokers=("max_size", "assignors", "max_standby_replicas", "rack_aware_assignment_tags"),
+        brokers=("max_size", "assignors", "max_standby_replicas"),
     ),
 }
 """In Kafka's order. A sidecar keeps the settings of the kinds that it serves (`groups.kinds`)."""
@@ -156,15 +177,28 @@ def invalid(message: str) -> CoordinatorError:
     return CoordinatorError(Code.INVALID_CONFIG, message)
 
 
-def text(value: int | bool) -> str:
+def text(value: Value) -> str:
     """As Kafka writes values."""
+    if isinstance(value, tuple):
+        return ",".join(value)
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
-def parse(name: str, given: str) -> int | bool:
+def listed(given: str) -> tuple[str, ...]:
+    """A list as Kafka reads it."""
+    return tuple(part.strip() for part in given.split(",")) if given.strip() else ()
+
+
+def parse(name: str, given: str) -> Value:
     """Raises INVALID_CONFIG in Kafka's words (ConfigDef.parseType and its validators)."""
     s = SETTINGS[name]
     value = given.strip()
+    if s.kind == "string":
+        return value
+    if s.kind == "list":
+        if not all(parts := listed(given)):
+            raise invalid(f"Configuration '{name}' values must not be empty.")
+        return parts
     if s.kind == "boolean":
         if value.lower() not in ("true", "false"):
             raise invalid(f"Invalid value {given} for configuration {name}: Expected value to be either true or false")
@@ -191,10 +225,12 @@ def check_move(name: str, value: str) -> None:
         raise invalid(f"Invalid value {value} for configuration {name}: {why}")
 
 
-def validate(own: Mapping[str, str], effective: Mapping[str, int | bool]) -> None:
-    """`own`: all that the group would have; `effective`: broker level of the kinds that are served,
-    by broker names. Raises INVALID_CONFIG."""
-    values = {n: parse(n, given) for n, given in own.items()}
+def validate(own: Mapping[str, str], effective: Level) -> None:
+    """`own`: all that the group would have; `effective`: of the kinds that are served. Raises INVALID_CONFIG."""
+    for n in (n for n in own if SETTINGS[n].kind == "list"):
+        if len(set(parts := listed(own[n]))) < len(parts):
+            raise invalid(f"{n} must not contain duplicate tag keys.")
+    values: dict[str, Any] = {n: parse(n, given) for n, given in own.items()}
     kinds = [kind for kind in KINDS.values() if kind.session.broker_name in effective]
     for s in (s for kind in kinds for s in kind.bounded):
         value, allowed = values.get(s.name), s.range_in(effective)
@@ -204,19 +240,27 @@ def validate(own: Mapping[str, str], effective: Mapping[str, int | bool]) -> Non
         if not low <= value <= high:
             allows = f"less than or equal to {high}" if s.most else f"in the range {low} to {high} inclusive."
             raise invalid(f"{s.name} must be {allows}")
+    for s in (s for kind in kinds for s in kind.more if s.among and s.name in values):
+        if values[s.name] not in effective[s.among]:
+            there = ", ".join(effective[s.among])
+            raise invalid(
+                f"{s.name} '{values[s.name]}' is not a registered task assignor. Registered assignors are: [{there}]."
+            )
     for kind in kinds:
-        session, heartbeat = (values.get(s.name, effective[s.broker_name]) for s in (kind.session, kind.heartbeat))
+        names = {**effective, **{SETTINGS[n].broker_name: v for n, v in values.items()}}
+        session, heartbeat = (names[s.broker_name] for s in (kind.session, kind.heartbeat))
         if session <= heartbeat:
             raise invalid(f"{kind.session.name} must be greater than {kind.heartbeat.name}")
 
 
-def level(kind: str, own: Mapping[str, str], effective: Mapping[str, int | bool]) -> dict[str, int | bool]:
+def level(kind: str, own: Mapping[str, str], effective: Level) -> dict[str, Value]:
     """Values for a group of this kind, by field: its own, brought into the broker's range as it is now, else the
     broker's."""
-    out: dict[str, int | bool] = {}
+    out: dict[str, Value] = {}
     for s in KINDS[kind].rows:
-        value = effective[s.broker_name]
-        if s.name in own and not s.inherits(mine := parse(s.name, own[s.name])):
+        value = "" if s.among else effective[s.broker_name]
+        mine: Any = parse(s.name, own[s.name]) if s.name in own else -1
+        if s.name in own and not s.inherits(mine):
             value = mine
             if (allowed := s.range_in(effective)) is not None:
                 low, high = allowed

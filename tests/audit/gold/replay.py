@@ -70,6 +70,9 @@ class Replay:
         self.initialised: dict[str, set[Any]] = defaultdict(set)
         """(Topic id, topic, partition) of share groups."""
         self.subscribed: dict[str, dict[str, list[str]]] = defaultdict(dict)
+        self.since: dict[Any, Row] = {}
+        """Group and topic -> the record since which a member of a share group subscribes to it."""
+        self.replicas: dict[Any, Row] = {}
         self.wanted: dict[Any, Row] = {}
         """Group and place -> since when somebody should have it."""
         self.spans: list[tuple[str, Any, Row, Row | None]] = []
@@ -293,8 +296,26 @@ class Replay:
         """Its record is written for other reasons, too."""
         if row["deleted"] or row["epoch"] != self.lines[row["group_id"], "streams"].epoch:
             self._groups(row, "streams")
+        said = {c["name"]: c["value"] for c in row["assignment_configs"] or []}
+        replicas = said.get("num.standby.replicas", "none")
+        fields = {"member_id": replicas, "num_standby_replicas": replicas}
+        self._life(row, self.replicas, row["group_id"], "streams_standby_replicas", fields, replicas)
         ready = None if row["deleted"] else "not ready" if row["validated_topology_epoch"] < 0 else "ready"
         self._life(row, self.ready, row["group_id"], "streams_ready", {"member_id": ready}, ready)
+
+    def _streams_topologies(self, row: Row) -> None:
+        if not row["deleted"]:
+            parts = row["subtopologies"]
+            topics = {t["name"] for s in parts for t in (*s["repartition_source_topics"], *s["changelog_topics"])}
+            self.tables["streams_topology_changes"].append(
+                {
+                    "group_id": row["group_id"],
+                    **at("", row),
+                    **{c: row[c] for c in ("epoch", "partial", "why")},
+                    "subtopologies": [s["subtopology"] for s in parts],
+                    "internal_topics": sorted(topics),
+                }
+            )
 
     def _target_members(self, row: Row, kind: str = "consumer", of: str = "partitions", key: str = "topic_id") -> None:
         places = {(t[key], p) for t in row[of] or [] for p in t["partitions"]}
@@ -333,6 +354,11 @@ class Replay:
         if row["deleted"]:
             self._hold(row, "share", row["member_id"], {})
         names[row["member_id"]] = row["topic_names"] or []
+        named = {n for of_member in names.values() for n in of_member}
+        for key in [k for k in self.since if k[0] == row["group_id"] and k[1] not in named]:
+            del self.since[key]
+        for topic in named:
+            self.since.setdefault((row["group_id"], topic), row)
         self._want(row)
         self._member(row, "share")
 
@@ -342,6 +368,21 @@ class Replay:
         self._life(row, self.placeholders, row["group_id"], "share_placeholder_history", said)
         if not row["deleted"]:
             self.placeholders[row["group_id"]].update(said)
+        before = {(t, p) for t, _, p in self.initialised[row["group_id"]]}
+        for t in shown:
+            for p in [p for p in t["partitions"] if (t["topic_id"], p) not in before]:
+                since = self.since.get((row["group_id"], t["topic"]))
+                self.tables["share_initialised"].append(
+                    {
+                        "group_id": row["group_id"],
+                        **{n: t[n] for n in ("topic_id", "topic")},
+                        "partition": p,
+                        **at("subscribed_", since),
+                        **at("", row),
+                        "after_ms": since and row["log_ms"] - since["log_ms"],
+                        "grade": "proven",
+                    }
+                )
         self.initialised[row["group_id"]] = {(t["topic_id"], t["topic"], p) for t in shown for p in t["partitions"]}
         self._want(row)
 
@@ -452,6 +493,9 @@ class Replay:
         for group_id, place, begin, end in [*self.spans, *((*k, row, None) for k, row in self.wanted.items())]:
             topic_id, topic, p = place
             self._cover(group_id, (topic_id, topic, p), begin, end, places[group_id, "share", topic_id, p])
+        for (group_id, kind, key, p), owners in places.items():
+            if owners and kind in ("share", "standby", "warmup"):
+                self._count(group_id, kind, key, p, owners)
         self._by_kind()
         for group_id, rows in self.group_rows.items():
             self.tables["coverage"].append(
@@ -466,6 +510,35 @@ class Replay:
                 }
             )
         return {t: [{"state_partition": self.p, **r} for r in rows] for t, rows in self.tables.items()}
+
+    def _count(self, group_id: str, kind: str, key: str, partition: int, owners: list[Row]) -> None:
+        """From one record that changes the number of holders to the next."""
+        changes: dict[int, int] = defaultdict(int)
+        times: dict[int, Row] = {}
+        for i in owners:
+            for prefix, d in (("from_", 1), ("to_", -1)):
+                if (n := i[f"{prefix}offset"]) is not None:
+                    changes[n] += d
+                    times[n] = {c: i[f"{prefix}{c}"] for c, _ in TIMES}
+        points, had = [n for n in sorted(changes) if changes[n]], 0
+        for n, then in zip(points, [*points[1:], None], strict=True):
+            had += changes[n]
+            if had:
+                self.tables["holders"].append(
+                    {
+                        "group_id": group_id,
+                        "kind": "share" if kind == "share" else "streams",
+                        "topic_key": key,
+                        "topic": max(i["topic"] for i in owners) if kind == "share" else key,
+                        "partition": partition,
+                        "role": kind,
+                        "holders": had,
+                        **{f"from_{c}": v for c, v in times[n].items()},
+                        **{f"to_{c}": None if then is None else times[then][c] for c, _ in TIMES},
+                        "grade": "proven",
+                        "open": then is None,
+                    }
+                )
 
     def _compare(self, owners: list[Row]) -> None:
         """All of one place."""
@@ -526,6 +599,10 @@ class Replay:
                 self.tables["streams_tasks"].append(_without(i, ("kind", "topic_key", "topic")) | more)
             elif kind != "process":
                 self.tables["intervals"].append(i)
+        for r in self.tables.pop("streams_standby_replicas", []):
+            if r["member_id"] != "none":
+                told = _without(r, ("member_id",)) | {"num_standby_replicas": int(r["num_standby_replicas"])}
+                self.tables["streams_standby_replicas"].append(told)
         for r in self.tables.pop("streams_ready", []):
             if r["member_id"] == "not ready":
                 self.tables["streams_not_ready"].append(_without(r, ("member_id",)))

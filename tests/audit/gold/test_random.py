@@ -122,7 +122,10 @@ def test_after_compaction_nothing_is_false(full: list[Row], left: list[Row], eve
     assert set(broken(found)) <= gone, "a member's own record may be gone"
 
 
-OTHERS = ("streams_not_ready", "share_placeholder_history")
+OTHERS = (
+    *("streams_not_ready", "streams_standby_replicas", "streams_topology_changes"),
+    *("share_placeholder_history", "share_initialised", "holders"),
+)
 SHARED = ("state_partition", "group_id", "topic_id", "partition")
 HELD = {
     "intervals": (*PLACE, "member_id"),
@@ -133,6 +136,8 @@ HELD = {
 STATEMENTS = {
     "unowned": [*PLACE, "former_member_id", "from_offset", "member_id", "to_offset"],
     "share_coverage": [*SHARED, "former_member_id", "from_offset", "member_id", "to_offset"],
+    "holders": [*PLACE, "role", "holders", "from_offset", "to_offset"],
+    "share_initialised": [*SHARED, "subscribed_offset", "offset"],
     "rebalances": [
         *("state_partition", "group_id", "kind", "epoch", "from_offset", "members", "target_offset"),
         *("partitions_moved", "settled_offset", "superseded", "open"),

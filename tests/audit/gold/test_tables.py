@@ -304,6 +304,15 @@ def test_several_members_may_hold_a_partition_of_a_share_group_and_one_must(foun
         (0, "m2", 13, None, 15),
         (1, "m2", 13, None, 15),
     ]
+    assert of(found, "holders", SHARED, "partition", "holders", "from_offset", "to_offset") == [
+        (0, 1, 5, 7),
+        (1, 1, 5, 8),
+        (0, 2, 7, 10),
+        (1, 1, 9, 13),
+        (0, 1, 10, 13),
+    ]
+    of_each = ("partition", "subscribed_offset", "offset", "after_ms", "grade")
+    assert of(found, "share_initialised", SHARED, *of_each) == [(0, 1, 3, 20, "proven"), (1, 1, 3, 20, "proven")]
     assert of(found, "share_placeholder_history", SHARED, "member_id", "from_offset", "to_offset") == [("p", 3, None)]
     told = of(found, "rebalances", SHARED, "kind", "epoch", "cause", "members", "settled_offset")
     assert told == [("share", 1, "joined", 1, 5)]
@@ -318,6 +327,8 @@ def test_tasks_are_had_by_role_and_process(found: Tables) -> None:
         (1, "standby", "m3", "p1", 10, 13, None),
         (2, "standby", "m1", "p1", 12, None, None),
     ]
+    of_each = ("partition", "role", "holders", "from_offset", "to_offset")
+    assert of(found, "holders", TWICE, *of_each) == [(1, "standby", 1, 10, 13), (2, "standby", 1, 12, None)]
     told = of(found, "second_owners", TWICE, "kind", "topic", "partition", "member_id", "other_member_id", "grade")
     assert told == [
         ("streams", "0", 0, "m2", "m1", "proven"),

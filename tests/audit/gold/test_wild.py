@@ -28,7 +28,9 @@ def wild(log: Log, rng: random.Random) -> None:
         log.streams_current("a", m, rng.randrange(1, 4), **held)
 
     def ready(m: str) -> None:
-        log.put("streams_group", "a", epoch=rng.randrange(1, 4), validated_topology_epoch=rng.choice((-1, 1)))
+        configs = [{"name": "num.standby.replicas", "value": str(rng.randrange(2))}][: rng.randrange(3)]
+        epoch, validated = rng.randrange(1, 4), rng.choice((-1, 1))
+        log.put("streams_group", "a", epoch=epoch, validated_topology_epoch=validated, assignment_configs=configs)
 
     steps: list[tuple[int, Callable[[str], Any]]] = [
         (6, lambda m: log.share_current("s", m, rng.randrange(1, 4), some())),
@@ -55,7 +57,12 @@ def test_gold_says_what_the_replay_says() -> None:
     rows = [row for log in logs for row in log.rows]
     found, told = gold(rows), replay(rows)
     assert differences(found, told) == []
-    names = ("share_holdings", "share_coverage", "streams_tasks", "streams_not_ready", "second_owners", "unowned")
+    names = (
+        *("share_holdings", "share_coverage", "share_initialised", "holders"),
+        *("streams_tasks", "streams_not_ready", "streams_standby_replicas", "second_owners", "unowned"),
+    )
+    assert {(r["role"], r["holders"]) for r in told["holders"]} >= {("share", 2), ("share", 3), ("standby", 2)}
+    assert any(r["subscribed_offset"] is None for r in told["share_initialised"])
     assert min(len(told[name]) for name in names) > 50, {name: len(told[name]) for name in names}
     assert any("process" in r["topic_key"] for r in told["second_owners"])
     cut = gold(rows, some_cuts(random.Random(1), rows, 4))

@@ -461,9 +461,18 @@ def test_streams_groups_have_settings_where_they_are_served() -> None:
         front.tell(Request(2, change("streams.num.standby.replicas", "3")))
         words = "streams.num.standby.replicas must be less than or equal to 2"
         assert (await front.reply(2)).refused == {"32/g": (Code.INVALID_CONFIG, words)}
-        front.tell(Request(3, DescribeSettings("", ("g",))))
-        names = {v.name for v in (await front.reply(3)).groups["g"]}
-        assert {"streams.num.standby.replicas", "consumer.session.timeout.ms"} <= names
+        front.tell(Request(3, change("streams.rack.aware.assignment.tags", "zone, rack")))
+        front.tell(Request(4, change("streams.assignor.name", "nope")))
+        words = "streams.assignor.name 'nope' is not a registered task assignor. Registered assignors are: [sticky]."
+        assert (await front.reply(4)).refused == {"32/g": (Code.INVALID_CONFIG, words)}
+        front.tell(Request(5, change("streams.assignor.name", "sticky")))
+        await front.reply(5)
+        assert (in_force().rack_aware_assignment_tags, in_force().assignor_name) == (("zone", "rack"), "sticky")
+        front.tell(Request(6, DescribeSettings("", ("g",))))
+        told = {v.name: (v.own, v.broker, v.source, v.default) for v in (await front.reply(6)).groups["g"]}
+        assert {"streams.num.standby.replicas", "consumer.session.timeout.ms"} <= told.keys()
+        assert told["streams.assignor.name"] == ("sticky", "sticky", DEFAULT, "sticky")
+        assert told["streams.rack.aware.assignment.tags"] == ("zone,rack", "", DYNAMIC_BROKER, "")
 
     run(test, kinds={"streams": own_kind(Streams.model_validate({}))})
 
