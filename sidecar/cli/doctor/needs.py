@@ -40,9 +40,9 @@ def NEEDS(topic: str, owners_group: str, scope: Scope = ALL) -> list[Need]:
 
 
 def missing(needs: Sequence[Need], rights: Rights, anywhere: bool = True) -> list[Need]:
-    """What ACLs of resources by name grant for single groups and topics only is not seen as missing nothing: a need of
-    every resource is met by every resource. `anywhere`: what is allowed from some hosts only, or denied from some, is
-    missing, too; else it counts as granted."""
+    """The needs that no ACL grants. A need of every group or topic is met only by an ACL of `*`, however many single
+    names have ACLs. `anywhere`: what is allowed from some hosts only, or denied from some, is missing, too; else it
+    counts as granted."""
     mine = [g for g in rights.grants if g.principal in (rights.principal, EVERYBODY)]
     return [n for n in needs if not _granted(n, mine, anywhere)]
 

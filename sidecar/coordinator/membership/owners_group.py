@@ -1,9 +1,10 @@
 """Who owns which partition: the sidecars are an ordinary classic group on the brokers, and the broker is the arbiter.
 
 Our own wire client, because the placement is ours and a lost peer must be noticed in milliseconds. A second connection
-carries the heartbeats (owners_heartbeat.py). What a sidecar may rely on is its *lease* (lease.py): it ends `proof_ms`
-after the last request that the coordinator could answer only with the other brokers and only to a live member: the
-SyncGroup of the group's leader, which is written, and a commit in each generation and now and then (lease_commit.py).
+carries the heartbeats (owners_heartbeat.py). What a sidecar may rely on is its *lease* (member_lease.py). It ends
+`proof_ms` after the last request that the coordinator could answer only with the other brokers and only to a live
+member: the SyncGroup of the group's leader, which is written, and a commit in each generation and now and then
+(lease_commit.py).
 To any other member a broker that has lost its office can answer JoinGroup and SyncGroup from what it remembers. The
 lease is longer than the brokers take to make another one coordinator when that one dies (`broker.session.timeout.ms`, 9
 s), and no owner removes a silent member for as long after a takeover (Turn.arm_removal), or until the former owner has

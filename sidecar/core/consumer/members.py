@@ -79,7 +79,8 @@ def drop_regex(turn: Turn, group: ConsumerGroup, regex: str | None, why: str) ->
 
 
 def replace_static(turn: Turn, group: ConsumerGroup, old: Member, new: Member) -> None:
-    """KIP-345 and KIP-848 'Static membership': the new member id takes over target and current assignment."""
+    """KIP-345 and KIP-848 'Static membership': the new member id takes over target and current assignment. Whether it
+    may is decided by `_find_or_make` of step.py, or of migration/join.py for a member of the classic protocol."""
     why = f"instance {old.instance_id}: {new.member_id} replaces {old.member_id}"
     target = group.target.of(old.member_id)
     _forget(turn, group, old.member_id, why, new.member_id)

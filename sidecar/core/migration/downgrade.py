@@ -2,6 +2,9 @@
 
 Source: Kafka's GroupMetadataManager.convertToClassicGroup and ClassicGroup.fromConsumerGroup. The group is stable at a
 generation that is its epoch, and its members keep their target; or it rebalances, and they keep what they have.
+
+validation.py (`downgrades`) decides. leave.py (`remove`) calls `downgrade` when the last consumer leaves or is removed,
+join.py when it comes back as a static member of the classic protocol.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """What goes into one run of an assignor, and what comes out of it. Pure, and safe in any thread: everything in the
 input is immutable or a copy (KIP-1263 'Assignment Offload').
 
+`Targets.update` (target_assignment.py) makes the input. Without offload it runs the assignor itself; else
+coordinator/runtime/assignor_task.py does so in a background thread, and `Targets.done` takes the output.
+
 A kind adds what its problem is made of to the input, and what it wants to keep for the next run to the output.
 """
 

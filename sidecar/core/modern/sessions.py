@@ -43,6 +43,9 @@ def forget(turn: Turn, group_id: str, member_id: str, successor: str | None = No
 
 
 def removing_timers(remove: Remove) -> dict[str, TimerHandler]:
+    """The rows that a kind's registration.py adds to its timers. `remove` is `remove_members` of its members.py; for
+    consumer groups `remove` of migration/leave.py, as the group may become a classic one."""
+
     def session(turn: Turn, group: Any, key: tuple[str, ...], tag: int) -> None:
         member = group.members.get(key[2])
         if member is not None:

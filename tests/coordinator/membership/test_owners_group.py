@@ -1,4 +1,4 @@
-"""The sidecars' own group: joining, placement, losing it. The lease: test_lease.py; peers: test_peer_links.py."""
+"""The sidecars' own group: joining, placement, losing it. See test_member_lease.py, test_peer_links.py, too."""
 
 from __future__ import annotations
 
