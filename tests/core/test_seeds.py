@@ -33,7 +33,7 @@ def test_each_statement_is_shown_where_it_says(line: str) -> None:
                 f"{name} is not named"
             )
         else:
-            assert path.startswith(f"../../tests/stories/{name}_"), f"{name} is not the number of {path}"
+            assert Path(path).name.startswith(f"{name}_"), f"{name} is not the number of {path}"
 
 
 def test_each_document_has_statements() -> None:
