@@ -63,7 +63,10 @@ class Lake:
     def at(cls, uri: str | PathLike[str], incarnation: int | None = None) -> Lake:
         """A folder, or the URI of one in an object store; delta://FOLDER is the same as FOLDER. Raises AuditError."""
         base = folder_at(str(uri).removeprefix(f"{FORMAT}://"))
-        known = read_json(base / "lake.json") if is_lake(base) else {}
+        try:
+            known = read_json(base / "lake.json") if is_lake(base) else {}
+        except OSError as exc:
+            raise AuditError(f"{base} cannot be read: {exc}") from exc
         if known.get("format", FORMAT) != FORMAT:
             raise AuditError(
                 f"{base} is a lake of plain Parquet files, which this version does not keep any more. Run the audit"
