@@ -62,12 +62,10 @@ def say(text: str) -> None:
 def ours(source: str, lake: Path, env: dict[str, str]) -> tuple[Figures, Watched]:
     """`sidecar audit run` from cold, into a new lake."""
     shutil.rmtree(lake, ignore_errors=True)
-    batch = lake / "_batches" / "00000000"
-    files = {"planned": Path(f"{batch}.plan.json"), "bronze": Path(f"{batch}.facts.json")}
     command = [sys.executable, "-m", "sidecar.cli.main", "audit", "run", "--from", source, "--lake", str(lake)]
-    run = watched([*command, "-o", "json"], env, files, echo="run")
-    marks = [0.0, run.seen.get("planned", 0.0), run.seen.get("bronze", 0.0)]
-    marks += [run.when("records of"), run.when("gold is up to date"), run.seconds]
+    run = watched([*command, "-o", "json"], env, echo="run")
+    said = (": reads ", "bronze is there", "records of", "gold is up to date")
+    marks = [0.0, *(run.when(text) for text in said), run.seconds]
     names = ("start", "bronze", "silver", "gold", "end")
     steps = {n: round(b - a, 2) for n, a, b in zip(names, marks, marks[1:], strict=False)}
     figures: Figures = {"seconds": round(run.seconds, 2), "code": run.code, "steps_s": steps}

@@ -35,7 +35,7 @@ ANSWERED = (0, 1, 4)
 
 def seen(lake: Lake) -> dict[str, Any]:
     """How many files there are, how many of them readers open, and how long the commands take."""
-    files = [p for p in lake.base.rglob("*") if p.is_file()]
+    files = [p for p in Path(lake.base).rglob("*") if p.is_file()]
     said: dict[str, Any] = {"files": len(files), "mb": round(sum(p.stat().st_size for p in files) / 1e6, 1)}
     said["read"] = sum(len(lake.files(t)) for t in TABLES)
     for name, words in QUESTIONS.items():
@@ -65,14 +65,13 @@ def main() -> None:
     p.add_argument("--first", type=int, default=1_000_000)
     p.add_argument("--increment", type=int, default=10_000)
     p.add_argument("--count", type=int, default=3)
-    p.add_argument("--format", default="delta", choices=["delta", "parquet"])
     p.add_argument("--maintain", action="store_true")
     args = p.parse_args()
     if args.source == "made":
         shape = Shape(args.first + args.count * args.increment, **FEW)
         args.source = f"parquet://{dataset(shape, args.lake.absolute().parent, 2)}"
     shutil.rmtree(args.lake, ignore_errors=True)
-    spark, lake = session(), Lake.at(args.lake, args.format)
+    spark, lake = session(), Lake.at(args.lake)
     done: list[dict[str, Any]] = []
     for most in (args.first, *[args.increment] * args.count):
         begin = time.monotonic()

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import psutil
 
@@ -25,8 +24,6 @@ class Watched:
     out: str = ""
     said: list[tuple[float, str]] = field(default_factory=list)
     """When which line came on stderr."""
-    seen: dict[str, float] = field(default_factory=dict)
-    """When these files were there."""
     peak_mb: dict[str, int] = field(default_factory=dict)
     cpu_s: dict[str, float] = field(default_factory=dict)
 
@@ -77,13 +74,12 @@ class _Sampler:
 def watched(
     command: Sequence[str],
     env: Mapping[str, str] | None = None,
-    files: Mapping[str, Path] | None = None,
     echo: str = "",
 ) -> Watched:
-    """`files`: names of files to wait for; `echo`: shown before each line of the command's stderr, if not empty."""
+    """`echo`: shown before each line of the command's stderr, if not empty."""
     import sys
 
-    found, left = Watched(), dict(files or {})
+    found = Watched()
     begin = time.monotonic()
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
@@ -106,9 +102,6 @@ def watched(
     sampler = _Sampler(process.pid)
     while process.poll() is None:
         sampler.look()
-        for name in [n for n, path in left.items() if path.exists()]:
-            found.seen[name] = time.monotonic() - begin
-            del left[name]
         try:
             process.wait(EVERY_S)
         except subprocess.TimeoutExpired:

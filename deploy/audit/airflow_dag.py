@@ -18,7 +18,7 @@ with DAG(
     schedule="@hourly",
     start_date=datetime(2026, 1, 1),
     catchup=False,
-    max_active_runs=1,  # the lake has one writer at a time
+    max_active_runs=1,  # two would do the same work twice
     default_args={"retries": 2, "retry_delay": timedelta(minutes=5)},
 ) as dag:
     # A batch that was broken off is ended by the next attempt: nothing is read twice.

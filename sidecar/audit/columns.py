@@ -36,8 +36,8 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """`layer`: bronze, silver or gold. `key`: no two rows have the same values here. `by`: columns that name folders.
-    `open`: the column that is true of rows which a later batch replaces; empty where rows are only added."""
+    """`layer`: bronze, silver or gold. `key`: no two rows have the same values here. `by`: columns that name folders;
+    where `open` is one, a later batch replaces the rows of which it is true."""
 
     layer: str
     name: str
@@ -45,7 +45,6 @@ class Table:
     key: tuple[str, ...]
     columns: tuple[Column, ...]
     by: tuple[str, ...] = ()
-    open: str = ""
 
     @cached_property
     def arrow(self) -> Any:

@@ -1,19 +1,19 @@
 """Gets records into the lake, batch by batch, each exactly once.
 
-Before a batch begins, what it reads is written down (`_batches/N.plan.json`); whoever dies in the middle is followed by
-one who does the same batch again. Bronze comes first and silver is made of the bronze that was committed, so a second
-attempt makes the very same silver, even if compaction has removed records from the topic in between. Each table has the
-batch's number in its log, and takes no batch twice.
+What an attempt at a batch has read is written down (`_batches/N.ATTEMPT.json`), and the transaction that makes its
+bronze visible names the attempt: so that transaction alone decides, also between two writers. Whoever dies before it
+has done nothing; whoever dies after it is followed by one who ends the batch. Silver is made of the bronze that was
+committed, so it is always the very same, even if compaction has removed records from the topic in between. Each table
+has the batch's number in its log, and takes no batch twice.
 """
 
 from __future__ import annotations
 
-import json
+import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sidecar.audit.errors import AuditError, Refused
@@ -21,8 +21,8 @@ from sidecar.audit.ingest_plan import NOTHING, Batch, Plan, plan_ranges
 from sidecar.audit.ingest_tasks import bronze_of_splits, bronze_once, in_doubt, silver_of_files
 from sidecar.audit.lake import Lake
 from sidecar.audit.lake_files import FileInfo, Target
-from sidecar.audit.lake_parquet import put_json
 from sidecar.audit.lake_spark import even, numbered, parallelism
+from sidecar.audit.lake_storage import folder_at, put_json, read_json
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
 from sidecar.audit.same_topic import another
 from sidecar.audit.source_kafka import RECORDS_PER_TASK
@@ -32,10 +32,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def recorded(lake: Lake, batch: int) -> Batch:
+    """A batch that is done; NOTHING if there is none of that number."""
+    known = lake.batch(batch)
+    return NOTHING if known is None else Batch.of(known)
+
+
 def last_batch(lake: Lake) -> Batch:
     """The last batch that is done; NOTHING if there is none."""
-    said = lake.batch(lake.last_batch())
-    return NOTHING if said is None else Batch.of(said)
+    return recorded(lake, lake.last_batch())
 
 
 def ingest(
@@ -53,34 +58,36 @@ def ingest(
     """
     options = options or {}
     source = open_source(source_uri, options)
-    lake.setup()
-    with lake.lock():
-        begun = lake.batch(lake.last_batch() + 1, plan=True)
-        if begun is not None:
-            plan = Plan.of(begun)
-            _same_source(plan, source, lake)
-        else:
-            before = last_batch(lake)
-            bounds, identity = source.bounds(), source.identity()
-            why = another(source, lake, before, identity, bounds)
-            if why and options.get("new_incarnation", "").lower() == "true":
-                lake = lake.next_incarnation()
-                before = NOTHING
-            elif why:
-                raise Refused(
-                    f"{why} Its offsets mean other records now. To begin anew, beside what there is, set the option "
-                    "new_incarnation (--new-incarnation); nothing of the old one is lost."
-                )
-            ranges, lost = plan_ranges(before, bounds, options)
-            if not ranges and not lost:
-                lake.setup([BRONZE, *SILVER_TABLES.values()])
-                before.new = False
-                return before
-            plan = Plan(before.number + 1, source.shown, identity, ranges, lost)
-            put_json(lake.record(plan.batch, plan=True), asdict(plan))
-        offsets = sum(end - begin for begin, end in plan.ranges.values())
-        say(f"batch {plan.batch}: reads {offsets:,} offsets of {len(plan.ranges)} partitions")
-        return run_plan(spark, source, lake, plan)
+    lake.setup([BRONZE, *SILVER_TABLES.values()])
+    if _begun(lake):
+        return end_batch(spark, lake)
+    before = last_batch(lake)
+    bounds, identity = source.bounds(), source.identity()
+    why = another(source, lake, before, identity, bounds)
+    if why and options.get("new_incarnation", "").lower() == "true":
+        lake = lake.next_incarnation()
+        lake.setup([BRONZE, *SILVER_TABLES.values()])
+        before = NOTHING
+    elif why:
+        raise Refused(
+            f"{why} Its offsets mean other records now. To begin anew, beside what there is, set the option "
+            "new_incarnation (--new-incarnation); nothing of the old one is lost."
+        )
+    ranges, lost = plan_ranges(before, bounds, options)
+    if not ranges and not lost:
+        before.new = False
+        return before
+    plan = Plan(before.number + 1, source.shown, identity, ranges, lost)
+    offsets = sum(end - begin for begin, end in plan.ranges.values())
+    say(f"batch {plan.batch}: reads {offsets:,} offsets of {len(plan.ranges)} partitions")
+    begin_batch(spark, source, lake, plan)
+    say(f"batch {plan.batch}: bronze is there")
+    return end_batch(spark, lake)
+
+
+def _begun(lake: Lake) -> bool:
+    """Whether bronze has a batch that is not done in all tables of silver."""
+    return lake.committed(BRONZE) > lake.last_batch()
 
 
 def waiting(source_uri: str, lake: Lake, options: Mapping[str, str] | None = None) -> int:
@@ -88,21 +95,12 @@ def waiting(source_uri: str, lake: Lake, options: Mapping[str, str] | None = Non
     to say against the source. It needs no Spark. Raises AuditError."""
     source = open_source(source_uri, options or {})
     bounds, before = source.bounds(), last_batch(lake)
-    if lake.batch(before.number + 1, plan=True) is not None:
+    if _begun(lake):
         return max(1, sum(high - low for low, high in bounds.values()))
     ranges, lost = plan_ranges(before, bounds, options or {})
     new = max(sum(high - low for low, high in ranges.values()), len(lost))
     # To compare may be to read all of a dump, and `ingest` does it as well: once is enough.
     return new or int(bool(another(source, lake, before, source.identity(), bounds)))
-
-
-def _same_source(plan: Plan, source: Source, lake: Lake) -> None:
-    if plan.source != source.shown and not (plan.identity and plan.identity == source.identity()):
-        raise Refused(f"batch {plan.batch} was begun from {plan.source} and has not ended: run it from there first")
-    if plan.identity and source.identity() not in ("", plan.identity) and lake.committed(BRONZE) < plan.batch:
-        # Nothing of it is visible, and what it was to read is gone: it never happened.
-        lake.record(plan.batch, plan=True).unlink()
-        raise AuditError(f"batch {plan.batch} read a topic that was re-created since; it is dropped: run again")
 
 
 # ---- a batch --------------------------------------------------------------------------------------------------------
@@ -115,28 +113,27 @@ def _bronze(spark: SparkSession, source: Source, plan: Plan, target: Target, ski
     return numbered(spark, len(splits), partial(bronze_of_splits, splits, target, skip), even(len(splits), tasks))
 
 
-def run_plan(spark: SparkSession, source: Source, lake: Lake, plan: Plan) -> Batch:
-    """Do the batch, or what is left of it."""
+def begin_batch(spark: SparkSession, source: Source, lake: Lake, plan: Plan) -> None:
+    """Read it into bronze, unless another writer is faster."""
     n, before = plan.batch, last_batch(lake)
-    tables = [BRONZE, *SILVER_TABLES.values()]
-    lake.setup(tables)
-    left = [t for t in tables if lake.committed(t) < n]
-    for table in left:
-        lake.sweep(table, n)
-    facts = lake.root / "_batches" / f"{n:08d}.facts.json"
-    if BRONZE in left:
-        target = lake.target(BRONZE, n)
-        rows = _bronze(spark, source, plan, target, before.position)
-        said = [r["facts"] for r in rows if "facts" in r]
-        try:
-            files = _once(spark, target, [FileInfo.of(r["file"]) for r in rows if "file" in r], in_doubt(said))
-        except AuditError:
-            lake.record(n, plan=True).unlink()  # nothing of it is visible: it never happened
-            raise
-        # First what silver needs to know of these files, then the files: who finds the files finds the facts.
-        put_json(facts, _merged(said))
-        lake.commit(target, files, n)
-    known = json.loads(facts.read_text())
+    target, attempt = lake.target(BRONZE, n), secrets.randbits(62)
+    rows = _bronze(spark, source, plan, target, before.position)
+    facts = [r["facts"] for r in rows if "facts" in r]
+    files = _once(spark, target, [FileInfo.of(r["file"]) for r in rows if "file" in r], in_doubt(facts))
+    put_json(lake.record(n, attempt), {"plan": asdict(plan), **_merged(facts)})
+    lake.commit(target, files, n, attempt)
+
+
+def end_batch(spark: SparkSession, lake: Lake) -> Batch:
+    """Make silver of the last batch of bronze, or what is left of it, and record it as done."""
+    n, attempt = lake.tables.last(BRONZE)
+    if lake.last_batch() >= n:  # another writer was faster
+        return last_batch(lake)
+    before = recorded(lake, n - 1)
+    if attempt is None:
+        raise AuditError(f"batch {n} of {lake.root} was begun by another version of this program: end it with that one")
+    known = read_json(lake.record(n, attempt))
+    plan = Plan.of(known["plan"])
     claims = {p: [c] for p, c in before.claims.items() if p not in plan.lost}  # there may have been others
     for p, offset, epoch in sorted(known["claims"]):
         claims.setdefault(p, []).append((offset, epoch))
@@ -149,8 +146,8 @@ def run_plan(spark: SparkSession, source: Source, lake: Lake, plan: Plan) -> Bat
     now = int(time.time() * 1000)
     about = (plan.source, plan.identity or before.identity, lake.incarnation, plan.ranges, plan.lost)
     done = Batch(n, *about, position, counts, last, schemas, now)
-    put_json(lake.record(n), asdict(done))
-    facts.unlink(missing_ok=True)
+    if lake.last_batch() < n:
+        put_json(lake.record(n), asdict(done))
     return done
 
 
@@ -160,7 +157,7 @@ def _once(spark: SparkSession, target: Target, files: list[FileInfo], partitions
     anew = numbered(spark, len(parts), partial(bronze_once, parts, target))
     old = {f.path for part in parts for f in part}
     for path in old:
-        Path(target.folder, path).unlink(missing_ok=True)
+        (folder_at(target.folder) / path).unlink(missing_ok=True)
     return [f for f in files if f.path not in old] + [FileInfo.of(r["file"]) for r in anew]
 
 

@@ -12,18 +12,16 @@ import json
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from sidecar.audit.decode import Decoder, claims_in, schemas_in
 from sidecar.audit.errors import AuditError
-from sidecar.audit.lake_files import FileInfo, TableWriter, Target, duck_type, typed
+from sidecar.audit.lake_files import FileInfo, TableWriter, Target, in_duckdb, typed
 from sidecar.audit.layers import BRONZE
-from sidecar.audit.source_uri import Split, with_folders
+from sidecar.audit.source_uri import Split, opened, with_folders
 
 READ_AT_ONCE = 65_536
 DECODED_AT_ONCE = 16_384
@@ -98,7 +96,7 @@ def bronze_once(parts: Sequence[Sequence[FileInfo]], target: Target, ids: Iterat
     for i in ids:
         with tempfile.TemporaryDirectory(prefix="sidecar-audit-") as spill, duckdb.connect() as db:
             db.execute(f"set temp_directory = '{spill}'; set TimeZone = 'UTC'; set threads = 1")
-            rows = _of_files([str(Path(target.folder, f.path)) for f in parts[i]], parts[i])
+            rows = in_duckdb(db, BRONZE, [f"{target.folder}/{f.path}" for f in parts[i]], target.folder)
             said = "key, value, headers, log_ms, log_time_type"
             twice = f'select state_partition, "offset" from {rows} group by all having count(distinct ({said})) > 1'
             for p, offset in db.execute(f"{twice} order by 1, 2 limit 1").fetchall():
@@ -107,15 +105,6 @@ def bronze_once(parts: Sequence[Sequence[FileInfo]], target: Target, ids: Iterat
             for batch in db.sql(once).to_arrow_reader(READ_AT_ONCE):
                 writer.write(typed(batch, BRONZE))
     return [json.dumps({"file": json.loads(f.to_json())}) for f in writer.close()]
-
-
-def _of_files(paths: Sequence[str], files: Sequence[FileInfo]) -> str:
-    """As what may follow FROM, with the columns that stand in the names of folders."""
-    listed = ", ".join("'" + p.replace("'", "''") + "'" for p in paths)
-    kinds = {c.name: duck_type(c.type) for c in BRONZE.columns if c.name in dict(files[0].partition)}
-    types = ", ".join(f"'{name}': '{kind}'" for name, kind in kinds.items())
-    names = ", ".join(f'"{n}"' for n in BRONZE.names)
-    return f"(select {names} from read_parquet([{listed}], hive_partitioning = true, hive_types = {{{types}}}))"
 
 
 def silver_of_files(
@@ -140,8 +129,8 @@ def silver_of_files(
 
 def _rows(file: FileInfo) -> Iterator[Any]:
     values = dict(file.partition)
-    with pq.ParquetFile(file.path) as opened:
-        for raw in opened.iter_batches(READ_AT_ONCE):
+    with opened(file.path) as f:
+        for raw in f.iter_batches(READ_AT_ONCE):
             yield typed(with_folders(raw, values), BRONZE)
 
 

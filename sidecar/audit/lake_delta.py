@@ -1,4 +1,8 @@
-"""Tables of the lake in Delta's format, by delta-rs: one transaction for each batch, which no batch makes twice."""
+"""Tables of the lake, in Delta's format by delta-rs: one transaction for each batch, which no batch makes twice.
+
+Delta's protocol alone decides between writers: an entry of the log is put only if there is none of that number, and
+two transactions of the same batch exclude each other. So nothing is locked, on any storage.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,20 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, WriterProperties
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from sidecar.audit.columns import Table
-from sidecar.audit.lake_files import MERGED, OPEN, FileInfo, Target, batch_name
+from sidecar.audit.lake_files import FileInfo, Target, batch_name, batch_of, partition_text
+from sidecar.audit.lake_storage import Folder, ObjectFolder
 
 APP = "group-state-audit"
 """In Delta's log each batch is a transaction of this application, with its number as version."""
+ATTEMPT = "group-state-audit-attempt"
+"""And of this one, with the number of the attempt that made it."""
 KEPT, APPEND_ONLY = {"delta.logRetentionDuration": "interval 7 days"}, {"delta.appendOnly": "true"}
+WRITTEN = WriterProperties(compression="ZSTD", compression_level=1)
 
 
 @dataclass
@@ -34,21 +42,22 @@ class _Opened:
         """Number of the last batch. The entries are read again to find it, so once for each version."""
         version = self.log.version()
         if self.batch[0] != version:
-            self.batch = (version, _last(self.log))
+            found = self.log.transaction_version(APP)
+            self.batch = (version, -1 if found is None else found)
         return self.batch[1]
 
 
 class DeltaTables:
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Folder) -> None:
         self.root = root
-        self._opened: dict[Path, _Opened] = {}
+        self._opened: dict[str, _Opened] = {}
 
-    def folder(self, table: Table) -> Path:
+    def folder(self, table: Table) -> Folder:
         return self.root / table.layer / table.name
 
     def create(self, table: Table) -> None:
         """Nothing is done if it is there. What a batch did not fill is an empty table, not a missing one."""
-        if not (self.folder(table) / "_delta_log").is_dir():
+        if self._log(table) is None:
             DeltaTable.create(
                 str(self.folder(table)),
                 Schema.from_arrow(table.arrow),
@@ -62,14 +71,14 @@ class DeltaTables:
         """As it is now. It is opened once, unless somebody has made it anew: a batch looks into each log several times,
         and whoever opens one reads an entry for each batch since the last checkpoint."""
         folder = self.folder(table)
-        made, known = _made(folder), self._opened.pop(folder, None)
+        made, known = _made(folder), self._opened.pop(str(folder), None)
         if known is not None and made is not None and known.made == made:
             known.log.update_incremental()
         elif (log := _open(folder)) is not None:
             known = _Opened(log, made)
         else:
             return None
-        self._opened[folder] = known
+        self._opened[str(folder)] = known
         return known
 
     def target(self, table: Table, batch: int) -> Target:
@@ -80,17 +89,30 @@ class DeltaTables:
         found = self._log(table)
         return -1 if found is None else found.last()
 
-    def commit(self, target: Target, files: Sequence[FileInfo], batch: int, gone: Sequence[FileInfo] = ()) -> bool:
-        """False: this batch was committed before, and nothing was done."""
+    def last(self, table: Table) -> tuple[int, int | None]:
+        """Number of the last batch, and of the attempt that made it."""
+        found = self._log(table)
+        return (-1, None) if found is None else (found.last(), found.log.transaction_version(ATTEMPT))
+
+    def commit(self, target: Target, files: Sequence[FileInfo], batch: int, attempt: int | None = None) -> bool:
+        """And in the same transaction the rows go that earlier batches left open. False: this batch was committed
+        before, and nothing was done."""
         table = target.table
         self.create(table)
         opened = self._log(table)
         assert opened is not None
         if opened.last() >= batch:
             return False
-        about = CommitProperties(app_transactions=[Transaction(APP, batch)])
+        gone = [f for f in _infos(opened.log) if is_open(f)] if "open" in table.by else []
+        done = [Transaction(APP, batch), *([] if attempt is None else [Transaction(ATTEMPT, attempt)])]
         try:
-            _write(opened.log, table, _actions(files, gone, changes=True), about)
+            opened.log.create_write_transaction(
+                _actions(files, gone),
+                mode="append",
+                schema=opened.log.schema(),
+                partition_by=list(table.by),
+                commit_properties=CommitProperties(app_transactions=done),
+            )
         except CommitFailedError:
             opened.log.update_incremental()
             if opened.last() < batch:
@@ -100,111 +122,81 @@ class DeltaTables:
 
     def files(self, table: Table) -> list[FileInfo]:
         """With paths that can be opened."""
-        folder = self.folder(table)
-        return [_with_place(folder, f) for f in self.listed(table)]
-
-    def place(self, table: Table, file: FileInfo) -> Path:
-        """Where a file lies whose path is as the log has it."""
-        return self.folder(table) / unquote(file.path)
-
-    def open_files(self, table: Table) -> list[FileInfo]:
-        """With paths as the log has them."""
-        return [f for f in self.listed(table) if f.open]
-
-    def listed(self, table: Table) -> list[FileInfo]:
-        """With paths as the log has them."""
         found = self._log(table)
-        return [] if found is None else _infos(found.log)
+        return [] if found is None else [_with_place(self.folder(table), f) for f in _infos(found.log)]
 
-    def merging(self, table: Table) -> Target:
-        """Where files go that take the place of several."""
-        return Target(table, str(self.folder(table)), MERGED)
-
-    def swap(self, target: Target, files: Sequence[FileInfo], gone: Sequence[FileInfo]) -> None:
-        """In one transaction, the same rows in other files."""
-        log = DeltaTable(str(self.folder(target.table)))
-        _write(log, target.table, _actions(files, gone, changes=False), None)
-
-    def pack(self, table: Table) -> None:
-        """A checkpoint in the place of all entries of the log so far; they go when they are so old."""
-        folder = self.folder(table)
-        if len(list((folder / "_delta_log").glob("*.json"))) > 1:
-            log = DeltaTable(str(folder))
-            log.create_checkpoint()
-            log.cleanup_metadata()
-
-    def sweep(self, table: Table, batch: int) -> None:
-        """Remove what a broken attempt at this batch has left."""
-        kept = {f.path for f in self.files(table)}
-        for path in self.folder(table).rglob(f"*{batch_name(batch)}*.parquet"):
-            if str(path) not in kept:
-                path.unlink(missing_ok=True)
+    def compact(self, table: Table, upto: int, full_bytes: int) -> tuple[int, int]:
+        """Put small files together; returns how many became how many. Nothing is done while there are files of later
+        batches than `upto`, which somebody has to find by their number. Open rows go soon, so they stay as they are."""
+        log = _open(self.folder(table))
+        if log is None or any((batch_of(f.path) or 0) > upto for f in _infos(log)):
+            return 0, 0
+        try:
+            done = log.optimize.compact(
+                partition_filters=[("open", "=", "false")] if "open" in table.by else None,
+                target_size=full_bytes,
+                writer_properties=WRITTEN,
+            )
+        except CommitFailedError:  # somebody else has put them together
+            return 0, 0
+        return done["numFilesRemoved"], done["numFilesAdded"]
 
     def vacuum(self, table: Table, hours: int) -> list[str]:
         """Remove files that the log does not name, or names as removed, once they are so old; return which."""
         found = _open(self.folder(table))
-        said: dict[str, Any] = {"retention_hours": hours, "enforce_retention_duration": False, "full": True}
+        options: dict[str, Any] = {"retention_hours": hours, "enforce_retention_duration": False, "full": True}
         # A vacuum is two entries in the log, also if it finds nothing.
-        if found is None or not found.vacuum(dry_run=True, **said):
+        if found is None or not found.vacuum(dry_run=True, **options):
             return []
-        return found.vacuum(dry_run=False, **said)
+        return found.vacuum(dry_run=False, **options)
 
 
-def _actions(files: Sequence[FileInfo], gone: Sequence[FileInfo], changes: bool) -> list[Any]:
+def is_open(file: FileInfo) -> bool:
+    """Whether a later batch replaces it."""
+    return ("open", "true") in file.partition
+
+
+def _actions(files: Sequence[FileInfo], gone: Sequence[FileInfo]) -> list[Any]:
     now = int(time.time() * 1000)
-    added = [AddAction(quote(f.path, safe="/="), f.size, dict(f.partition), now, changes, f.stats) for f in files]
-    return [*added, *(RemoveAction(f.path, changes, now, f.size, dict(f.partition)) for f in gone)]
+    added = [AddAction(quote(f.path, safe="/="), f.size, dict(f.partition), now, True, f.stats) for f in files]
+    return [*added, *(RemoveAction(f.path, True, now, f.size, dict(f.partition)) for f in gone)]
 
 
-def _write(log: DeltaTable, table: Table, actions: list[Any], about: CommitProperties | None) -> None:
-    log.create_write_transaction(
-        actions, mode="append", schema=log.schema(), partition_by=list(table.by), commit_properties=about
-    )
-
-
-def delta_files(folder: Path) -> list[FileInfo]:
+def delta_files(folder: Folder) -> list[FileInfo]:
     """The files of any Delta table, with paths that can be opened."""
     log = _open(folder)
     return [] if log is None else [_with_place(folder, f) for f in _infos(log)]
 
 
-def _with_place(folder: Path, f: FileInfo) -> FileInfo:
+def _with_place(folder: Folder, f: FileInfo) -> FileInfo:
     return replace(f, path=str(folder / unquote(f.path)))
 
 
 def _infos(log: DeltaTable) -> list[FileInfo]:
+    """With paths as the log has them."""
     by = log.metadata().partition_columns
     rows = pa.table(log.get_add_actions(flatten=True)).to_pylist()
     found = []
     for row in sorted(rows, key=lambda r: str(r["path"])):
-        path = str(row["path"])
-        partition = tuple((n, _text(row.get(f"partition.{n}"))) for n in by)
-        is_open = path.rsplit("/", 1)[-1].startswith(OPEN)
-        found.append(FileInfo(path, row["size_bytes"], row.get("num_records") or 0, partition, "", is_open))
+        partition = tuple((n, partition_text(row.get(f"partition.{n}"))) for n in by)
+        found.append(FileInfo(str(row["path"]), row["size_bytes"], row.get("num_records") or 0, partition, ""))
     return found
 
 
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
-
-
-def _made(folder: Path) -> int | None:
+def _made(folder: Folder) -> int | None:
     """When its log was begun; None: that entry is gone, or cannot be seen, or there is no table."""
+    if isinstance(folder, ObjectFolder):
+        return 0
     try:
-        return (folder / "_delta_log" / f"{0:020d}.json").stat().st_mtime_ns
+        return (Path(folder) / "_delta_log" / f"{0:020d}.json").stat().st_mtime_ns
     except OSError:  # whoever opens the table is told what is wrong with it
         return None
 
 
-def _open(folder: Path) -> DeltaTable | None:
-    if not (folder / "_delta_log").is_dir():
+def _open(folder: Folder) -> DeltaTable | None:
+    if not isinstance(folder, ObjectFolder) and not (folder / "_delta_log").is_dir():
         return None
     try:
         return DeltaTable(str(folder))
     except TableNotFoundError:
         return None
-
-
-def _last(log: DeltaTable) -> int:
-    found = log.transaction_version(APP)
-    return -1 if found is None else found

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,30 +13,28 @@ from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from sidecar.audit.columns import BYTES, DATE, INT, LONG, TEXT, TIME, Table
+from sidecar.audit.lake_storage import file_system, is_remote
 
 ROW_GROUP_ROWS, ROW_GROUP_BYTES = 131_072, 64 << 20
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+Partition = tuple[tuple[str, str | None], ...]
 LONGEST_STATISTIC = 64
 """A longer text as least or greatest value is left out."""
-OPEN = "open-"
-"""Names of files that hold rows which a later batch replaces begin so."""
-MERGED = "merged-"
-"""Names of files that maintenance made of several begin so."""
 
 
 @dataclass(frozen=True)
 class FileInfo:
-    """`path`: below the folder of its table. `stats`: as Delta's log has them. `open`: a later batch replaces it."""
+    """`path`: below the folder of its table. `stats`: as Delta's log has them."""
 
     path: str
     size: int
     rows: int
-    partition: tuple[tuple[str, str | None], ...]
+    partition: Partition
     stats: str
-    open: bool = False
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -60,9 +57,9 @@ def batch_name(batch: int) -> str:
     return f"b{batch:08d}-"
 
 
-def batch_of(name: str) -> int | None:
-    """Of a file with this name; None: maintenance has made it of several."""
-    found = re.match(rf"(?:{OPEN})?b(\d{{8}})-", name)
+def batch_of(path: str) -> int | None:
+    """Of a file; None: maintenance has made it of several."""
+    found = re.match(r"b(\d{8})-", path.rsplit("/", 1)[-1])
     return None if found is None else int(found[1])
 
 
@@ -71,12 +68,13 @@ class _Open:
     """A file that is being written. Rows wait until they fill a row group."""
 
     path: str
-    partition: tuple[tuple[str, str | None], ...]
-    open: bool
+    partition: Partition
     waiting: list[Any] = field(default_factory=list)
     rows: int = 0
     bytes: int = 0
+    sink: Any = None
     writer: Any = None
+    metadata: list[Any] = field(default_factory=list)
 
 
 class TableWriter:
@@ -85,16 +83,16 @@ class TableWriter:
     def __init__(self, target: Target) -> None:
         self.target, self.table = target, target.table
         self.schema = pa.schema([f for f in self.table.arrow if f.name not in self.table.by])
-        self._files: dict[tuple[tuple[tuple[str, str | None], ...], bool], _Open] = {}
+        self._files: dict[Partition, _Open] = {}
 
     def write(self, batch: Any) -> None:
         """`batch`: all columns of the table, in any order."""
         if not len(batch):
             return
-        for partition, is_open, part in self._parts(batch):
-            f = self._files.get((partition, is_open))
+        for partition, part in self._parts(batch):
+            f = self._files.get(partition)
             if f is None:
-                f = self._files[partition, is_open] = _Open(self._path(partition, is_open), partition, is_open)
+                f = self._files[partition] = _Open(self._path(partition), partition)
             data = pa.Table.from_batches([part.select(self.schema.names)]).cast(self.schema)
             f.waiting.append(data)
             f.rows += len(data)
@@ -103,48 +101,54 @@ class TableWriter:
                 self._flush(f)
 
     def close(self) -> list[FileInfo]:
-        found = []
-        for f in self._files.values():
-            self._flush(f)
-            f.writer.close()
-            path = Path(self.target.folder, f.path)
-            found.append(self._info(f, path))
-        return found
+        return [self._closed(f) for f in self._files.values()]
 
-    def _parts(self, batch: Any) -> Iterator[tuple[tuple[tuple[str, str | None], ...], bool, Any]]:
-        by = [*self.table.by, *([self.table.open] if self.table.open else [])]
+    def _parts(self, batch: Any) -> Iterator[tuple[Partition, Any]]:
+        by = list(self.table.by)
         if not by:
-            yield (), False, batch
+            yield (), batch
             return
         rows = pa.table({n: batch[n] for n in by}).group_by(by).aggregate([]).to_pylist()
         for values in rows:
             part = batch
             for name, value in values.items() if len(rows) > 1 else ():
                 part = part.filter(part[name].is_null() if value is None else pc.equal(part[name], value))
-            named = tuple((n, None if values[n] is None else str(values[n])) for n in self.table.by)
-            yield named, bool(self.table.open and values[self.table.open]), part
+            yield tuple((n, partition_text(values[n])) for n in by), part
 
-    def _path(self, partition: tuple[tuple[str, str | None], ...], is_open: bool) -> str:
+    def _path(self, partition: Partition) -> str:
         folders = [f"{n}={NO_VALUE if v is None else quote(v, safe=' -_.')}" for n, v in partition]
         # A task that is tried again must not write into the files of its first attempt.
-        name = f"{OPEN if is_open else ''}{self.target.name}{uuid.uuid4().hex[:12]}.parquet"
-        return "/".join([*folders, name])
+        return "/".join([*folders, f"{self.target.name}{uuid.uuid4().hex[:12]}.parquet"])
 
     def _flush(self, f: _Open) -> None:
         if f.writer is None:
-            path = Path(self.target.folder, f.path)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            f.writer = pq.ParquetWriter(path, self.schema, compression="zstd", compression_level=1)
+            path = f"{self.target.folder}/{f.path}"
+            if not is_remote(path):
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+            store, name = file_system(path)
+            f.sink = store.open_output_stream(name)
+            f.writer = pq.ParquetWriter(
+                f.sink, self.schema, compression="zstd", compression_level=1, metadata_collector=f.metadata
+            )
         if f.waiting:
             data = pa.concat_tables(f.waiting)
             f.writer.write_table(data, row_group_size=max(1, len(data)))
             f.waiting, f.rows, f.bytes = [], 0, 0
 
-    def _info(self, f: _Open, path: Path) -> FileInfo:
-        meta = pq.read_metadata(path)
-        return FileInfo(
-            f.path, os.path.getsize(path), meta.num_rows, f.partition, json.dumps(statistics(meta, self.schema)), f.open
-        )
+    def _closed(self, f: _Open) -> FileInfo:
+        self._flush(f)
+        f.writer.close()
+        size = f.sink.tell()
+        f.sink.close()
+        (meta,) = f.metadata
+        return FileInfo(f.path, size, meta.num_rows, f.partition, json.dumps(statistics(meta, self.schema)))
+
+
+def partition_text(value: Any) -> str | None:
+    """As Delta's log and names of folders have it."""
+    if value is None:
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def statistics(meta: Any, schema: Any) -> dict[str, Any]:
@@ -183,6 +187,37 @@ def typed(batch: Any, table: Table) -> Any:
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 
+def dataset(table: Table, paths: Sequence[str], folder: str) -> Any:
+    """The rows of these files of a table, which lies in this folder."""
+    kinds = ds.partitioning(pa.schema([table.arrow.field(n) for n in table.by]), flavor="hive")
+    store, base = file_system(folder)
+    names = [file_system(path)[1] for path in paths]
+    return ds.dataset(
+        names, table.arrow, format="parquet", filesystem=store, partitioning=kinds, partition_base_dir=base
+    )
+
+
+def in_duckdb(db: Any, table: Table, paths: Sequence[str], folder: str) -> str:
+    """The rows of these files, as what may follow FROM in this connection. Files of an object store are read by Arrow,
+    so no extension of DuckDB is needed."""
+    if paths and is_remote(paths[0]):
+        name = f"files_{uuid.uuid4().hex}"
+        db.register(name, dataset(table, paths, folder))
+        return name
+    return listed(table, paths)
+
+
+def listed(table: Table, paths: Sequence[str]) -> str:
+    """The rows of these files, as what may follow FROM in any DuckDB that can open them."""
+    if not paths:
+        return no_rows(table)
+    files = ", ".join("'" + p.replace("'", "''") + "'" for p in paths)
+    names = ", ".join(f'"{n}"' for n in table.names)
+    types = ", ".join(f"'{c.name}': '{duck_type(c.type)}'" for c in table.columns if c.name in table.by)
+    hive = f", hive_partitioning = true, hive_types = {{{types}}}" if types else ", hive_partitioning = false"
+    return f"(SELECT {names} FROM read_parquet([{files}]{hive}))"
+
+
 def no_rows(table: Table) -> str:
     """A table without rows in DuckDB, as what may follow FROM."""
     nulls = ", ".join(f'NULL::{duck_type(c.type)} AS "{c.name}"' for c in table.columns)
@@ -196,6 +231,8 @@ def duck_type(kind: Any) -> str:
     """The type by its name in DuckDB."""
     if pa.types.is_list(kind):
         return f"{duck_type(kind.value_type)}[]"
+    if pa.types.is_map(kind):
+        return f"MAP({duck_type(kind.key_type)}, {duck_type(kind.item_type)})"
     if pa.types.is_struct(kind):
         return f"STRUCT({', '.join(f'{chr(34)}{f.name}{chr(34)} {duck_type(f.type)}' for f in kind)})"
     return DUCK.get(kind, "BOOLEAN" if kind == pa.bool_() else "DOUBLE")

@@ -7,13 +7,10 @@ dies in the middle is followed by one who finds the same input, and each table t
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -22,21 +19,22 @@ from sidecar.audit.errors import AuditError, number
 from sidecar.audit.gold.carried import CARRIED, CARRIED_VERSION
 from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.gold.tasks import BETWEEN, ROWS_PER_TASK, Work, gold_of_units, planned
-from sidecar.audit.ingest import ingest, waiting
+from sidecar.audit.ingest import ingest, recorded, waiting
 from sidecar.audit.ingest_plan import Batch
 from sidecar.audit.lake import Lake
 from sidecar.audit.lake_files import FileInfo, Target
-from sidecar.audit.lake_parquet import put_json
 from sidecar.audit.lake_spark import falling, numbered, parallelism
+from sidecar.audit.lake_storage import Folder, put_json, read_json, remove_all
 from sidecar.audit.layers import BRONZE
 from sidecar.audit.moments import shown
-from sidecar.audit.shares import Share, can_be_made_anew, recorded, share
+from sidecar.audit.shares import Share, can_be_made_anew, share
 from sidecar.audit.standing import Standing, reasons, standing, together
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Say = Callable[[str], None]
+LISTED = "files.json"
 
 
 @dataclass(frozen=True)
@@ -126,13 +124,17 @@ def make_gold(
     """Bring gold up to where silver is; returns how many batches that took. Options: `rows_per_task`;
     `memory_per_task`, such as 2GB. Raises AuditError."""
     made = 0
-    with lake.lock():
-        lake.setup(list(GOLD.values()))
-        while (n := _done(lake) + 1) <= lake.last_batch():
-            part = share(lake, n)
+    lake.setup(list(GOLD.values()))
+    while (n := _done(lake) + 1) <= lake.last_batch():
+        part = share(lake, n)
+        try:
             _batch(spark, lake, part, options or {})
-            made += 1
-            say(f"batch {part.batch}: gold is up to date")
+        except Exception:
+            if _done(lake) < part.batch:
+                raise
+            continue  # another writer was faster, and has removed what the batch before had left
+        made += 1
+        say(f"batch {part.batch}: gold is up to date")
     return made
 
 
@@ -150,7 +152,7 @@ def _done(lake: Lake) -> int:
     return lake.done(list(GOLD.values()))
 
 
-def _left(lake: Lake, batch: int) -> Path:
+def _left(lake: Lake, batch: int) -> Folder:
     return lake.root / "_carried" / f"{batch:08d}"
 
 
@@ -159,16 +161,11 @@ def _batch(spark: SparkSession, lake: Lake, part: Share, options: Mapping[str, s
     carried = {} if part.first else _carried(lake, n - 1)
     left = _left(lake, n)
     if part.first and all(lake.committed(table) < 0 for table in GOLD.values()):
-        shutil.rmtree(left, ignore_errors=True)  # of a version before
-    making = left.with_name(f"{left.name}.making")
-    shutil.rmtree(making, ignore_errors=True)
-    making.mkdir(parents=True)
+        remove_all(left)  # of a version before
     gold = [lake.target(table, n) for table in GOLD.values() if lake.committed(table) < n]
-    for target in gold:
-        lake.sweep(target.table, n)
     targets = {f"gold.{t.table.name}": t for t in gold}
     for layer, tables in (("carried", CARRIED), ("between", BETWEEN)):
-        targets |= {f"{layer}.{name}": Target(t, str(making / layer / name), "") for name, t in tables.items()}
+        targets |= {f"{layer}.{name}": Target(t, str(left / layer / name), "") for name, t in tables.items()}
     work = Work(
         {name: [f.path for f in files] for name, files in silver.items() if files},
         {name: paths for name, (paths, _) in carried.items()},
@@ -178,14 +175,13 @@ def _batch(spark: SparkSession, lake: Lake, part: Share, options: Mapping[str, s
     )
     rows = sum(f.rows for files in silver.values() for f in files) + sum(count for _, count in carried.values())
     files = _folded(spark, work, _spread(lake, n, rows), number(options, "rows_per_task", ROWS_PER_TASK))
-    if not left.is_dir():
-        _put_carried(making, files)
-        making.rename(left)
+    if not (left / LISTED).is_file():
+        _put_carried(left, files)
     for target in gold:
-        lake.replace(target, files[f"gold.{target.table.name}"], n)
-    for old in left.parent.iterdir():
-        if old != left:
-            shutil.rmtree(old)
+        lake.commit(target, files[f"gold.{target.table.name}"], n)
+    for old in (lake.root / "_carried").glob("????????"):
+        if int(old.name) < n:
+            remove_all(old)
 
 
 def _folded(spark: SparkSession, work: Work, rows: Mapping[int, int], most: int) -> dict[str, list[FileInfo]]:
@@ -193,7 +189,7 @@ def _folded(spark: SparkSession, work: Work, rows: Mapping[int, int], most: int)
     at_once = parallelism(spark)
     files: dict[str, list[FileInfo]] = defaultdict(list)
     for units in planned(rows, at_once, most):
-        between = {name: [str(Path(t.folder, f.path)) for f in files[f"between.{name}"]] for name, t in _between(work)}
+        between = {name: [f"{t.folder}/{f.path}" for f in files[f"between.{name}"]] for name, t in _between(work)}
         task = partial(gold_of_units, units, replace(work, between=between))
         # The units of a task share their files, so a few tasks have all of them.
         for told in numbered(spark, len(units), task, falling([u.rows for u in units], at_once)):
@@ -214,24 +210,22 @@ def _spread(lake: Lake, n: int, rows: int) -> dict[int, int]:
     return {p: rows * w // total for p, w in weights.items()} if total else {}
 
 
-def _put_carried(folder: Path, files: Mapping[str, Sequence[FileInfo]]) -> None:
-    """Which files count: a task that was tried again may have left others."""
+def _put_carried(folder: Folder, files: Mapping[str, Sequence[FileInfo]]) -> None:
+    """Which files count: a task or an attempt that died may have left others."""
     named = {name: [[f"carried/{name}/{f.path}", f.rows] for f in files[f"carried.{name}"]] for name in CARRIED}
-    put_json(folder / "files.json", {"version": CARRIED_VERSION, "files": named})
+    put_json(folder / LISTED, {"version": CARRIED_VERSION, "files": named})
 
 
 def _carried(lake: Lake, n: int) -> dict[str, tuple[list[str], int]]:
     """Of the tables that have rows: their files, and how many rows. Raises AuditError."""
     folder = _left(lake, n)
-    if not folder.is_dir():
-        return {}
-    listed = folder / "files.json"
-    said = json.loads(listed.read_text()) if listed.is_file() else {}
+    listed = folder / LISTED
+    said = read_json(listed) if listed.is_file() else {}
     if said.get("version") != CARRIED_VERSION:
         can_be_made_anew(lake)
         raise AuditError(
             f"gold in {lake.root} was made by another version of this program: remove {lake.root / 'gold'} and"
-            f" {folder.parent}, and run again. It is made anew from silver; nothing is lost."
+            f" {lake.root / '_carried'}, and run again. It is made anew from silver; nothing is lost."
         )
     return {
         name: ([str(folder / path) for path, _ in files], sum(rows for _, rows in files))

@@ -78,9 +78,9 @@ def _opened(lake: Lake) -> Iterator[Any]:
     with duckdb.connect() as db:
         db.execute("set TimeZone = 'UTC'")
         try:
-            for name, query in at_one_batch(lake, lambda: {n: lake.sql(t) for n, t in GOLD.items()}).items():
+            for name, query in at_one_batch(lake, lambda: {n: lake.sql(t, db) for n, t in GOLD.items()}).items():
                 db.execute(f'create view "{name}" as select * from {query}')
-            db.execute(f"create view runs as select * from {runs(lake)}")
+            db.execute(f"create view runs as select * from {runs(lake, db)}")
             yield db
         except (duckdb.IOException, duckdb.InvalidInputException) as exc:
             raise AuditError(f"a file of {lake.root} cannot be read: {exc}. Put it back from a backup.") from exc
@@ -118,8 +118,8 @@ def broken(lake: Lake) -> dict[str, tuple[str, int]]:
     """Invariants that do not hold: name -> what should be so, and how many rows say otherwise. Beside those of gold,
     that each record is there once in bronze and silver."""
     found = {}
-    below = {f"once_{t.layer}_{t.name}": once(t, lake.sql(t)) for t in (BRONZE, *SILVER_TABLES.values())}
     with _opened(lake) as db:
+        below = {f"once_{t.layer}_{t.name}": once(t, lake.sql(t, db)) for t in (BRONZE, *SILVER_TABLES.values())}
         for name, (sentence, sql) in {**INVARIANTS, **below}.items():
             plain = sql.replace("left anti join", "anti join")
             ((count,),) = db.execute(f"select count(*) from ({plain})").fetchall()

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pyarrow as pa
+
 from sidecar.audit.columns import INT, LONG, TEXT, TIME, Column, Table, many, record
 from sidecar.audit.lake import Lake
 from sidecar.audit.lake_files import duck_type, no_rows
+from sidecar.audit.lake_storage import is_remote, read_json
 from sidecar.audit.layers import BRONZE
 
 READ = record(state_partition=INT, from_offset=LONG, until_offset=LONG)
@@ -26,24 +31,32 @@ RUNS = Table(
         Column("ranges", many(READ), "The offsets that were read of each state partition."),
     ),
 )
-MAPS = "MAP(VARCHAR, BIGINT[])"
+COUNTS, MAPS = pa.map_(TEXT, LONG), pa.map_(TEXT, many(LONG))
+RECORDED = {"number": INT, "source": TEXT, "identity": TEXT, "done_ms": LONG, "counts": COUNTS, "ranges": MAPS}
+RECORDED |= {"lost": MAPS}
 
 
-def runs(lake: Lake) -> str:
-    """The table in DuckDB, as what may follow FROM."""
+def runs(lake: Lake, db: Any = None) -> str:
+    """The table in this DuckDB, or in any, as what may follow FROM."""
     if lake.last_batch() < 0:
         return no_rows(RUNS)
-    places = [str(lake.record(0)).replace(f"{0:08d}", "????????")]
-    if lake.packed.exists():
-        places.append(str(lake.packed))
-    files = ", ".join("'" + place.replace("'", "''") + "'" for place in places)
-    types = {"number": "INTEGER", "source": "VARCHAR", "identity": "VARCHAR", "done_ms": "BIGINT", "ranges": MAPS}
-    types |= {"lost": MAPS, "counts": "MAP(VARCHAR, BIGINT)"}
-    listed = ", ".join(f"{name}: '{kind}'" for name, kind in types.items())
     return f"""(SELECT DISTINCT ON (batch) number AS batch, source, identity, done_ms,
         to_timestamp(done_ms / 1000) AS done_time, counts['{BRONZE.name}'] AS records,
         coalesce(counts['corrupt'], 0) AS unreadable,
         coalesce(list_sum([x[2] - x[1] for x in map_values(lost)]), 0)::BIGINT AS lost,
         [struct_pack(state_partition := e.key::INTEGER, from_offset := e.value[1], until_offset := e.value[2])
             for e in map_entries(ranges)]::{duck_type(many(READ))} AS ranges
-        FROM read_json([{files}], columns = {{{listed}}}) ORDER BY batch)"""
+        FROM {_records(lake, db)} ORDER BY batch)"""
+
+
+def _records(lake: Lake, db: Any) -> str:
+    if db is not None and is_remote(lake.base):
+        found = [read_json(path) for path in lake.records.glob("????????.json")]
+        found += read_json(lake.packed) if lake.packed.exists() else []
+        rows = [{n: list(r[n].items()) if isinstance(r[n], dict) else r[n] for n in RECORDED} for r in found]
+        db.register("recorded", pa.Table.from_pylist(rows, pa.schema(list(RECORDED.items()))))
+        return "recorded"
+    places = [str(lake.records / "????????.json"), *([str(lake.packed)] if lake.packed.exists() else [])]
+    files = ", ".join("'" + place.replace("'", "''") + "'" for place in places)
+    types = ", ".join(f"{name}: '{duck_type(kind)}'" for name, kind in RECORDED.items())
+    return f"read_json([{files}], columns = {{{types}}})"

@@ -50,8 +50,7 @@ def _differs(source: Source, lake: Lake, ranges: Ranges) -> str:
     """Compaction takes records away and changes none, so only those tell that both have."""
     if not ranges:
         return ""
-    # The name of the format does not matter: a lake knows its own.
-    known = dict(_records(CopySource("parquet", lake.base), ranges))
+    known = dict(_records(CopySource("delta", lake.base), ranges))
     for (p, offset), record in _records(source, ranges):
         if known.get((p, offset), record) != record:
             return f"{source.shown}: the record at offset {offset} of partition {p} is another than the lake's."

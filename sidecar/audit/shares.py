@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from sidecar.audit.errors import AuditError
 from sidecar.audit.gold.tables import GOLD
-from sidecar.audit.ingest_plan import NOTHING, Batch, Ranges
+from sidecar.audit.ingest import recorded
+from sidecar.audit.ingest_plan import Ranges
 from sidecar.audit.lake import Lake
 from sidecar.audit.lake_files import FileInfo, batch_of
-from sidecar.audit.lake_parquet import read_json
+from sidecar.audit.lake_storage import read_json
 from sidecar.audit.layers import SILVER_TABLES
 
 
@@ -32,18 +32,13 @@ class Share:
     first: bool
 
 
-def recorded(lake: Lake, batch: int) -> Batch:
-    said = lake.batch(batch)
-    return NOTHING if said is None else Batch.of(said)
-
-
 def share(lake: Lake, n: int) -> Share:
     """Of the next batch; `n`: its number, if gold has taken all before. Raises AuditError."""
     if n == 0 and put_together(lake):
         begun = max(lake.committed(table) for table in GOLD.values())
         n = lake.last_batch() if begun < 0 else begun  # who died in the middle of it is followed by the same
         silver = {
-            name: [f for f in lake.files(table) if (batch_of(Path(f.path).name) or 0) <= n and f.rows]
+            name: [f for f in lake.files(table) if (batch_of(f.path) or 0) <= n and f.rows]
             for name, table in SILVER_TABLES.items()
         }
         return Share(n, silver, _begins(lake, n), True)
@@ -60,7 +55,7 @@ def can_be_made_anew(lake: Lake) -> None:
 def put_together(lake: Lake) -> bool:
     """Whether rows or records of some batches cannot be told apart any more."""
     files = (f for table in SILVER_TABLES.values() for f in lake.files(table))
-    return lake.packed.exists() or any(batch_of(Path(f.path).name) is None for f in files)
+    return lake.packed.exists() or any(batch_of(f.path) is None for f in files)
 
 
 def _begins(lake: Lake, upto: int) -> Ranges:
@@ -72,7 +67,7 @@ def _begins(lake: Lake, upto: int) -> Ranges:
                 raise AuditError(
                     f"gold of {lake.root} cannot be made anew: maintenance has put batches together between which"
                     f" records were lost. Fill another lake from this one: `sidecar audit run --from"
-                    f" {lake.format}://{lake.base} --lake FOLDER`."
+                    f" delta://{lake.base} --lake FOLDER`."
                 )
             found[int(p)] = (begin, end)
     return found

@@ -1,7 +1,7 @@
-"""Where bronze records come from: kafka://HOST:PORT | delta://FOLDER | parquet://FOLDER | file://FILE.
+"""Where bronze records come from: kafka://HOST:PORT | delta://FOLDER | s3://… | parquet://FOLDER | file://FILE.
 
-All four give the same rows. `delta` and `parquet` are a lake, the bronze table of one, or any folder of Parquet files
-with bronze's columns. `file` is a plain dump (dump.py), which `sidecar state dump` writes.
+All give the same rows. `delta`, or the URI of an object store, is a lake or the bronze table of one; `parquet` is any
+folder of Parquet files with bronze's columns. `file` is a plain dump (dump.py), which `sidecar state dump` writes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from sidecar.audit.bronze import bronze_batch, conform
 from sidecar.audit.dump import TIME_TYPES, DumpRecord, dump_files, dump_lines, open_dump
 from sidecar.audit.errors import AuditError
+from sidecar.audit.lake_storage import SCHEMES, Folder, file_system, folder_at, is_remote
 from sidecar.audit.layers import BRONZE
 from sidecar.audit.source_kafka import AT_ONCE, KafkaOptions, KafkaSource, Ranges
 
@@ -51,11 +52,17 @@ def open_source(uri: str, options: Mapping[str, str] | None = None) -> Source:
     if separator:
         if scheme == "kafka":
             return KafkaSource(KafkaOptions.of(rest, options or {}))
-        if scheme in ("delta", "parquet"):
+        if scheme in SCHEMES:
+            return CopySource("delta", folder_at(uri))
+        if scheme == "delta":
+            return CopySource(scheme, folder_at(rest) if is_remote(rest) else _folder(rest))
+        if scheme == "parquet":
             return CopySource(scheme, _folder(rest))
         if scheme == "file":
             return DumpSource(_folder(rest))
-    raise AuditError(f"{uri!r} is no source: kafka://HOST:PORT, delta://FOLDER, parquet://FOLDER or file://FILE")
+    raise AuditError(
+        f"{uri!r} is no source: kafka://HOST:PORT, delta://FOLDER, s3://BUCKET/FOLDER, parquet://FOLDER or file://FILE"
+    )
 
 
 def _folder(path: str) -> Path:
@@ -74,6 +81,11 @@ class ParquetFile:
     values: Mapping[str, str | None]
 
 
+def opened(path: str) -> Any:
+    store, name = file_system(path)
+    return pq.ParquetFile(name, filesystem=store)
+
+
 @dataclass(frozen=True)
 class CopySplit:
     file: ParquetFile
@@ -82,7 +94,7 @@ class CopySplit:
     row_groups: tuple[int, ...]
 
     def batches(self) -> Iterator[Any]:
-        with pq.ParquetFile(self.file.path) as f:
+        with opened(self.file.path) as f:
             for raw in f.iter_batches(AT_ONCE, row_groups=list(self.row_groups)):
                 batch = _within(conform(with_folders(raw, self.file.values)), self.start, self.end)
                 if len(batch):
@@ -114,18 +126,18 @@ class CopySource:
     """Bronze as Parquet files, whoever keeps the list of them."""
 
     scheme: str
-    folder: Path
+    folder: Folder
     days: tuple[str, str] = ("", "9999-99-99")
     groups: frozenset[str] = frozenset()
 
     @property
     def shown(self) -> str:
-        return f"{self.scheme}://{self.folder}"
+        return str(self.folder) if is_remote(self.folder) else f"{self.scheme}://{self.folder}"
 
     def identity(self) -> str:
         from sidecar.audit.lake import Lake, is_lake
 
-        return Lake.at(str(self.folder)).identity() if is_lake(self.folder) else ""
+        return Lake.at(self.folder).identity() if is_lake(self.folder) else ""
 
     def files(self) -> list[ParquetFile]:
         """Those that can have a record of these days, and of these groups (empty: of any)."""
@@ -139,28 +151,29 @@ class CopySource:
 
         if not self.groups or not is_lake(self.folder):
             return set()
-        found = [Lake.at(str(self.folder)).partitions_of(group) for group in self.groups]
+        found = [Lake.at(self.folder).partitions_of(group) for group in self.groups]
         return set().union(*found) if all(found) else set()
 
     def _all(self) -> list[ParquetFile]:
         from sidecar.audit.lake import Lake, is_lake
 
         if is_lake(self.folder):
-            lake = Lake.at(str(self.folder))
+            lake = Lake.at(self.folder)
             return [ParquetFile(f.path, dict(f.partition)) for f in lake.files(BRONZE)]
         if self.scheme == "delta":
             from sidecar.audit.lake_delta import delta_files
 
             return [ParquetFile(f.path, dict(f.partition)) for f in delta_files(self.folder)]
-        found = sorted(self.folder.rglob("*.parquet")) if self.folder.is_dir() else [self.folder]
-        return [ParquetFile(str(p), _in_names(p.relative_to(self.folder))) for p in found if not _hidden(p)]
+        folder = Path(self.folder)
+        found = sorted(folder.rglob("*.parquet")) if folder.is_dir() else [folder]
+        return [ParquetFile(str(p), _in_names(p.relative_to(folder))) for p in found if not _hidden(p)]
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         found: dict[int, tuple[int, int]] = {}
         for file in self.files():
             names = [n for n in ("state_partition", "offset") if n not in file.values]
             named = file.values.get("state_partition")
-            with pq.ParquetFile(file.path) as f:
+            with opened(file.path) as f:
                 told = [_offsets(f.metadata, g) for g in range(f.metadata.num_row_groups)]
                 if named is not None and None not in told:
                     for low, high in filter(None, told):
@@ -177,7 +190,7 @@ class CopySource:
             named = file.values.get("state_partition")
             if named is not None and int(named) not in ranges:
                 continue
-            with pq.ParquetFile(file.path) as f:
+            with opened(file.path) as f:
                 groups = tuple(range(f.metadata.num_row_groups))
                 if named is not None:
                     wanted = range(*ranges[int(named)])

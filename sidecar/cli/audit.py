@@ -32,10 +32,14 @@ FINDINGS, USAGE, UNREADABLE, INCOMPLETE = Code.FINDINGS, Code.USAGE, Code.UNREAC
 FOR_EVER_MS = 1 << 52
 FILL = "Fill it with `sidecar audit run --from kafka://HOST:PORT --lake FOLDER`."
 audit = typer.Typer(no_args_is_help=True, help="Keep the whole history of the groups, and ask it questions.")
-LakePath = Annotated[str, typer.Option("--lake", metavar="FOLDER", help="Where the lake is.")]
+LakePath = Annotated[
+    str, typer.Option("--lake", metavar="FOLDER", help="Where the lake is: a folder, or s3://, abfss:// or gs://.")
+]
 Source = Annotated[
     str,
-    typer.Option("--from", metavar="URI", help="kafka://HOST:PORT, delta://FOLDER, parquet://FOLDER or file://FILE."),
+    typer.Option(
+        "--from", metavar="URI", help="kafka://HOST:PORT, delta://FOLDER, s3://FOLDER, parquet://FOLDER or file://FILE."
+    ),
 ]
 Group = Annotated[str | None, typer.Option(help="Only this group.")]
 Pairs = Annotated[
@@ -44,7 +48,6 @@ Pairs = Annotated[
         "--option", "-O", metavar="NAME=VALUE", help="kafka.PROPERTY=VALUE is a property of librdkafka, for the source."
     ),
 ]
-LakeFormat = Annotated[str, typer.Option(help="Of a new lake: delta or parquet.")]
 Topic = Annotated[str, typer.Option(help="The state topic.")]
 
 
@@ -52,7 +55,6 @@ Topic = Annotated[str, typer.Option(help="The state topic.")]
 def run(
     source: Source,
     lake: LakePath = "out/audit/lake",
-    format: LakeFormat = "",
     topic: Topic = "__group_state",
     command_config: CommandConfig = None,
     option: Pairs = None,
@@ -64,7 +66,7 @@ def run(
     options = {"topic": topic, **_options(option, command_config)}
     if new_incarnation:
         options["new_incarnation"] = "true"
-    into = _lake(lake, format)
+    into = _lake(lake)
     with _errors():
         from sidecar.audit import pipeline
 
@@ -80,7 +82,6 @@ def run(
 def stream(
     source: Source,
     lake: LakePath = "out/audit/lake",
-    format: LakeFormat = "",
     topic: Topic = "__group_state",
     command_config: CommandConfig = None,
     option: Pairs = None,
@@ -102,7 +103,7 @@ def stream(
     with _errors(), _spark() as spark:
         from sidecar.audit.continuous import Continuous
 
-        job = Continuous(spark, source, _lake(lake, format), options, every, _say, maintain_every=maintain_every)
+        job = Continuous(spark, source, _lake(lake), options, every, _say, maintain_every=maintain_every)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: job.stopped.set())
         if address is not None:
@@ -322,14 +323,14 @@ def views(lake: LakePath = "out/audit/lake") -> None:
 
 
 # ---- the lake -------------------------------------------------------------------------------------------------------
-def _lake(path: str, format: str = "") -> Lake:
+def _lake(path: str) -> Lake:
     from sidecar.audit.errors import AuditError
     from sidecar.audit.lake import Lake
 
     try:
-        return Lake.at(path, format)
+        return Lake.at(path)
     except AuditError as exc:
-        raise Failed(USAGE, str(exc), "Check --lake and --format.") from None
+        raise Failed(USAGE, str(exc), "Check --lake.") from None
 
 
 def _options(pairs: list[str] | None, command_config: Path | None) -> dict[str, str]:

@@ -58,7 +58,7 @@ LIFE = (
 
 
 def gold_table(name: str, doc: str, key: tuple[str, ...], *columns: Column, is_open: bool = True) -> Table:
-    return Table("gold", name, doc, key, columns, open="open" if is_open else "")
+    return Table("gold", name, doc, key, columns, by=("open",) if is_open else ())
 
 
 EPOCHS = (

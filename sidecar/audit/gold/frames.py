@@ -12,7 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from sidecar.audit.columns import Table
-from sidecar.audit.lake_files import duck_type, no_rows
+from sidecar.audit.lake_files import duck_type, in_duckdb, no_rows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -61,12 +61,9 @@ class Database:
         return Frame(self, name)
 
     def files(self, table: Table, paths: Sequence[str], condition: str = "true") -> Frame:
-        """Rows of these Parquet files."""
-        if not paths:
-            return self.empty(table)
-        listed = ", ".join("'" + p.replace("'", "''") + "'" for p in paths)
-        names = ", ".join(f'"{n}"' for n in table.names)
-        return self.query(f"select {names} from read_parquet([{listed}], hive_partitioning = false) where {condition}")
+        """Rows of these files, which have all columns of the table."""
+        folder = paths[0].rpartition("/")[0] if paths else ""
+        return self.query(f"select * from {in_duckdb(self.connection, table, paths, folder)} where {condition}")
 
     def empty(self, table: Table) -> Frame:
         return self.query(f"select * from {no_rows(table)}")

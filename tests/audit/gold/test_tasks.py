@@ -54,6 +54,11 @@ def batch(folder: Path, steps: list[list[Unit]], work: Work) -> dict[str, list[s
     return files
 
 
+def folders(path: str) -> dict[str, bool]:
+    """What the names of a file's folders say of all its rows."""
+    return {"open": "/open=true/" in path} if "/open=" in path else {}
+
+
 def folded(folder: Path, batches: list[list[Row]], steps: list[list[Unit]]) -> Tables:
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     last: dict[str, list[dict[str, Any]]] = {}
@@ -61,12 +66,13 @@ def folded(folder: Path, batches: list[list[Row]], steps: list[list[Unit]]) -> T
     for n, part in enumerate(batches):
         files = batch(folder / str(n), steps, Work(silver(folder / str(n) / "silver", part), carried, {}))
         last = {}
-        for name, table in GOLD.items():
-            paths = files[f"gold.{name}"]
-            told = pa.concat_tables([pq.read_table(p) for p in paths]).to_pylist() if paths else []
+        for name in GOLD:
+            told = [
+                {**row, **folders(p)} for p in files[f"gold.{name}"] for row in pq.ParquetFile(p).read().to_pylist()
+            ]
             plain = untimed(pa.Table.from_pylist(told)).to_pylist() if told else []
-            last[name] = [r for r in plain if table.open and r["open"]]
-            found[name] += [r for r in plain if not (table.open and r["open"])]
+            last[name] = [r for r in plain if r.get("open")]
+            found[name] += [r for r in plain if not r.get("open")]
         carried = {n: files[f"carried.{n}"] for n in CARRIED if files[f"carried.{n}"]}
     return {name: found[name] + last.get(name, []) for name in GOLD}
 

@@ -1,5 +1,5 @@
 """A process that audits into a lake and may be killed at any moment:
-`python -m tests.audit.lake.killed SOURCE LAKE FORMAT MOST`.
+`python -m tests.audit.lake.killed SOURCE LAKE MOST`.
 
 It says "ready" once Spark runs, and a line for each batch that is done: its number, and how many tasks have failed.
 """
@@ -28,10 +28,10 @@ def failed(spark: SparkSession) -> int:
     return sum(stage.numFailedTasks for stage in found if stage is not None)
 
 
-def main(source: str, folder: str, format: str, most: str) -> None:
+def main(source: str, folder: str, most: str) -> None:
     spark = session({**SETTINGS, "spark.default.parallelism": "2"})
     print("ready", flush=True)
-    options, lake = {"max_records": most}, Lake.at(folder, format)
+    options, lake = {"max_records": most}, Lake.at(folder)
     while to_do(source, lake, options):
         number = audit(spark, source, lake, options).number
         print("done", number, failed(spark), flush=True)

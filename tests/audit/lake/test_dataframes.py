@@ -66,7 +66,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def lake(source: str, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    made = Lake.at(tmp_path_factory.mktemp("lake") / "lake", "parquet")
+    made = Lake.at(tmp_path_factory.mktemp("lake") / "lake")
     with pytest.MonkeyPatch.context() as patch:
         run_here(patch)
         audit(SPARK, source, made)

@@ -26,13 +26,13 @@ from tests.audit.lake.without_spark import SPARK
 @pytest.fixture
 def lake(tmp_path: Path, without_spark: None) -> Lake:
     dump([bronze(played(6, 40)[1], 0)], tmp_path / "a.jsonl")
-    made = Lake.at(tmp_path / "lake", "parquet")
+    made = Lake.at(tmp_path / "lake")
     pipeline.audit(SPARK, f"file://{tmp_path}/a.jsonl", made)
     return made
 
 
 def test_a_record_of_a_batch_that_is_damaged(lake: Lake) -> None:
-    lake.record(0).write_text('{"number": 0')
+    Path(lake.record(0)).write_text('{"number": 0')
     with pytest.raises(AuditError, match=r"00000000\.json is damaged .* backup"):
         lake.identity()
 

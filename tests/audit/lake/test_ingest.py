@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -81,14 +83,20 @@ def test_bronze_is_what_was_written(reference: Lake) -> None:
 
 
 @pytest.mark.parametrize(
-    "copy", ["file", *(pytest.param(c, marks=pytest.mark.tier("all")) for c in ("delta", "parquet", "folder"))]
+    "copy", ["file", *(pytest.param(c, marks=pytest.mark.tier("all")) for c in ("delta", "old lake", "folder"))]
 )
 def test_all_sources_give_the_same(copy: str, reference: Lake, spark: SparkSession, tmp_path: Path) -> None:
-    uri = f"{copy}://{tmp_path}/copy"
     if copy == "delta":
         uri = f"delta://{reference.base}"
-    elif copy == "parquet":
-        ingest(spark, f"delta://{reference.base}", Lake.at(uri))
+    elif copy == "old lake":  # as versions before kept it in plain Parquet
+        for n, f in enumerate(reference.files(BRONZE)):
+            named = "/".join(f"{name}={value}" for name, value in f.partition)
+            (to := tmp_path / f"copy/bronze/records/batch={n:08d}/{named}").mkdir(parents=True)
+            shutil.copy(f.path, to)
+        (tmp_path / "copy" / "lake.json").write_text('{"format": "parquet", "incarnation": 0, "version": 1}')
+        with pytest.raises(AuditError, match=r"is a lake of plain Parquet files, .*anew") as refused:
+            Lake.at(tmp_path / "copy")
+        uri = re.findall(r"--from (\S+) --lake", str(refused.value))[0]
     elif copy == "folder":  # what any tool may have written
         uri = f"parquet://{tmp_path}/copy"
         reference.read(spark, BRONZE).repartition(2).write.parquet(f"{tmp_path}/copy")
@@ -96,7 +104,7 @@ def test_all_sources_give_the_same(copy: str, reference: Lake, spark: SparkSessi
         uri = f"file://{tmp_path}/copy.jsonl.gz"
         found = open_source(f"delta://{reference.base}")
         dump((b for s in found.splits(found.bounds()) for b in s.batches()), tmp_path / "copy.jsonl.gz")
-    lake = Lake.at(tmp_path / "lake", "parquet")
+    lake = Lake.at(tmp_path / "lake")
     assert ingest(spark, uri, lake).records == 1250
     assert contents(lake) == contents(reference)
     make_gold(spark, lake)
@@ -109,11 +117,10 @@ def test_all_sources_give_the_same(copy: str, reference: Lake, spark: SparkSessi
 
 
 @pytest.mark.tier("all")
-@pytest.mark.parametrize("format", ["delta", "parquet"])
 def test_batch_by_batch_is_the_same_as_at_once_and_a_second_run_changes_nothing(
-    format: str, filled: str, reference: Lake, spark: SparkSession, lake_folder: Path
+    filled: str, reference: Lake, spark: SparkSession, lake_folder: Path
 ) -> None:
-    lake = Lake.at(lake_folder, format)
+    lake = Lake.at(lake_folder)
     numbers = []
     while (done := ingest(spark, filled, lake, {"max_records": "500"})).new:
         numbers.append(done.records)
@@ -262,7 +269,7 @@ def test_a_bad_record_among_good_ones_ends_nothing(spark: SparkSession, tmp_path
 @pytest.mark.parametrize(
     ("uri", "what"),
     [
-        ("s3://x", "is no source"),
+        ("ftp://x", "is no source"),
         ("kafka://", "no broker"),
         ("delta:///no/such", "does not exist"),
         ("x", "is no source"),

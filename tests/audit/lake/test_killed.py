@@ -22,12 +22,13 @@ import pytest
 from deltalake import DeltaTable
 
 from sidecar.audit import ingest as ingests
-from sidecar.audit import lake_delta, lake_parquet, pipeline
+from sidecar.audit import lake_delta, pipeline
 from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.ingest import ingest
 from sidecar.audit.lake import Lake
-from sidecar.audit.lake_files import TableWriter
+from sidecar.audit.lake_files import TableWriter, batch_name
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
+from sidecar.audit.maintain import maintain
 from sidecar.audit.source_uri import dump
 from tests.audit.lake.conftest import rows
 from tests.audit.lake.making import bronze, log
@@ -57,10 +58,8 @@ class Steps:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left = -1
         self._wrap(monkeypatch, ingests, "put_json")
-        self._wrap(monkeypatch, lake_parquet, "put_json")
         self._wrap(monkeypatch, pipeline, "put_json")
         self._wrap(monkeypatch, shutil, "rmtree")
-        self._wrap(monkeypatch, os, "rename")
         self._wrap(monkeypatch, DeltaTable, "create_write_transaction")
         self._wrap(monkeypatch, TableWriter, "write")
         self._wrap(monkeypatch, TableWriter, "close")
@@ -83,9 +82,8 @@ class Steps:
         self.left -= 1
 
 
-@pytest.mark.parametrize("format", ["delta", "parquet"])
 @pytest.mark.usefixtures("without_spark")
-def test_death_before_and_after_every_step(format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_death_before_and_after_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "in").mkdir()
     dump([bronze(log(1, 120), 0), bronze(log(2, 60), 1)], tmp_path / "in" / "a.jsonl")
     dump([bronze(log(3, 60), 1, first=60)], tmp_path / "in" / "b.jsonl")
@@ -96,11 +94,11 @@ def test_death_before_and_after_every_step(format: str, tmp_path: Path, monkeypa
         while ingest(SPARK, source, lake, {"max_records": "150"}).new:
             pass
 
-    fill(whole := Lake.at(tmp_path / "whole", format))
+    fill(whole := Lake.at(tmp_path / "whole"))
     wanted, steps, deaths = contents(whole), Steps(monkeypatch), 0
     assert len(wanted["records"]) == 240
     for k in range(random.randrange(STRIDE), 10_000, STRIDE):
-        lake = Lake.at(tmp_path / str(k), format)
+        lake = Lake.at(tmp_path / str(k))
         steps.left = k
         try:
             fill(lake)
@@ -116,9 +114,8 @@ def test_death_before_and_after_every_step(format: str, tmp_path: Path, monkeypa
     assert deaths > 3
 
 
-@pytest.mark.parametrize("format", ["delta", "parquet"])
 @pytest.mark.usefixtures("without_spark")
-def test_death_at_any_step_of_gold(format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_death_at_any_step_of_gold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, entries = played(6, 60)
     dump([bronze(entries, 0)], tmp_path / "all.jsonl")
     source: Any = f"file://{tmp_path}/all.jsonl"
@@ -129,15 +126,15 @@ def test_death_at_any_step_of_gold(format: str, tmp_path: Path, monkeypatch: pyt
         while pipeline.to_do(source, lake, options):
             pipeline.audit(SPARK, source, lake, options)
 
-    fill(whole := Lake.at(tmp_path / "whole", format))
+    fill(whole := Lake.at(tmp_path / "whole"))
     wanted, steps, deaths = gold_of(whole), Steps(monkeypatch), 0
     assert whole.last_batch() == 1 and wanted["intervals"] and wanted["rebalances"]
-    filled = Lake.at(tmp_path / "filled", format)
+    filled = Lake.at(tmp_path / "filled")
     while ingest(SPARK, source, filled, options).new:
         pass
     for k in range(random.randrange(STRIDE), 10_000, STRIDE):
         shutil.copytree(filled.base, tmp_path / str(k))
-        lake = Lake.at(tmp_path / str(k), format)
+        lake = Lake.at(tmp_path / str(k))
         steps.left = k
         try:
             pipeline.make_gold(SPARK, lake, options=options)
@@ -156,26 +153,26 @@ def test_a_batch_that_is_not_committed_is_not_seen_and_is_swept_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dump([bronze(log(1, 120), 0)], tmp_path / "a.jsonl")
-    for format in ("delta", "parquet"):
-        lake = Lake.at(tmp_path / format, format)
-        with monkeypatch.context() as m:
-            owner = lake_delta.DeltaTables if format == "delta" else lake_parquet.ParquetTables
+    lake = Lake.at(tmp_path / "lake")
+    with monkeypatch.context() as m:
 
-            def dies(*args: Any) -> bool:
-                raise Died
+        def dies(*args: Any) -> bool:
+            raise Died
 
-            m.setattr(owner, "commit", dies)
-            with pytest.raises(Died):
-                ingest(SPARK, f"file://{tmp_path}/a.jsonl", lake)
-        assert list(lake.root.rglob("*.parquet")) and not lake.files(BRONZE)
-        ingest(SPARK, f"file://{tmp_path}/a.jsonl", lake)
-        seen = {f.path for t in TABLES for f in lake.files(t)}
-        assert {str(p) for p in lake.root.rglob("*.parquet")} == seen
+        m.setattr(lake_delta.DeltaTables, "commit", dies)
+        with pytest.raises(Died):
+            ingest(SPARK, f"file://{tmp_path}/a.jsonl", lake)
+    assert list(tmp_path.rglob("lake/bronze/**/*.parquet")) and not lake.files(BRONZE)
+    pipeline.audit(SPARK, f"file://{tmp_path}/a.jsonl", lake)
+    maintain(lake, hours=0)
+    seen = {f.path for t in (*TABLES, *GOLD.values()) for f in lake.files(t)}
+    left = {str(p) for p in tmp_path.rglob("lake/**/*.parquet") if not {"_carried", "_delta_log"} & set(p.parts)}
+    assert left == seen
 
 
 # ---- real processes -------------------------------------------------------------------------------------------------
-def start(source: str, lake: Path, format: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.audit.lake.killed", source, str(lake), format, "2500"]
+def start(source: str, lake: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.audit.lake.killed", source, str(lake), "2500"]
     p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert p.stdout is not None
     line = p.stdout.readline()
@@ -200,10 +197,11 @@ def gone(processes: list[psutil.Process]) -> None:
 
 
 def in_the_middle(folder: Path) -> bool:
-    """Of a batch: it is planned and not recorded, or gold does not have it yet."""
+    """Of a batch: bronze has a file of it and it is not recorded, or gold does not have it yet."""
     lake = Lake.at(folder)
     n = lake.last_batch()
-    return lake.batch(n + 1, plan=True) is not None or (n >= 0 and lake.done(list(GOLD.values())) < n)
+    begun = any(folder.glob(f"bronze/records/day=*/*/{batch_name(n + 1)}*"))
+    return begun or (n >= 0 and lake.done(list(GOLD.values())) < n)
 
 
 PARTS, EACH = 4, 2_000
@@ -223,7 +221,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
 def whole(source: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
     """Gold of one run that nobody disturbed."""
     folder = tmp_path_factory.mktemp("whole") / "lake"
-    p = start(source, folder, "delta")
+    p = start(source, folder)
     p.communicate(timeout=240)
     assert p.returncode == 0
     return gold_of(Lake.at(folder))
@@ -244,9 +242,9 @@ def test_kill_9_of_drivers(source: str, whole: dict[str, list[dict[str, Any]]], 
     r, killed, lakes = random.Random(time.time_ns()), 0, 0
     while killed < ROUNDS:
         lakes += 1
-        lake, format, ended = tmp_path / str(lakes), r.choice(("delta", "parquet")), False
+        lake, ended = tmp_path / str(lakes), False
         while not ended:
-            p = start(source, lake, format)
+            p = start(source, lake)
             family = psutil.Process(p.pid).children(recursive=True)
             until = time.monotonic() + r.uniform(0, 4)
             while p.poll() is None and (killed == ROUNDS or time.monotonic() < until or not in_the_middle(lake)):
@@ -267,7 +265,7 @@ def test_kill_9_of_workers(source: str, whole: dict[str, list[dict[str, Any]]], 
     while killed < ROUNDS:
         lakes += 1
         lake, failed = tmp_path / str(lakes), 0
-        p = start(source, lake, r.choice(("delta", "parquet")))
+        p = start(source, lake)
         assert p.stdout is not None
         while p.poll() is None:
             if killed < ROUNDS:

@@ -16,15 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
+from deltalake.table import TableOptimizer
 
 from sidecar.audit import ingest as ingests
-from sidecar.audit import lake_delta, lake_parquet, pipeline, query
+from sidecar.audit import lake_delta, lake_storage, pipeline, query
 from sidecar.audit import maintain as maintains
 from sidecar.audit.continuous import Continuous
 from sidecar.audit.errors import AuditError
 from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.lake import Lake
-from sidecar.audit.layers import BRONZE, SILVER_TABLES
+from sidecar.audit.lake_storage import Folder
+from sidecar.audit.layers import BRONZE
 from sidecar.audit.maintain import TABLES, maintain
 from sidecar.audit.source_uri import dump
 from sidecar.drill.processes import wait_until
@@ -41,10 +43,9 @@ pytestmark = [pytest.mark.tier("all"), pytest.mark.usefixtures("without_spark")]
 BATCHES = 6
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "2"))
 STRIDE = 61
-FORMATS = ("delta", "parquet")
 Whole = tuple[dict[str, Any], dict[str, Any], pipeline.Verdict]
 """Bronze and silver, gold, and what is said of it."""
-Undisturbed = Callable[[str, int], Whole]
+Undisturbed = Callable[[int], Whole]
 
 
 def told(lake: Lake) -> dict[str, Any]:
@@ -54,7 +55,7 @@ def told(lake: Lake) -> dict[str, Any]:
 
 
 def files_of(lake: Lake) -> int:
-    return sum(1 for p in lake.base.rglob("*") if p.is_file())
+    return sum(1 for p in Path(lake.base).rglob("*") if p.is_file())
 
 
 def listed(lake: Lake) -> int:
@@ -78,29 +79,26 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def filled(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Lake]:
-    """A lake of each format, of several batches."""
+def filled(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Of several batches."""
     with pytest.MonkeyPatch.context() as patch:
         run_here(patch)
-        found = {}
-        for format in FORMATS:
-            found[format] = Lake.at(tmp_path_factory.mktemp("filled") / format, format)
-            batches(found[format], source)
-    return found
+        lake = Lake.at(tmp_path_factory.mktemp("filled") / "lake")
+        batches(lake, source)
+    return lake
 
 
 @pytest.fixture(scope="module")
-def undisturbed(filled: dict[str, Lake], source: Path, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+def undisturbed(filled: Lake, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     """What a lake that nobody maintains has after so many batches, in their order."""
-    lakes = {format: copied(lake, tmp_path_factory.mktemp("undisturbed") / format) for format, lake in filled.items()}
-    known: dict[tuple[str, int], Whole] = {}
+    lake = copied(filled, tmp_path_factory.mktemp("undisturbed") / "lake")
+    known: dict[int, Whole] = {}
 
-    def after(format: str, count: int) -> Whole:
-        lake = lakes[format]
+    def after(count: int) -> Whole:
         for done in range(lake.last_batch() + 1, count + 1):
             batches(lake, source, done)
-            known[format, done] = contents(lake), gold_of(lake), pipeline.verdict(lake)
-        return known[format, count]
+            known[done] = contents(lake), gold_of(lake), pipeline.verdict(lake)
+        return known[count]
 
     return after
 
@@ -110,16 +108,14 @@ def copied(lake: Lake, to: Path) -> Lake:
     return Lake.at(to)
 
 
-@pytest.mark.parametrize("format", FORMATS)
 def test_the_same_rows_in_fewer_files(
-    format: str,
-    filled: dict[str, Lake],
+    filled: Lake,
     source: Path,
     tmp_path: Path,
     spark: SparkSession,
     undisturbed: Undisturbed,
 ) -> None:
-    lake = copied(filled[format], tmp_path / "lake")
+    lake = copied(filled, tmp_path / "lake")
     wanted, before = told(lake), (files_of(lake), listed(lake))
     reader = [f.path for f in lake.files(BRONZE)]
     maintain(lake)
@@ -131,41 +127,37 @@ def test_the_same_rows_in_fewer_files(
     assert told(lake) == wanted and query.broken(lake) == {}
     assert not any(Path(p).exists() for p in reader)
     after = (files_of(lake), listed(lake))
-    print(f"{format}, {BATCHES} batches: files {before[0]} -> {after[0]}, of them read {before[1]} -> {after[1]}")
-    assert after[1] * 2 < before[1] and (format == "delta" or after[0] * 3 < before[0]), "Delta keeps its log for days"
+    print(f"{BATCHES} batches: files {before[0]} -> {after[0]}, of them read {before[1]} -> {after[1]}")
+    assert after[1] * 2 < before[1]
     for name in ("intervals", "coverage"):
         assert lake.read(spark, GOLD[name]).count() == len(wanted["gold"][name]), "Spark reads it as well"
     assert lake.read(spark, BRONZE).count() == len(wanted["records"]["records"])
     batches(lake, source, BATCHES + 2)
     maintain(lake, hours=0)
     batches(lake, source, BATCHES + 3)
-    assert (contents(lake), gold_of(lake)) == undisturbed(format, BATCHES + 3)[:2]
+    assert (contents(lake), gold_of(lake)) == undisturbed(BATCHES + 3)[:2]
     assert [r["batch"] for r in query.ask(lake, "select batch from runs order by 1")] == list(range(BATCHES + 3))
 
 
-@pytest.mark.parametrize("format", FORMATS)
 def test_what_gold_still_has_to_take_is_left_as_it_is(
-    format: str, filled: dict[str, Lake], source: Path, tmp_path: Path, undisturbed: Undisturbed
+    filled: Lake, source: Path, tmp_path: Path, undisturbed: Undisturbed
 ) -> None:
-    lake = copied(filled[format], tmp_path / "lake")
+    lake = copied(filled, tmp_path / "lake")
     for _ in range(3):
         ingests.ingest(SPARK, f"file://{source}/all.jsonl", lake, {"max_records": "20"})
     maintain(lake, hours=0)
     pipeline.make_gold(SPARK, lake)
-    assert gold_of(lake) == undisturbed(format, BATCHES + 3)[1]
+    assert gold_of(lake) == undisturbed(BATCHES + 3)[1]
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_death_before_and_after_every_step(
-    format: str, filled: dict[str, Lake], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wanted, steps, deaths = told(filled[format]), Steps(monkeypatch), 0
-    for owner, name in ((maintains, "put_json"), (Path, "unlink"), (DeltaTable, "create_checkpoint")):
+def test_death_before_and_after_every_step(filled: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted, steps, deaths = told(filled), Steps(monkeypatch), 0
+    for owner, name in ((maintains, "put_json"), (Path, "unlink"), (TableOptimizer, "compact")):
         steps._wrap(monkeypatch, owner, name)
     steps._wrap(monkeypatch, DeltaTable, "vacuum")
     monkeypatch.setattr(os, "fsync", lambda fd: None)  # the machine does not die here
     for k in range(random.randrange(STRIDE), 100_000, STRIDE):
-        lake = copied(filled[format], tmp_path / "lake")
+        lake = copied(filled, tmp_path / "lake")
         steps.left = k
         try:
             maintain(lake, hours=0)
@@ -178,20 +170,19 @@ def test_death_before_and_after_every_step(
         maintain(lake, hours=0)
         assert told(lake) == wanted, f"step {k}"
         shutil.rmtree(lake.base)
-    print(f"{format}: died at {deaths} steps")
+    print(f"died at {deaths} steps")
     assert deaths > 3
 
 
 def merged(lake: Lake) -> int:
-    """How many merged files there are. Folders may go away meanwhile, which stops `rglob` but not `walk`."""
-    return sum("merged-" in name and name.endswith(".parquet") for _, _, names in os.walk(lake.base) for name in names)
+    """How many files of Delta's own compaction there are."""
+    return sum(name.startswith("part-") for _, _, names in os.walk(lake.base) for name in names)
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_kill_9_in_the_middle(format: str, filled: dict[str, Lake], tmp_path: Path) -> None:
-    wanted, r = told(filled[format]), random.Random(time.time_ns())
+def test_kill_9_in_the_middle(filled: Lake, tmp_path: Path) -> None:
+    wanted, r = told(filled), random.Random(time.time_ns())
     for n in range(ROUNDS):
-        lake = copied(filled[format], tmp_path / str(n))
+        lake = copied(filled, tmp_path / str(n))
         command = [sys.executable, "-m", "sidecar.cli.main", "audit", "maintain", "--lake", str(lake.base)]
         some = r.randrange(1, 9)
         with subprocess.Popen([*command, "--retention", "0"], stdout=subprocess.DEVNULL) as p:
@@ -204,11 +195,8 @@ def test_kill_9_in_the_middle(format: str, filled: dict[str, Lake], tmp_path: Pa
         assert told(lake) == wanted and len(lake.files(BRONZE)) == len({f.partition for f in lake.files(BRONZE)})
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_batches_go_on_meanwhile(
-    format: str, filled: dict[str, Lake], source: Path, tmp_path: Path, undisturbed: Undisturbed
-) -> None:
-    lake, ended, rounds = copied(filled[format], tmp_path / "lake"), threading.Event(), 0
+def test_batches_go_on_meanwhile(filled: Lake, source: Path, tmp_path: Path, undisturbed: Undisturbed) -> None:
+    lake, ended, rounds = copied(filled, tmp_path / "lake"), threading.Event(), 0
 
     def over_and_over() -> None:
         nonlocal rounds
@@ -224,20 +212,18 @@ def test_batches_go_on_meanwhile(
     finally:
         ended.set()
         thread.join()
-    assert (contents(lake), gold_of(lake)) == undisturbed(format, BATCHES + 3)[:2]
+    assert (contents(lake), gold_of(lake)) == undisturbed(BATCHES + 3)[:2]
 
 
-@pytest.mark.parametrize("format", FORMATS)
 def test_gold_is_made_anew_of_batches_that_were_put_together(
-    format: str,
-    filled: dict[str, Lake],
+    filled: Lake,
     source: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     undisturbed: Undisturbed,
 ) -> None:
     """As another version of this program asks for it. Whoever dies in the middle of it is followed by the same."""
-    lake = copied(filled[format], tmp_path / "lake")
+    lake = copied(filled, tmp_path / "lake")
     maintain(lake, hours=0)
     wanted, steps = told(lake), Steps(monkeypatch)
     for kept in (True, False):
@@ -249,10 +235,10 @@ def test_gold_is_made_anew_of_batches_that_were_put_together(
             pipeline.make_gold(SPARK, lake)
         steps.left = -1
         batches(lake, source, BATCHES + 1)
-        assert (gold_of(lake), pipeline.verdict(lake)) == undisturbed(format, BATCHES + 1)[1:]
+        assert (gold_of(lake), pipeline.verdict(lake)) == undisturbed(BATCHES + 1)[1:]
         assert query.broken(lake) == {}
         shutil.rmtree(lake.base)
-        lake = copied(filled[format], lake.base)
+        lake = copied(filled, Path(lake.base))
         maintain(lake, hours=0)
         assert told(lake) == wanted
 
@@ -261,11 +247,11 @@ PARTS = [(0, 120), (150, 200), (200, 240), (290, 340)]
 """Between the first two, and between the last two, offsets are gone."""
 
 
-@pytest.mark.parametrize(("first", "format"), [(0, "delta"), (5_000, "parquet")])
-def test_what_was_lost_or_never_read_stays_told(format: str, first: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", [0, 5_000])
+def test_what_was_lost_or_never_read_stays_told(first: int, tmp_path: Path) -> None:
     entries = played(6, 300)[1][:345]
     assert len(entries) == 345
-    kept, whole = Lake.at(tmp_path / "lake", format), Lake.at(tmp_path / "whole", format)
+    kept, whole = Lake.at(tmp_path / "lake"), Lake.at(tmp_path / "whole")
     for begin, end in PARTS:
         dump([bronze(entries[begin:end], 0, first + begin)], tmp_path / "a.jsonl")
         for lake in (kept, whole):
@@ -279,9 +265,9 @@ def test_what_was_lost_or_never_read_stays_told(format: str, first: int, tmp_pat
     found = pipeline.verdict(kept).standing
     assert (found.lost, found.not_read) == (80, first) and not found.complete
     assert sum(r["lost"] for r in query.ask(kept, "select lost from runs")) == 80 + first
-    refused = rf"Fill another lake from this one: .*--from {format}://{kept.base} "
+    refused = rf"Fill another lake from this one: .*--from delta://{kept.base} "
     dump([bronze(entries[340:345], 0, first + 340)], tmp_path / "a.jsonl")
-    next(kept.root.rglob("files.json")).write_text('{"version": 0}')
+    next(Path(kept.root).rglob("files.json")).write_text('{"version": 0}')
     with pytest.raises(AuditError, match=refused):
         pipeline.audit(SPARK, f"file://{tmp_path}/a.jsonl", kept)
     shutil.rmtree(kept.root / "gold")
@@ -290,10 +276,10 @@ def test_what_was_lost_or_never_read_stays_told(format: str, first: int, tmp_pat
 
 
 def test_a_stream_that_finds_nothing_new_maintains_nothing(
-    filled: dict[str, Lake], source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    filled: Lake, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done, seen = list[int](), list[float | None]()
-    lake = copied(filled["parquet"], tmp_path / "lake")
+    lake = copied(filled, tmp_path / "lake")
     monkeypatch.setattr("sidecar.audit.continuous.maintain", lambda lake: done.append(lake.last_batch()))
     while pipeline.to_do(f"file://{source}/all.jsonl", lake):
         batches(lake, source, lake.last_batch() + 2, 300)
@@ -311,45 +297,41 @@ def test_a_stream_that_finds_nothing_new_maintains_nothing(
     assert done == [] and seen == [wanted.records] * 3 and lake.last_batch() == end
 
 
-def test_a_batch_reads_only_the_last_record_of_those_before(
-    filled: dict[str, Lake], source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_batch_reads_only_the_last_records_of_those_before(
+    filled: Lake, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = copied(filled["parquet"], tmp_path / "lake")
+    lake = copied(filled, tmp_path / "lake")
     maintain(lake)
-    read, real = list[str](), lake_parquet.read_json
+    read, real = list[str](), lake_storage.read_json
 
     def counted(path: Path) -> Any:
-        read.append(str(path))
+        read.append(path.name)
         return real(path)
 
-    for where in ("sidecar.audit.lake.read_json", "sidecar.audit.lake_parquet.read_json"):
-        monkeypatch.setattr(where, counted)
+    for where in ("lake", "ingest"):
+        monkeypatch.setattr(f"sidecar.audit.{where}.read_json", counted)
     batches(lake, source, BATCHES + 1)
     pipeline.verdict(lake)
-    records = {p for p in read if p.startswith(str(lake.record(0).parent))}
-    assert records <= {str(lake.record(n, plan)) for n in (BATCHES - 1, BATCHES) for plan in (False, True)}
-    most = max(len([p for p in set(read) if f"/{t.layer}/{t.name}/" in p]) for t in [BRONZE, *SILVER_TABLES.values()])
-    assert most <= 2, "the checkpoint, and what came since"
+    assert {name[:8] for name in read if name[:8].isdigit()} == {f"{n:08d}" for n in (BATCHES - 1, BATCHES)}
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_a_batch_does_not_read_every_entry_of_those_before(
-    format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Delta's log is opened once; of the manifests, readers begin with a checkpoint that is never far back."""
-    lake, other = Lake.at(tmp_path / "lake", format), Lake.at(tmp_path / "lake", format)
-    manifests, opened, real = lake.tables.folder(BRONZE) / "_batches", list[Path](), lake_delta._open
+def test_a_batch_does_not_read_every_entry_of_those_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log is opened once; who opens it begins with Delta's last checkpoint."""
+    lake, other = Lake.at(tmp_path / "lake"), Lake.at(tmp_path / "lake")
+    log, opened, real = tmp_path / "lake" / "bronze" / "records" / "_delta_log", list[Folder](), lake_delta._open
 
-    def counted(folder: Path) -> Any:
+    def counted(folder: Folder) -> Any:
         opened.append(folder)
         return real(folder)
 
     monkeypatch.setattr(lake_delta, "_open", counted)
-    for n in range(35):
+    lake.setup([BRONZE])
+    opened.clear()
+    for n in range(105):
         assert lake.commit(lake.target(BRONZE, n), [], n) and not lake.commit(lake.target(BRONZE, n), [], n)
         assert lake.committed(BRONZE) == other.committed(BRONZE) == n, "what is open is up to date"
-        assert len(list(manifests.glob("*.json"))) <= lake_parquet.CHECKPOINT_EVERY
-    assert len(opened) == (2 if format == "delta" else 0)
-    shutil.rmtree(lake.tables.folder(BRONZE))
-    assert Lake.at(tmp_path / "lake", format).commit(lake.target(BRONZE, 0), [], 0)
+    assert len(opened) <= 2
+    assert len(list(log.glob("*.checkpoint.parquet"))) == 1
+    shutil.rmtree(log.parent)
+    assert Lake.at(tmp_path / "lake").commit(lake.target(BRONZE, 0), [], 0)
     assert lake.committed(BRONZE) == other.committed(BRONZE) == 0, "nor is it one that is gone"

@@ -1,0 +1,188 @@
+"""Where a lake lies: a local folder, or one of an object store by its URI, such as s3://BUCKET/FOLDER.
+
+Object stores are read and written through delta-rs, whose environment variables configure them: AWS_*, AZURE_*,
+GOOGLE_*. Tables are committed by Delta's protocol alone. All other files are written whole, under a name of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+from deltalake.fs import DeltaStorageHandler
+
+from sidecar.audit.errors import AuditError
+
+SCHEMES = ("s3", "s3a", "abfs", "abfss", "gs", "az")
+
+
+class Folder(Protocol):
+    """What a lake needs of a path. `pathlib.Path` has it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def stem(self) -> str: ...
+    def __truediv__(self, name: str, /) -> Folder: ...
+    def __fspath__(self) -> str: ...
+    def exists(self) -> bool: ...
+    def is_file(self) -> bool: ...
+    def is_dir(self) -> bool: ...
+    def read_text(self) -> str: ...
+    def glob(self, pattern: str, /) -> Iterator[Folder]: ...
+    def unlink(self, missing_ok: bool = ...) -> None: ...
+
+
+@dataclass(frozen=True)
+class ObjectFolder:
+    """A file or a folder of an object store."""
+
+    uri: str
+
+    def __str__(self) -> str:
+        return self.uri
+
+    __fspath__ = __str__
+
+    @property
+    def name(self) -> str:
+        return self.uri.rsplit("/", 1)[-1]
+
+    @property
+    def stem(self) -> str:
+        return self.name.rpartition(".")[0] or self.name
+
+    def __truediv__(self, name: str) -> ObjectFolder:
+        return ObjectFolder(f"{self.uri.rstrip('/')}/{name}")
+
+    def exists(self) -> bool:
+        return self.is_file() or self.is_dir()
+
+    def is_file(self) -> bool:
+        store, path = file_system(self.uri)
+        return bool(store.get_file_info(path).type == pafs.FileType.File)
+
+    def is_dir(self) -> bool:
+        return bool(self._below())
+
+    def read_text(self) -> str:
+        store, path = file_system(self.uri)
+        with store.open_input_stream(path) as f:
+            return bytes(f.read()).decode()
+
+    def write_text(self, text: str) -> None:
+        store, path = file_system(self.uri)
+        with store.open_output_stream(path) as f:
+            f.write(text.encode())
+
+    def glob(self, pattern: str) -> Iterator[ObjectFolder]:
+        """Of this folder; a store has no folders, but names with slashes."""
+        names = {str(info.path).removeprefix(self._prefix()).split("/")[0] for info in self._below()}
+        yield from (self / name for name in sorted(names) if fnmatch(name, pattern))
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        store, path = file_system(self.uri)
+        if not missing_ok or self.is_file():
+            store.delete_file(path)
+
+    def remove_all(self) -> None:
+        store, _ = file_system(self.uri)
+        for info in self._below():
+            store.delete_file(info.path)
+
+    def _prefix(self) -> str:
+        return f"{file_system(self.uri)[1]}/"
+
+    def _below(self) -> list[Any]:
+        store, path = file_system(self.uri)
+        found: list[Any] = store.get_file_info(pafs.FileSelector(path, recursive=True, allow_not_found=True))
+        return [info for info in found if info.type == pafs.FileType.File]
+
+
+class _Sink:
+    """Takes what Arrow writes, in a form that delta-rs takes."""
+
+    closed = False
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, data: Any) -> int:
+        return int(self._stream.write(bytes(data)))
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def close(self) -> None:
+        self.closed = True
+        self._stream.close()
+
+
+class _Store(DeltaStorageHandler):
+    def open_output_stream(self, path: str, metadata: Any = None) -> pa.PythonFile:
+        return pa.PythonFile(_Sink(self._handler.open_output_stream(path, metadata)), mode="w")
+
+
+@lru_cache
+def _store(root: str) -> Any:
+    return pafs.PyFileSystem(_Store(root))
+
+
+def file_system(path: str | Folder) -> tuple[Any, str]:
+    """The file system of a path or URI, and its name there. Tasks on other machines find the same one."""
+    text = os.fspath(path)
+    if "://" not in text:
+        return pafs.LocalFileSystem(), text
+    parts = urlsplit(text)
+    return _store(f"{parts.scheme}://{parts.netloc}"), parts.path.strip("/")
+
+
+def is_remote(path: str | Folder) -> bool:
+    return "://" in os.fspath(path)
+
+
+def folder_at(uri: str) -> Folder:
+    return ObjectFolder(uri.rstrip("/")) if "://" in uri else Path(uri).absolute()
+
+
+def remove_all(folder: Folder) -> None:
+    """The folder with all that is in it, if it is there."""
+    if isinstance(folder, ObjectFolder):
+        folder.remove_all()
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def read_json(path: Folder) -> Any:
+    """Raises AuditError if it is damaged, and FileNotFoundError."""
+    try:
+        return json.loads(path.read_text())
+    except ValueError as exc:
+        raise AuditError(f"{path} is damaged ({exc}): put it back from a backup, or fill another lake") from exc
+
+
+def put_json(path: Folder, content: object) -> None:
+    """Write the file whole or not at all, and so that it outlives a crash of the machine."""
+    text = json.dumps(content, indent=1, sort_keys=True)
+    if isinstance(path, ObjectFolder):
+        path.write_text(text)
+        return
+    local = Path(path)
+    local.parent.mkdir(parents=True, exist_ok=True)
+    beside = local.with_name(f".{local.name}.{uuid.uuid4().hex[:8]}")
+    with beside.open("w") as f:
+        f.write(text)
+        f.flush()
+        os.fsync(f.fileno())
+    os.replace(beside, local)
