@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, ProcessCollector
 from sidecar.audit import continuous
 from sidecar.coordinator.inspect.lag_exporter import FAMILIES
 from sidecar.coordinator.runtime.background import BACKGROUND
-from sidecar.process.figures import PARTS, Metric
+from sidecar.process.metric_definitions import PARTS, Metric
 
 PAGE = Path("docs/reference/metrics.md")
 HEAD = """# Metrics

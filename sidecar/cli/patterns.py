@@ -147,7 +147,7 @@ def _uncovered(client: Client, bootstrap: str, principal: str, comes: Sequence[s
         return ()
     from sidecar.cli.doctor.facts import gather
     from sidecar.cli.doctor.model import Unknown
-    from sidecar.cli.doctor.needs import Need, missing
+    from sidecar.cli.doctor.rights import Need, missing
 
     rights = gather(client, bootstrap, "", (), principal).rights
     if isinstance(rights, Unknown):

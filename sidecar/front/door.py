@@ -56,7 +56,7 @@ class Door:
         if s.idle_s and not self._looking:
             self._looking = True
             asyncio.get_running_loop().call_later(s.idle_s / LOOKS, self._look)
-        if self._from[host] > s.per_address.get(host, s.per_address_max):
+        if self._from[host] > s.per_ip_overrides.get(host, s.per_ip_max):
             return "too_many_from_address"  # before anybody gives way to it
         if len(self.sessions) > s.connections_max and not self._make_room():
             return "too_many_connections"
@@ -72,7 +72,7 @@ class Door:
         """Of a connection that has to prove itself before it becomes a session: why it is one too many, or "" and for
         how many seconds it has to wait for its turn. One that need not go counts until `let_go`."""
         s = self.settings
-        if self._from[host] >= s.per_address.get(host, s.per_address_max):
+        if self._from[host] >= s.per_ip_overrides.get(host, s.per_ip_max):
             return "too_many_from_address", 0.0
         if len(self.sessions) + self._arriving >= s.connections_max and not self._make_room():
             return "too_many_connections", 0.0

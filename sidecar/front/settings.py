@@ -18,14 +18,14 @@ a time, and a commit waits for all in-sync replicas."""
 
 @dataclass(frozen=True)
 class DoorSettings:
-    """`per_address`: for single addresses instead of `per_address_max`. `idle_s` 0: connections may be quiet for ever.
-    `first_s`: a connection without any request is closed after so long.
+    """`per_ip_max`: of one address; `per_ip_overrides`: of single addresses instead. `idle_s` 0: connections may
+    be quiet for ever. `first_s`: a connection without any request is closed after so long.
     `rate`: new connections a second, and at once; `line`: so many that came faster wait, more are closed. `repeat_s`: a
     refusal for the same reason is logged so often."""
 
     connections_max: int = 10_000
-    per_address_max: int = 2_147_483_647
-    per_address: Mapping[str, int] = field(default_factory=dict)
+    per_ip_max: int = 2_147_483_647
+    per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     idle_s: float = 600.0
     first_s: float = 30.0
     repeat_s: float = 10.0

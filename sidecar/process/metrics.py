@@ -1,4 +1,4 @@
-"""Prometheus metrics: how the values get from where they arise to who scrapes. figures.py has the table of them.
+"""Prometheus metrics: how the values get from where they arise to who scrapes. Their table: metric_definitions.py.
 
 What is counted often is counted where it happens, in plain integers, and handed on when somebody looks.
 """
@@ -13,7 +13,7 @@ from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from sidecar.link.ports import Figure
-from sidecar.process.figures import METRICS, Metric
+from sidecar.process.metric_definitions import METRICS, Metric
 
 __all__ = ["METRICS", "Metrics"]
 

@@ -23,7 +23,7 @@ def managed_by(settings: Settings) -> Patterns:
     return Patterns(settings.groups.include, settings.groups.exclude, [settings.ownership.group])
 
 
-def per_address(limits: LimitsSection) -> int:
+def connections_per_ip(limits: LimitsSection) -> int:
     """Connections of one address. Kafka's default has no limit, but a broker has none of all connections either: here
     nobody can take all of them."""
     given = limits.connections_per_ip
@@ -57,8 +57,8 @@ def front_settings(
         large_requests=s.limits.large_requests,
         door=DoorSettings(
             connections_max=s.limits.connections,
-            per_address_max=per_address(s.limits),
-            per_address=s.limits.connections_per_ip_overrides,
+            per_ip_max=connections_per_ip(s.limits),
+            per_ip_overrides=s.limits.connections_per_ip_overrides,
             idle_s=s.limits.idle_ms / 1000,
             first_s=s.limits.header_timeout_ms / 1000,
             repeat_s=s.log.repeat_ms / 1000,

@@ -14,8 +14,8 @@ from sidecar.cli.doctor import others as o
 from sidecar.cli.doctor.certificates import certificates
 from sidecar.cli.doctor.groups import rights_of_patterns
 from sidecar.cli.doctor.model import About, Check, Facts, Grant, Node, Rights, Status, Topic, Unknown
-from sidecar.cli.doctor.needs import NEEDS, Need, missing
 from sidecar.cli.doctor.refused import refused
+from sidecar.cli.doctor.rights import NEEDS, Need, missing
 from sidecar.process.rights import Scope, commands, rights_of
 
 STATE, OWNERS = "__group_state", "__group_state_owners"

@@ -377,9 +377,9 @@ def main() -> int:
     ):
         start = time.monotonic()
         if a.streams or a.share:
-            from tests.differential.modern import SHARE, STREAMS, play_moderns
+            from tests.differential.share_and_streams import SHARE, STREAMS, play_families
 
-            steps, found = asyncio.run(play_moderns(kafka, seeds, a.seed is not None, SHARE if a.share else STREAMS))
+            steps, found = asyncio.run(play_families(kafka, seeds, a.seed is not None, SHARE if a.share else STREAMS))
         elif a.classic or a.mixed:
             what = MIXED if a.mixed else CLASSIC
             steps, found = asyncio.run(play_classics(kafka, seeds, a.seed is not None, what))

@@ -15,8 +15,8 @@ import pytest
 
 from sidecar.drill.artifacts import BEFORE, KAFKA
 from sidecar.drill.local import LocalKafka
-from tests.differential.modern import SHARE, STREAMS, Modern, play_moderns
 from tests.differential.run import CLASSIC, MIXED, Play, cluster, play_all, play_classics
+from tests.differential.share_and_streams import SHARE, STREAMS, Family, play_families
 from tests.harness.tiers import Seeds
 from tests.whole.broker.differential import SIMULATED_VERSION, compare
 
@@ -68,9 +68,9 @@ def test_no_difference_with_streams_groups(both: LocalKafka, seeds: Seeds) -> No
     _play(both, STREAMS, seeds.of(STREAMS_SCRIPTS))
 
 
-def _play(both: LocalKafka, what: Modern, played: range) -> None:
+def _play(both: LocalKafka, what: Family, played: range) -> None:
     began_s = time.process_time()
-    steps, found = asyncio.run(play_moderns(both, played, what=what))
+    steps, found = asyncio.run(play_families(both, played, what=what))
     spent_s = time.process_time() - began_s
     print(f"{played}: {steps} steps, {1000 * spent_s / len(played):.0f} ms of CPU for each script, beside the broker's")
     assert not found, "\n".join(found[:5])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.test_pages import wrong_drills
 from tests.model.test_model import functions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,7 +60,8 @@ def kinds(cell: str, pattern: re.Pattern[str]) -> list[str]:
 
 
 def test_what_the_index_names_is_there() -> None:
-    assert list(wrong(PAGE.read_text())) == []
+    text = PAGE.read_text()
+    assert list(wrong(text)) == [] and wrong_drills(text) == []
 
 
 @pytest.mark.parametrize("head", ["what a client does", "question"])

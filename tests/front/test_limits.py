@@ -20,7 +20,7 @@ from sidecar.front.settings import DoorSettings
 from sidecar.front.unread import Unread
 from sidecar.link.messages import Request
 from sidecar.process.limits import LimitsSection
-from sidecar.process.parts import per_address
+from sidecar.process.parts import connections_per_ip
 from sidecar.proxy.actions import Got
 from sidecar.wire.frames import Limits, request_frame
 from tests.front.reception import HEARTBEAT, Bench, ManualSession, Reception, group, passed, response, run
@@ -600,7 +600,7 @@ def test_connections_of_one_address_have_a_limit() -> None:
         first.close()
         assert not (await embedded.client()).closed
 
-    at_desk(test, per_address_max=2, per_address={"10.0.0.7": 3})
+    at_desk(test, per_ip_max=2, per_ip_overrides={"10.0.0.7": 3})
 
 
 def test_connections_that_have_to_prove_themselves_first_count_while_they_do() -> None:
@@ -619,7 +619,7 @@ def test_connections_that_have_to_prove_themselves_first_count_while_they_do() -
         session.close()
         assert not door._from and not door._arriving
 
-    at_desk(test, connections_max=3, per_address_max=1)
+    at_desk(test, connections_max=3, per_ip_max=1)
 
 
 def test_the_oldest_that_never_sent_a_request_gives_way() -> None:
@@ -655,7 +655,7 @@ def test_nobody_gives_way_to_one_too_many_of_an_address() -> None:
         assert embedded.front.server.door.arriving("10.0.0.9")[0] == "too_many_from_address"
         assert not silent.closed
 
-    at_desk(test, connections_max=3, per_address_max=2)
+    at_desk(test, connections_max=3, per_ip_max=2)
 
 
 def test_a_first_request_has_its_time() -> None:
@@ -681,7 +681,7 @@ def test_a_first_request_has_its_time() -> None:
 
 def test_by_default_one_address_has_half_of_all_connections() -> None:
     for given, most in (({}, 5_000), ({"connections": 1}, 1), ({"connections_per_ip": 0}, 0), ({"connections": 9}, 4)):
-        assert per_address(LimitsSection.model_validate(given)) == most
+        assert connections_per_ip(LimitsSection.model_validate(given)) == most
 
 
 def test_what_is_kept_of_an_address_goes_with_its_last_connection() -> None:

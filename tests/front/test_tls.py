@@ -234,7 +234,7 @@ def test_limits_of_connections_hold_before_a_handshake(loops: Loops, papers: Pap
         await until(lambda: place.settled and not place.embedded.front.server.sessions)
         await exchange(await place.connect(trusting(papers)), 1)
 
-    play(loops, TlsSettings(papers.certificate, papers.key), test, door=DoorSettings(per_address_max=2))
+    play(loops, TlsSettings(papers.certificate, papers.key), test, door=DoorSettings(per_ip_max=2))
 
 
 def test_who_comes_too_early_waits_before_the_handshake(loops: Loops, papers: Papers) -> None:

@@ -28,7 +28,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from typer.testing import CliRunner
 
 from sidecar.cli.doctor.model import Grant, Rights
-from sidecar.cli.doctor.needs import Need, missing
+from sidecar.cli.doctor.rights import Need, missing
 from sidecar.cli.main import app
 from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.local import LocalKafka

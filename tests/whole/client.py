@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from sidecar.core.streams.missing import StatusCode
+from sidecar.core.streams.status_texts import StatusCode
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.net import NO_ANSWER, BrokerConnection
 from sidecar.wire.generated import find_coordinator as fc

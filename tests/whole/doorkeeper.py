@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from sidecar.core.streams.missing import StatusCode
+from sidecar.core.streams.status_texts import StatusCode
 from sidecar.core.vocabulary.errors import Code, name_of
 from tests.whole.client import Client, Place
 from tests.whole.judge import Judge

@@ -11,7 +11,7 @@ from math import inf
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.share.group import ShareGroup
 from sidecar.core.streams.group import StreamsGroup
-from sidecar.core.streams.missing import StatusCode
+from sidecar.core.streams.status_texts import StatusCode
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.core.vocabulary.placement import partition_for
 from tests.harness.endings import ENDS, ends

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.core.streams.missing import StatusCode
+from sidecar.core.streams.status_texts import StatusCode
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import streams_group_heartbeat as st
 from tests.whole.client import MOVED, PARTITIONS_OF, WAIT, Client, Habits, Place

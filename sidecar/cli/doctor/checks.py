@@ -10,9 +10,9 @@ from typing import Any
 from sidecar.cli.doctor.certificates import certificates
 from sidecar.cli.doctor.groups import rights_of_patterns
 from sidecar.cli.doctor.model import About, Check, Configs, Facts, Node, Status, Topic, Unknown
-from sidecar.cli.doctor.needs import NEEDS, Need, acls, covers, holders, missing
 from sidecar.cli.doctor.others import others_rights, readers
 from sidecar.cli.doctor.refused import refused
+from sidecar.cli.doctor.rights import NEEDS, Need, acls, covers, holders, missing
 from sidecar.coordinator.statelog.startup import NO_IDS
 from sidecar.coordinator.statelog.topic_watch import MIN_ISR, POLICY, UNCLEAN, faults
 from sidecar.core.vocabulary.group_patterns import doubts

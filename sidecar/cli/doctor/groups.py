@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sidecar.cli.doctor.model import Check, Facts, Status, Unknown
-from sidecar.cli.doctor.needs import Need, missing
+from sidecar.cli.doctor.rights import Need, missing
 from sidecar.core.vocabulary.group_patterns import beginning
 from sidecar.process.rights import Right, commands
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from sidecar.cli.doctor.model import Check, Facts, Rights, Status, Unknown
-from sidecar.cli.doctor.needs import Need, covers, holders
+from sidecar.cli.doctor.rights import Need, covers, holders
 
 OWNERS_GROUP = "__group_state_owners"
 OPTIONS = {"group": "--group", "topic": "--topic", "transactional-id": "--transactional-id"}

@@ -24,7 +24,7 @@ from sidecar.coordinator.runtime.fronts import Fronts, front_of
 from sidecar.coordinator.runtime.group_loader import Loader
 from sidecar.coordinator.runtime.lease_proofs import LeaseProofs
 from sidecar.coordinator.runtime.metrics import count, observe, show
-from sidecar.coordinator.runtime.regex_task import Visible
+from sidecar.coordinator.runtime.regex_task import RegexResolver
 from sidecar.coordinator.runtime.settings import CoordinatorSettings
 from sidecar.coordinator.runtime.settings_requests import SettingsRequests
 from sidecar.coordinator.runtime.takeovers import TakeoverPorts, Takeovers
@@ -106,7 +106,7 @@ class Coordinator:
         self.share_placeholders = SharePlaceholders(cluster, self._share_ports(), figures, log, tasks)
         self.moves = Moves(settings.moves, rules, self.service, cluster, self._move_ports(), figures, log, tasks)
         self.fronts.connected[COORDINATORS_OWN] = self.moves.core
-        self._visible = Visible(background, configs, self.fresh, self.fronts.ask_access, self._done, figures, log)
+        self._regexes = RegexResolver(background, configs, self.fresh, self.fronts.ask_access, self._done, figures, log)
         self._draining = False
         self._loader = Loader(self.service, settings.load_slice_s, self._drain, tasks)
         self._perform: dict[type, Callable[[Any], None]] = {
@@ -200,7 +200,7 @@ class Coordinator:
     def disconnect(self, front: FrontEnd) -> None:
         """What this front asked is answered into the void; what it was asked, it will not say any more."""
         number = self.fronts.remove(front)
-        self._visible.front_gone(lambda token: front_of(token) == number)
+        self._regexes.front_gone(lambda token: front_of(token) == number)
         self.placeholders.commits.front_gone(number)
 
     def from_front(self, front: FrontEnd, message: ToCoordinator) -> None:
@@ -222,7 +222,7 @@ class Coordinator:
             elif isinstance(message, Touch):
                 self.service.touch(message.group_id, message.member_id, now())
             elif isinstance(message, AccessAnswer):
-                self._visible.told(self.fronts.token(front, message.token), message.hidden)
+                self._regexes.told(self.fronts.token(front, message.token), message.hidden)
             elif isinstance(message, CommitEnded):
                 self.placeholders.commits.ended(message.ticket, message.sure)
             elif isinstance(message, BrokerSilence):
@@ -290,7 +290,7 @@ class Coordinator:
         if isinstance(c.item, RunAssignor):
             self._run_assignor(c, c.item)
         elif isinstance(c.item, ResolveRegex):
-            self._visible.resolve(c, c.item, lambda: self.service.owners[c.partition].image)
+            self._regexes.resolve(c, c.item, lambda: self.service.owners[c.partition].image)
         elif isinstance(c.item, LookFirst):
             self.fresh.look_first(c.item, partial(self._done, c.partition, c.attempt))
         elif isinstance(c.item, HoldPlaceholder | LeavePlaceholder):

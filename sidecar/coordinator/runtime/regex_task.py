@@ -38,7 +38,7 @@ class _Matched:
     names_version: int
 
 
-class Visible:
+class RegexResolver:
     """`ask(token, topics)`: ask the front of this request, and say whether it is there; `done(partition, attempt,
     event)`: the work has ended."""
 

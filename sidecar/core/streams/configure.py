@@ -6,9 +6,9 @@ from sidecar.core.modern.epochs import write_epoch
 from sidecar.core.runtime.turn import Turn
 from sidecar.core.streams.config import config_of
 from sidecar.core.streams.group import NOT_VALIDATED, StreamsGroup
-from sidecar.core.streams.missing import incorrectly_partitioned
 from sidecar.core.streams.partitions import ConfiguredTopology, configure
 from sidecar.core.streams.soft_state import StreamsSoft
+from sidecar.core.streams.status_texts import incorrectly_partitioned
 from sidecar.core.streams.topology import Topology
 from sidecar.core.vocabulary.errors import CoordinatorError
 from sidecar.core.vocabulary.rebalance_reasons import Reason

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sidecar.core.streams.java_order import compare_order, hash_order
-from sidecar.core.streams.missing import (
+from sidecar.core.streams.status_texts import (
     NewTopic,
     Status,
     incorrectly_partitioned,

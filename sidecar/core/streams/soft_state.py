@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from sidecar.core.modern.soft_state import ModernSoft
 from sidecar.core.streams.events import EndpointPartitions
-from sidecar.core.streams.missing import Creations
 from sidecar.core.streams.partitions import ConfiguredTopology
+from sidecar.core.streams.status_texts import Creations
 from sidecar.core.streams.tasks import AssignedTasks
 from sidecar.core.streams.topology import Topology
 

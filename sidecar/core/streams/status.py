@@ -11,7 +11,8 @@ from sidecar.core.streams.configure import configured_now
 from sidecar.core.streams.delay import delayed
 from sidecar.core.streams.events import TopicsCreated
 from sidecar.core.streams.group import Member, StreamsGroup
-from sidecar.core.streams.missing import (
+from sidecar.core.streams.soft_state import StreamsSoft
+from sidecar.core.streams.status_texts import (
     INITIAL_DELAY,
     INTERVAL_DELAY,
     NewTopic,
@@ -20,7 +21,6 @@ from sidecar.core.streams.missing import (
     shutdown_application,
     stale_topology,
 )
-from sidecar.core.streams.soft_state import StreamsSoft
 from sidecar.core.vocabulary.errors import TEXT, Code
 
 WITH_TAGS = 1

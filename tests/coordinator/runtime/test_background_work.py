@@ -13,7 +13,7 @@ import pytest
 from sidecar.assign import BUILT_IN, UNIFORM
 from sidecar.assign.spec import Assignor
 from sidecar.coordinator.runtime import coordinator as module
-from sidecar.coordinator.runtime import regex_task as visible
+from sidecar.coordinator.runtime import regex_task
 from sidecar.coordinator.statelog.encoder import Encoder
 from sidecar.core.consumer.records import Kind, RegexRecord, TargetMemberRecord
 from sidecar.core.runtime.records import Record
@@ -271,7 +271,7 @@ def test_a_resolution_that_breaks_is_told_and_resolves_nothing(monkeypatch: pyte
     def breaks(regexes: object, names: object, limit_s: float, cpu_s: object) -> dict[str, tuple[str, ...]]:
         raise RuntimeError("no regular expression today")
 
-    monkeypatch.setattr(visible, "resolve", breaks)
+    monkeypatch.setattr(regex_task, "resolve", breaks)
 
     async def test(sidecar: EmbeddedSidecar) -> None:
         reply = await (await sidecar.client()).ask(join("g", "m1", topics=None, regex="orders"), 1)
@@ -288,7 +288,7 @@ def test_a_group_whose_run_was_cut_rests_before_its_next_one(monkeypatch: pytest
         runs.append((limit_s, tuple(regexes)))
         return {} if len(runs) == 1 else dict.fromkeys(regexes, ("orders",))
 
-    monkeypatch.setattr(visible, "resolve", cut)
+    monkeypatch.setattr(regex_task, "resolve", cut)
 
     async def test(sidecar: EmbeddedSidecar) -> None:
         client = await sidecar.client()
@@ -297,7 +297,7 @@ def test_a_group_whose_run_was_cut_rests_before_its_next_one(monkeypatch: pytest
         began_s = asyncio.get_running_loop().time()
         client.post(beat("g", "m1", reply.member_epoch), 1)
         await until(lambda: len(runs) == 2)
-        assert asyncio.get_running_loop().time() - began_s >= visible.RESTS * runs[0][0] * 0.9
+        assert asyncio.get_running_loop().time() - began_s >= regex_task.RESTS * runs[0][0] * 0.9
         assert [r for _, r in runs] == [("ord.*",)] * 2
 
     run(test)

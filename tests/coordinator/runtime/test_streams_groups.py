@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 
-from sidecar.core.streams.missing import StatusCode
+from sidecar.core.streams.status_texts import StatusCode
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import offset_commit as oc

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.streams.missing import (
+from sidecar.core.streams.partitions import configure
+from sidecar.core.streams.status_texts import (
     GIVE_UP_MS,
     Creations,
     NewTopic,
@@ -17,7 +18,6 @@ from sidecar.core.streams.missing import (
     stale_topology,
     with_creation,
 )
-from sidecar.core.streams.partitions import configure
 from sidecar.core.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
 

@@ -25,7 +25,7 @@ TOO_MANY = 3
 
 
 @dataclass(frozen=True)
-class Modern:
+class Family:
     """A family of scripts: what a script is, and who speaks its steps."""
 
     name: str
@@ -34,15 +34,15 @@ class Modern:
     side: type[StreamsSide] | type[ShareSide]
 
 
-STREAMS = Modern("s", "streams", make_streams, StreamsSide)
-SHARE = Modern("h", "share", make_share, ShareSide)
+STREAMS = Family("s", "streams", make_streams, StreamsSide)
+SHARE = Family("h", "share", make_share, ShareSide)
 
 
 class Script:
     """One script on both sides. `counts`: the partitions of topics that it has made."""
 
     def __init__(
-        self, what: Modern, seed: int, ours: BrokerConnection, theirs: BrokerConnection, ids: dict[str, bytes]
+        self, what: Family, seed: int, ours: BrokerConnection, theirs: BrokerConnection, ids: dict[str, bytes]
     ) -> None:
         self.what, self.seed = what, seed
         self.steps = what.make(seed)
@@ -105,8 +105,8 @@ class Script:
         return {t.name: len(t.partitions) for t in res.topics if t.error_code == Code.NONE}
 
 
-async def play_moderns(
-    kafka: LocalKafka, seeds: range, tell: bool = False, what: Modern = STREAMS
+async def play_families(
+    kafka: LocalKafka, seeds: range, tell: bool = False, what: Family = STREAMS
 ) -> tuple[int, list[str]]:
     """Steps in all, and the differences."""
     admin = admin_of(kafka)
