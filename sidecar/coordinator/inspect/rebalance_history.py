@@ -69,7 +69,8 @@ class Step:
 
 @dataclass(slots=True)
 class _Group:
-    steps: deque[Step]
+    steps: list[Step] = field(default_factory=list)
+    """Few; an empty deque takes ten times as much, and there may be one for each group that was deleted."""
     joined: MemberCount | None = None
     left: MemberCount | None = None
     dropped: int = 0
@@ -114,7 +115,7 @@ class RebalanceHistory:
         if group is None:
             if value is None:
                 return  # the rest of a group that is gone
-            group = self._groups[key.group_id] = _Group(deque(maxlen=self._kept * STEPS))
+            group = self._groups[key.group_id] = _Group()
         if role is Role.MEMBER:
             if value is None:
                 group.left = group.left or MemberCount()
@@ -141,8 +142,10 @@ class RebalanceHistory:
                 group.steps.clear()
             return
         if group is None:
-            group = self._groups[group_id] = _Group(deque(maxlen=self._kept * STEPS))
-        group.dropped += len(group.steps) == group.steps.maxlen
+            group = self._groups[group_id] = _Group()
+        if len(group.steps) == self._kept * STEPS:
+            del group.steps[0]
+            group.dropped += 1
         group.steps.append(Step(kind, value, group.joined, group.left))
         group.joined = group.left = None
         self._order.append(group)
@@ -151,7 +154,7 @@ class RebalanceHistory:
             if oldest.dropped:
                 oldest.dropped -= 1
             else:
-                oldest.steps.popleft()
+                del oldest.steps[0]
 
     def _change(self, step: Step, before: bytes | None, value: bytes) -> None:
         if step.forgotten:
