@@ -1,5 +1,6 @@
 """The APIs of transactions: they pass, but the transactional ids of the sidecars are nobody else's. A producer that
-begins in the name of a partition of the state topic shuts the partition's owner out.
+begins in the name of a partition of the state topic shuts the partition's owner out. TxnOffsetCommit is in
+offset_commit.py.
 
 InitProducerId (api 22, KIP-98): v1 adds nothing to the request, v2 is flexible, v3 carries the present id and epoch
 (KIP-360), v4 may answer PRODUCER_FENCED (KIP-588), v5 TRANSACTION_ABORTABLE (KIP-890), v6 is for two-phase commits

@@ -1,4 +1,5 @@
-"""The hard state of one classic group and how a record changes it. It decides nothing."""
+"""The hard state of one classic group, how a record changes it, and what follows from it alone: which protocol its
+members have in common, and whether a member and generation are the group's."""
 
 from __future__ import annotations
 

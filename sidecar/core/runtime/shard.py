@@ -1,8 +1,8 @@
 """One partition of `__group_state`: its groups, their timers, the one way in and the one way back (`replay`).
 
-It dispatches only and names no kind of group. A handler returns nothing: it writes records and answers tokens
-through its turn. The records change the state through `replay`, live and on a rebuild alike; owner.py appends them
-and deferred_replies.py holds the answers back until they are committed.
+It dispatches, deletes groups when it is asked to, and names no kind of group. A handler returns nothing: it writes
+records and answers tokens through its turn. The records change the state through `replay`, live and on a rebuild
+alike; owner.py appends them and deferred_replies.py holds the answers back until they are committed.
 """
 
 from __future__ import annotations
