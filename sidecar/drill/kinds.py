@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,11 @@ JVM = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"
 # ---- share groups -----------------------------------------------------------------------------------------------
 @dataclass
 class ShareJournal(Journal):
-    """`consumed` has what was acknowledged: all else is delivered again."""
+    """`consumed` has what was acknowledged."""
+
+    in_doubt: Journal = field(default_factory=lambda: Journal(""))
+    """`consumed` has what was delivered, but nobody knows whether its acknowledgement arrived: the connection broke
+    before the answer. If it has, the record does not come again."""
 
     def add(self, e: dict[str, Any]) -> None:
         if e.get("name") == "records_consumed":
@@ -47,11 +51,11 @@ class ShareJournal(Journal):
     def _acknowledged(self, e: dict[str, Any]) -> None:
         if not e["success"]:
             self.errors.append(str(e.get("error")))
-            return
+        journal = self if e["success"] else self.in_doubt
         for p in e["partitions"]:
             if p["offsets"]:
-                self.consumed.setdefault(p["partition"], []).extend(runs(p["offsets"]))
-                self.commit_log.append((int(e["timestamp"]), p["partition"], max(p["offsets"]) + 1))
+                journal.consumed.setdefault(p["partition"], []).extend(runs(p["offsets"]))
+                journal.commit_log.append((int(e["timestamp"]), p["partition"], max(p["offsets"]) + 1))
 
 
 def runs(offsets: Iterable[int]) -> list[tuple[int, int]]:

@@ -46,13 +46,23 @@ def test_what_nobody_acknowledged_is_lost(share: ShareGroupUnderTest) -> None:
     a, b = (c.journal for c in share.clients)
     a.add({"timestamp": 1, "name": "records_consumed", "count": 5, "partitions": []})
     a.add(acknowledged(0, 1, 3))
-    b.add(acknowledged(2, success=False))
-    assert (a.count, b.errors, share.lost({0: 4})) == (5, ["no"], 1) and not share.drained({0: 4})
+    assert (a.count, share.lost({0: 4})) == (5, 1) and not share.drained({0: 4})
     assert a.commit_log == [(1_000, 0, 4)] and not b.commit_log
     b.add(acknowledged(2))
     assert share.drained({0: 4}) and missing({0: 5}, share.journals) == 1
     judge_group(share, {0: 4}, verdict := Verdict())
     assert verdict.ok
+
+
+def test_what_was_delivered_is_not_lost_though_the_answer_to_its_acknowledgement_is(share: ShareGroupUnderTest) -> None:
+    """Symptom: now and then the demo waited for records that the broker had, and did not deliver again. Their
+    acknowledgement was under way when the owner was killed."""
+    a, b = (c.journal for c in share.clients)
+    a.add(acknowledged(0, 1, 3))
+    b.add(acknowledged(2, success=False))
+    assert share.drained({0: 4}) and b.errors == ["no"] and not b.commit_log
+    b.add(acknowledged(2))
+    assert share.drained({0: 4}) and acknowledged_twice(share.journals) == []
 
 
 def test_what_is_acknowledged_again_was_delivered_again(share: ShareGroupUnderTest) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from sidecar.core.share.config import SHARE
 from sidecar.core.streams.config import STREAMS
 from sidecar.drill.clients import Client, Journal, backward_commits, java_consumer, missing, python_consumer
-from sidecar.drill.kinds import SinkReader, acknowledged_twice, share_consumer, streams_instance
+from sidecar.drill.kinds import ShareJournal, SinkReader, acknowledged_twice, share_consumer, streams_instance
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.members import Member, first_after
 
@@ -144,7 +144,12 @@ class _ByRecords(GroupUnderTest):
 
 
 class ShareGroupUnderTest(_ByRecords):
-    """Members of a share group acknowledge records, and own nothing. A record is lost if nobody acknowledged it."""
+    """Members of a share group acknowledge records, and own nothing. A record is lost if nobody acknowledged it,
+    or would have, had the connection not broken."""
+
+    def lost(self, produced: dict[int, int]) -> int:
+        in_doubt = [j.in_doubt for j in self.journals if isinstance(j, ShareJournal)]
+        return missing(produced, [*self.journals, *in_doubt])
 
     def open(self, kafka: LocalKafka, topic: str, name: str) -> None:
         def new(name: str) -> Client:
