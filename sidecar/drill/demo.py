@@ -287,7 +287,7 @@ def _judge(s: Scenario, screen: Screen, console: Console, marks: list[Mark], out
 
 
 BAD = {
-    SHARE: ("records that nobody acknowledged", "records acknowledged twice"),
+    SHARE: ("records lost", "records acknowledged twice"),
     STREAMS: ("records not counted, or twice", "counts that went back"),
 }
 
