@@ -168,7 +168,7 @@ class What(NamedTuple):
 
 
 Held = dict[Place, What]
-"""What a member owns."""
+"""Places that a member owns."""
 
 
 @dataclass(slots=True)

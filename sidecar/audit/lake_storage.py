@@ -28,7 +28,7 @@ SCHEMES = ("s3", "s3a", "abfs", "abfss", "gs", "az")
 
 
 class Folder(Protocol):
-    """What a lake needs of a path. `pathlib.Path` has it."""
+    """The part of `pathlib.Path` that a lake needs."""
 
     @property
     def name(self) -> str: ...

@@ -160,7 +160,7 @@ def _at(found: History, at_ms: int, place: str | None) -> Iterator[dict[str, Any
 
 
 def _names(i: Interval) -> tuple[str, str]:
-    """What stands for it: a task of another role goes by the task's name, too."""
+    """Names of the place: a task of another role goes by the task's name, too."""
     return i.place, i.place.rpartition(" ")[2]
 
 

@@ -155,17 +155,14 @@ async def _committed(cluster: Cluster, node_id: int, kinds: Mapping[str, str], f
 async def _ends(cluster: Cluster, leaders: Mapping[str, Sequence[int]], found: Listing) -> Offsets:
     """Of all partitions of which something is committed."""
     from sidecar.kafka.net import NO_ANSWER
-    from sidecar.kafka.offsets import LATEST, listed
+    from sidecar.kafka.offsets import LATEST, by_leader, listed
 
-    by_leader: dict[int, dict[str, list[int]]] = {}
-    for topic, partition in {place for offsets in found.committed.values() for place in offsets}:
-        led = leaders.get(topic, ())
-        if partition < len(led) and led[partition] >= 0:
-            by_leader.setdefault(led[partition], {}).setdefault(topic, []).append(partition)
     ends: Offsets = {}
-    for node_id, places in by_leader.items():
+    places = {place for offsets in found.committed.values() for place in offsets}
+    for node_id, batches in by_leader(places, leaders).items():
         try:
-            ends |= await listed(await cluster.node(node_id), places, LATEST, ANSWER_S)
+            for asked in batches:
+                ends |= await listed(await cluster.node(node_id), asked, LATEST, ANSWER_S)
         except NO_ANSWER as exc:
             found.problems.append(f"node {node_id}: {str(exc) or 'no answer in time'}")
     return ends

@@ -42,9 +42,9 @@ class Reader(asyncio.BufferedProtocol):
 
     transport: asyncio.Transport | None = None
     stopped = False
-    """It is not read, as flow_control.py wants it."""
+    """flow_control.py wants it not to be read."""
     waits_for_others = False
-    """It is not read, since others have their turn."""
+    """Others have their turn, and it is not read meanwhile."""
 
     def __init__(self, reads: Reads) -> None:
         self._reads = reads

@@ -95,8 +95,6 @@ class Upstream(Reader):
         """The broker has answered on this connection."""
         self._over = False
         """The client's connection is gone."""
-        self._lost = False
-        """So is this one, or it never comes."""
         self.looks = self.requests = 0
         """How often links.py has looked since this connection was used; what the client had asked by then."""
         self._detector = server.watch.detector
@@ -130,7 +128,8 @@ class Upstream(Reader):
         self._session.close("client_closed" if self._session.facts.left else "broker_closed", str(exc or ""))
         self.transport = None
         self.outbox.forget()
-        self._let_go()
+        if self._over:
+            self._let_go()
 
     def pause_writing(self) -> None:
         self.outbox.paused()
@@ -186,14 +185,13 @@ class Upstream(Reader):
             self._attempt = None  # it may end with an error that holds this connection
         if self.transport is not None:
             self.transport.abort() if self.cut_off else self.outbox.end()
-        elif not self._lost:
+        else:
             self._let_go()
         self._end_asks()
 
     def _let_go(self) -> None:
-        """Session and upstream hold each other no more: the collector would find them after days (process/shared.py),
-        with all that they keep."""
-        self._lost = True
+        """Both connections are gone. Session and upstream hold each other no more: the collector would find them after
+        days (process/shared.py), with all that they keep."""
         self._session = weakref.proxy(self._session)
 
     # ---- the sidecar's own requests -----------------------------------------------------------------------

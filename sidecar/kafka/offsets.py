@@ -6,7 +6,7 @@ Answers are decoded in a thread: those of large groups would hold up the event l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka.net import BrokerConnection
@@ -21,6 +21,8 @@ LATEST, EARLIEST = -1, -2
 Place = tuple[str, int]
 """Topic and partition."""
 Offsets = dict[Place, int]
+PLACES_AT_ONCE = 1_000
+"""In one request."""
 
 
 async def committed(conn: BrokerConnection, groups: Sequence[str], timeout_s: float) -> dict[str, Offsets]:
@@ -59,6 +61,24 @@ async def _of_one(conn: BrokerConnection, group_id: str, timeout_s: float) -> Of
         for p in t.partitions
         if p.error_code == Code.NONE and p.committed_offset >= 0
     }
+
+
+def by_leader(places: Iterable[Place], leaders: Mapping[str, Sequence[int]]) -> dict[int, list[dict[str, list[int]]]]:
+    """What to ask each broker for, in batches, by topic. `leaders`: node ids by partition; where there is none, nobody
+    is asked."""
+    led: dict[int, list[Place]] = {}
+    for topic, partition in sorted(places):
+        of_topic = leaders.get(topic, ())
+        if partition < len(of_topic) and of_topic[partition] >= 0:
+            led.setdefault(of_topic[partition], []).append((topic, partition))
+    found: dict[int, list[dict[str, list[int]]]] = {}
+    for node_id, asked in led.items():
+        for start in range(0, len(asked), PLACES_AT_ONCE):
+            batch: dict[str, list[int]] = {}
+            for topic, partition in asked[start : start + PLACES_AT_ONCE]:
+                batch.setdefault(topic, []).append(partition)
+            found.setdefault(node_id, []).append(batch)
+    return found
 
 
 async def listed(

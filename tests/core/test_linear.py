@@ -6,7 +6,6 @@ which the square of their number would be most of the work.
 
 from __future__ import annotations
 
-import gc
 import math
 import time
 from collections.abc import Callable
@@ -35,6 +34,7 @@ from sidecar.wire.generated import consumer_protocol_assignment as ca
 from sidecar.wire.generated import consumer_protocol_subscription as cs
 from sidecar.wire.primitives import ZERO_UUID
 from tests.core.world import World, topic
+from tests.harness.collector import no_collector
 
 N, MORE, TRIES, FLOOR_MS = 1_000, 4, 10, 0.5
 STEEP, SQUARE = 5, 8
@@ -222,13 +222,10 @@ def least_ms(work: Work, n: int, tries: int) -> float:
 
 
 def taken_ms(work: Callable[[], object]) -> float:
-    gc.disable()
-    try:
+    with no_collector():
         began = time.process_time_ns()
         work()
         return (time.process_time_ns() - began) / 1e6
-    finally:
-        gc.enable()
 
 
 # ---- one member says a great deal ---------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from sidecar.front.upstream import Broker
 from sidecar.proxy.actions import Close, Got
 from sidecar.proxy.internal import NOT_SHOWN
 from sidecar.wire.frames import Limits, request_frame
+from tests.harness.collector import no_collector
 from tests.inprocess import clock
 from tests.inprocess.embedded_sidecar import Counted, Lines, turns
 from tests.inprocess.transport import MemoryTransport
@@ -142,8 +143,5 @@ def run(test: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
         left = session()
         assert left is None, [type(r) for r in gc.get_referrers(left)]
 
-    gc.disable()
-    try:
+    with no_collector():
         clock.run(whole())
-    finally:
-        gc.enable()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import weakref
 from typing import Any
 
@@ -13,6 +12,7 @@ from sidecar.front import upstream as module
 from sidecar.front.broker_watch import BrokerWatch
 from sidecar.front.session import Session
 from tests.front.reception import Bench, ManualSession, Reception, group, passed, response, run
+from tests.harness.collector import no_collector
 from tests.inprocess import clock
 from tests.inprocess.embedded_sidecar import Counted, turns, until
 from tests.inprocess.transport import MemoryTransport
@@ -52,11 +52,8 @@ def test_the_watch_of_the_broker_can_look_at_a_connection_whose_client_has_gone(
         assert [upstream() for upstream in upstreams] == [None, None], "the watch has let them go"
         assert not watch.problem
 
-    gc.disable()
-    try:
+    with no_collector():
         clock.run(whole())
-    finally:
-        gc.enable()
 
 
 def test_a_client_that_sends_no_more_is_still_answered() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import ssl
 import weakref
 from contextlib import closing
@@ -17,6 +16,7 @@ from sidecar.front.settings import DoorSettings
 from sidecar.wire.frames import Limits, request_frame
 from tests.front.reception import passed
 from tests.front.tls import OLD, Loops, Place, blocking, ended, exchange, play, refusal, trusting
+from tests.harness.collector import no_collector
 from tests.inprocess.embedded_sidecar import until
 from tests.security.ground import Authority, Papers
 
@@ -38,11 +38,8 @@ def test_a_session_behind_tls(loops: Loops, papers: Papers, version: ssl.TLSVers
         assert place.embedded.metrics.value("closed", "client_closed") == 1
         await until(lambda: kept() is None)
 
-    gc.disable()
-    try:
+    with no_collector():
         play(loops, TlsSettings(papers.certificate, papers.key), test)
-    finally:
-        gc.enable()
 
 
 def test_both_legs_may_be_tls(loops: Loops, papers: Papers, authority: Authority) -> None:

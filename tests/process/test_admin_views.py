@@ -18,6 +18,7 @@ from sidecar.core.consumer import records as consumer
 from sidecar.core.consumer.records import MemberState
 from sidecar.core.runtime.records import Tombstone
 from sidecar.process.admin import encoded
+from tests.harness.collector import no_collector
 from tests.process.synthetic import BEGIN_MS, NAMES, TOPIC_ID, Synthetic
 
 
@@ -329,14 +330,11 @@ def longest_ms(work: Iterator[None]) -> float:
     sidecar sets to look at little (process/build.py)."""
     longest, ended = 0.0, False
     gc.collect()
-    gc.disable()
-    try:
+    with no_collector():
         while not ended:
             began = time.thread_time()
             ended = next(work, ENDED) is ENDED
             longest = max(longest, (time.thread_time() - began) * 1000)
-    finally:
-        gc.enable()
     return longest
 
 

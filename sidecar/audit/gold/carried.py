@@ -51,24 +51,31 @@ def _carried(name: str, doc: str, key: tuple[str, ...], **columns: Any) -> Table
 _PLACE = {"state_partition": INT, "group_id": TEXT, "kind": TEXT, "topic_key": TEXT, "partition": INT}
 _MEMBER = {"state_partition": INT, "group_id": TEXT, "member_id": TEXT}
 _HOLDER = {**_MEMBER, "kind": TEXT}
-_LIFE = {
-    "state_partition": INT,
-    "group_id": TEXT,
-    "kind": TEXT,
-    "key_id": TEXT,
-    "state": TEXT,
-    "last_offset": LONG,
-    "last_revision": LONG,
-}
-_LIVED = {
-    "from_offset": LONG,
-    "from_ms": LONG,
-    "from_written_ms": LONG,
-    "from_why": TEXT,
-    "from_not_before_offset": LONG,
-    "from_exact": FLAG,
-    "unseen": LONG,
-}
+
+
+def _lives(name: str, doc: str, payload: Any) -> Table:
+    """Open rows of `steps.lives`."""
+    return _carried(
+        name,
+        doc,
+        ("state_partition", "group_id", "kind", "key_id"),
+        state_partition=INT,
+        group_id=TEXT,
+        kind=TEXT,
+        key_id=TEXT,
+        state=TEXT,
+        last_offset=LONG,
+        last_revision=LONG,
+        payload=payload,
+        from_offset=LONG,
+        from_ms=LONG,
+        from_written_ms=LONG,
+        from_why=TEXT,
+        from_not_before_offset=LONG,
+        from_exact=FLAG,
+        unseen=LONG,
+    )
+
 
 CARRIED = by_name(
     (
@@ -178,38 +185,10 @@ CARRIED = by_name(
             c=REACH,
             o=REACH,
         ),
-        _carried(
-            "members",
-            "Members that are there.",
-            ("state_partition", "group_id", "kind", "key_id"),
-            **_LIFE,
-            payload=MEMBER_PAYLOAD,
-            **_LIVED,
-        ),
-        _carried(
-            "static_members",
-            "Holders of instance ids.",
-            ("state_partition", "group_id", "kind", "key_id"),
-            **_LIFE,
-            payload=FLAG,
-            **_LIVED,
-        ),
-        _carried(
-            "ready",
-            "Whether the topology of each streams group is ready.",
-            ("state_partition", "group_id", "kind", "key_id"),
-            **_LIFE,
-            payload=FLAG,
-            **_LIVED,
-        ),
-        _carried(
-            "replicas",
-            "How many standby replicas each streams group is to have.",
-            ("state_partition", "group_id", "kind", "key_id"),
-            **_LIFE,
-            payload=FLAG,
-            **_LIVED,
-        ),
+        _lives("members", "Members that are there.", MEMBER_PAYLOAD),
+        _lives("static_members", "Holders of instance ids.", FLAG),
+        _lives("ready", "Whether the topology of each streams group is ready.", FLAG),
+        _lives("replicas", "How many standby replicas each streams group is to have.", FLAG),
         _carried(
             "holders",
             "How many members have each place that several may have, and since when.",
@@ -232,13 +211,10 @@ CARRIED = by_name(
             log_ms=LONG,
             written_ms=LONG,
         ),
-        _carried(
+        _lives(
             "placeholders",
             "The owner's member in the broker's share group.",
-            ("state_partition", "group_id", "kind", "key_id"),
-            **_LIFE,
-            payload=record(keeper=INT, topic_names=many(TEXT)),
-            **_LIVED,
+            record(keeper=INT, topic_names=many(TEXT)),
         ),
         _carried(
             "initialised",

@@ -25,7 +25,7 @@ class Wanted(NamedTuple):
     initialised: Frame
     subscribed: Frame
     topics: Frame
-    """Those that are subscribed to, since when."""
+    """Topics that members subscribe to, and since when."""
     made: Frame
     """Places that were initialised, `since_offset` the record of which it is told how long that took."""
 

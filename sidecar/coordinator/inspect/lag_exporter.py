@@ -19,11 +19,11 @@ from sidecar.core.runtime.service import Service
 from sidecar.kafka.cluster import Cluster, ClusterView
 from sidecar.kafka.lanes import Lane
 from sidecar.kafka.net import NO_ANSWER
-from sidecar.kafka.offsets import EARLIEST, LATEST, Offsets, Place, committed, listed
+from sidecar.kafka.offsets import EARLIEST, LATEST, Offsets, Place, by_leader, committed, listed
 from sidecar.link.ports import Figures, Logger
 
-GROUPS_AT_ONCE, PLACES_AT_ONCE = 100, 1_000
-"""Groups, and partitions, in one question."""
+GROUPS_AT_ONCE = 100
+"""In one question."""
 ANSWER_S = 30.0
 LOOKED_AT = 64
 """Groups that are looked at before the loop turns."""
@@ -200,19 +200,11 @@ class Exporter:
                 found.partitions[topic] = len(leaders)
 
     async def _ask_listed(self, into: Offsets, view: ClusterView, places: Iterable[Place], timestamp: int) -> None:
-        by_leader: dict[int, list[Place]] = {}
-        for topic, partition in sorted(places):
-            leaders = view.leaders.get(topic, ())
-            if partition < len(leaders) and leaders[partition] >= 0:
-                by_leader.setdefault(leaders[partition], []).append((topic, partition))
-        for node_id, asked in by_leader.items():
-            for start in range(0, len(asked), PLACES_AT_ONCE):
-                by_topic: dict[str, list[int]] = {}
-                for topic, partition in asked[start : start + PLACES_AT_ONCE]:
-                    by_topic.setdefault(topic, []).append(partition)
+        for node_id, batches in by_leader(places, view.leaders).items():
+            for asked in batches:
                 try:
                     conn = await self._cluster.lane(node_id, Lane.EXPORTER)
-                    into.update(await listed(conn, by_topic, timestamp, ANSWER_S))
+                    into.update(await listed(conn, asked, timestamp, ANSWER_S))
                 except NO_ANSWER as exc:
                     self._trouble("ends of partitions", node_id, exc)
                     break

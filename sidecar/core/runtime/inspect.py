@@ -65,9 +65,9 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class HeldPartitions:
-    """What a member has, or must still give up, by a value of its current assignment: of one topic, or of one
-    subtopology in one role. `key`: the topic's id in hex, or the role and the subtopology; `name`: as in `Owned`, "" if
-    the value does not tell it; `alone`: no two members may have the same; `listed`: False if it only says that."""
+    """Partitions that a member has, or must still give up, by a value of its current assignment: of one topic, or of
+    one subtopology in one role. `key`: the topic's id in hex, or the role and the subtopology; `name`: as in `Owned`,
+    "" if the value does not tell it; `alone`: no two members may have the same; `listed`: people are shown it."""
 
     key: str
     name: str
