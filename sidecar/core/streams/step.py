@@ -82,7 +82,10 @@ def step(turn: Turn, hb: StreamsHeartbeat, config: StreamsConfig, may_wait: bool
         final = _reconcile(turn, group, final, hb.owned())
     arm_session(turn, group.group_id, hb.member_id, config.session_timeout_ms)
     _note_group(turn, group, hb, checked, final, made)
-    return _answer(turn, group, hb, checked, final, config)
+    answer = _answer(turn, group, hb, checked, final, config)
+    if checked.replaced is not None:
+        _end_shutdown(turn, group)
+    return answer
 
 
 def check(group: StreamsGroup, hb: StreamsHeartbeat, config: StreamsConfig, turn: Turn) -> Checked:
@@ -246,6 +249,13 @@ def request_shutdown(turn: Turn, group: StreamsGroup, member_id: str) -> None:
         why = f"{member_id} asked for the end of the application"
         turn.write(group.record(why, shutdown_member=member_id))
         turn.fx.log("shutdown of the application", group_id=group.group_id, member_id=member_id)
+
+
+def _end_shutdown(turn: Turn, group: StreamsGroup) -> None:
+    """After a static member was replaced. Kafka takes the old one out first: where it was the only member, the group
+    was empty for a moment. The new one is told of the shutdown once, and nobody who comes after it."""
+    if len(group.members) == 1 and group.shutdown_member is not None:
+        turn.write(group.record("the only member was replaced", shutdown_member=None))
 
 
 # ---- the answer ---------------------------------------------------------------------------------------------
