@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 GLOSSARY = "docs/design/glossary.md"
 PLAIN = "tools/words.txt"
 REFERENCE = {
-    "docs/reference/settings.md": r"^\| `([a-z_.]+)`",
+    "docs/reference/settings.md": r"^- `([a-z_.]+)`",
     "docs/reference/metrics.md": r"`(sidecar_[a-z_]+)`",
     "docs/reference/logs.md": r"^- \*\*(.*?)\*\*",
 }
@@ -54,7 +54,8 @@ def problems(root: Path = ROOT) -> list[str]:
     used = {word: f"{word}: in {name}, {where}" for name, where in names(root) for word in words_of(name)}
     unknown = [used[w] for w in sorted(used.keys() - explained - plain)]
     spare = [f"{w}: in {PLAIN}, but no name uses it" for w in sorted(plain - (used.keys() - explained))]
-    return unknown + spare
+    without = [f"no name in {page}" for page in REFERENCE if page not in {where for _, where in names(root)}]
+    return unknown + spare + without
 
 
 def new(root: Path = ROOT) -> str:

@@ -200,7 +200,7 @@ def _play(s: Scenario, screen: Screen) -> list[Mark]:
     s.producer.stop()
     mark("producer stops")
     took = s.wait("everything consumed and committed", lambda: not any(s.lag().values()) and s.committed_all(), 60)
-    s.wait("the further groups to be through with everything", s.drained, 90)
+    s.wait("the further groups to be through with everything", s.consumed_all, 90)
     say(f"the producer stopped after {sum(s.producer.counts.values())} records; all are consumed and committed")
     mark("consumers stop")
     s.stop_clients()

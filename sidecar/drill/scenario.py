@@ -132,9 +132,9 @@ class Scenario:
             time.sleep(0.05)
         return time.monotonic() - start
 
-    def drained(self) -> bool:
+    def consumed_all(self) -> bool:
         """Return whether the groups of further kinds are through with everything."""
-        return self.producer is not None and all(g.drained(self.producer.ends) for g in self.beside)
+        return self.producer is not None and all(g.consumed_all(self.producer.ends) for g in self.beside)
 
     def balanced(self, members: int) -> bool:
         """Return whether so many clients share all partitions evenly, and the coordinator says Stable."""

@@ -63,7 +63,7 @@ def test_there_and_back_under_live_members(kafka: LocalKafka, protocol: str, kin
     [
         pytest.param("adopt", "eager", 0.55, marks=LATER),  # it has just been described
         pytest.param("adopt", "consumer", 0.55, marks=LATER),
-        pytest.param("release", "eager", 0.1, marks=NIGHTLY),  # it has just begun to drain
+        pytest.param("release", "eager", 0.1, marks=NIGHTLY),  # it has just begun
         # Its members have been assigned nothing, or are about to be.
         pytest.param("release", "cooperative", 0.5, marks=LATER),
         pytest.param("release", "consumer", 0.2, marks=NIGHTLY),

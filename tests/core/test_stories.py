@@ -15,7 +15,7 @@ a later line. `#` begins a comment.
 Members of classic groups: `NAME join-group [protocols=range,coop] [topics=a,b] [owned=a:0,1 [of=GENERATION]]
 [instance=i] [version=n] [session=ms] [rebalance=ms] [type=t] [host=h] [id=] [reason=r]`,
 `NAME sync-group [m1=a:0 m2=nothing]`, `NAME beat`, `NAME leave-group`, `NAME commit [gen=n] [places=a:0;b:1]`, and of
-an administrator `remove INSTANCE|INSTANCE/ID|/ID ...`, `rebalance REASON`, `drain [stop]` (the group goes back to the
+an administrator `remove INSTANCE|INSTANCE/ID|/ID ...`, `rebalance REASON`, `release [stop]` (the group goes back to the
 broker, or stays after all), `taken-in gen=n m1=a:0 ...` and `taken-in epoch=n m1=a:0 ...` (a classic or a consumer
 group comes from the broker as it is there);
 `describe` (DescribeGroups), `list` (ListGroups), `standing` (what is asked before offsets go).
@@ -42,7 +42,7 @@ from sidecar.core.classic.embedded import CONSUMER_TYPE
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.consumer.adoption import AdoptConsumer, NativeConsumer
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
-from sidecar.core.runtime.events import Answer, DeleteGroup, Drain, DrainReply, Event, Rebalance
+from sidecar.core.runtime.events import Answer, DeleteGroup, Event, Rebalance, ReleaseGroup, ReleaseReply
 from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchCheck
 from sidecar.core.runtime.records import Partitions
 from sidecar.core.vocabulary.errors import Code
@@ -259,9 +259,9 @@ def rebalance(story: Story, words: list[str], options: dict[str, str]) -> list[s
     return [story.world.ask(Rebalance(GROUP, " ".join(words))).code.name]
 
 
-def drain(story: Story, words: list[str], options: dict[str, str]) -> list[str]:
-    reply = story.world.ask(Drain(GROUP, "the administrator wants it", words == ["stop"]))
-    assert isinstance(reply, DrainReply)
+def release(story: Story, words: list[str], options: dict[str, str]) -> list[str]:
+    reply = story.world.ask(ReleaseGroup(GROUP, "the administrator wants it", words == ["stop"]))
+    assert isinstance(reply, ReleaseReply)
     return [reply.code.name if reply.code else f"{reply.members} members"]
 
 
@@ -298,7 +298,7 @@ COMMANDS: dict[str, Callable[[Story, list[str], dict[str, str]], list[str]]] = {
     "takeover": Story.takeover,
     "group": Story.describe,
     "rebalance": rebalance,
-    "drain": drain,
+    "release": release,
     "taken-in": taken_in,
     "remove": lambda story, words, options: story.classic.remove(words),
     "describe": lambda story, words, options: story.classic.describe(),

@@ -68,7 +68,7 @@ def test_the_owner_is_killed_and_the_judge_finds_what_is_planted_afterwards(grou
     ends = dict(ground.under_test[0].best())
     for c in ground.under_test:
         java, py = (client.journal for client in c.clients)
-        assert c.drained(ends) and java.count and py.count, "both clients took part"
+        assert c.consumed_all(ends) and java.count and py.count, "both clients took part"
         judge_group(c, ends, passed := Verdict())
         assert passed.ok
         p, end = next(iter(ends.items()))

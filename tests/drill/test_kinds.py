@@ -46,10 +46,10 @@ def test_what_nobody_acknowledged_is_lost(share: ShareGroupUnderTest) -> None:
     a, b = (c.journal for c in share.clients)
     a.add({"timestamp": 1, "name": "records_consumed", "count": 5, "partitions": []})
     a.add(acknowledged(0, 1, 3))
-    assert (a.count, share.lost({0: 4})) == (5, 1) and not share.drained({0: 4})
+    assert (a.count, share.lost({0: 4})) == (5, 1) and not share.consumed_all({0: 4})
     assert a.commit_log == [(1_000, 0, 4)] and not b.commit_log
     b.add(acknowledged(2))
-    assert share.drained({0: 4}) and missing({0: 5}, share.journals) == 1
+    assert share.consumed_all({0: 4}) and missing({0: 5}, share.journals) == 1
     judge_group(share, {0: 4}, verdict := Verdict())
     assert verdict.ok
 
@@ -60,9 +60,9 @@ def test_what_was_delivered_is_not_lost_though_the_answer_to_its_acknowledgement
     a, b = (c.journal for c in share.clients)
     a.add(acknowledged(0, 1, 3))
     b.add(acknowledged(2, success=False))
-    assert share.drained({0: 4}) and b.errors == ["no"] and not b.commit_log
+    assert share.consumed_all({0: 4}) and b.errors == ["no"] and not b.commit_log
     b.add(acknowledged(2))
-    assert share.drained({0: 4}) and acknowledged_twice(share.journals) == []
+    assert share.consumed_all({0: 4}) and acknowledged_twice(share.journals) == []
 
 
 def test_what_is_acknowledged_again_was_delivered_again(share: ShareGroupUnderTest) -> None:
@@ -93,7 +93,7 @@ def test_counts_that_are_not_those_of_what_was_produced_are_lost(streams: Stream
         streams.reader._note(bucket, value, 0, offset)
     a, b = (c.journal for c in streams.clients)
     assert [offset for _, _, offset in a.commit_log] == [1] and [offset for _, _, offset in b.commit_log] == [2, 3]
-    assert streams.balanced() and streams.drained({0: 2, 1: 1})
+    assert streams.balanced() and streams.consumed_all({0: 2, 1: 1})
     assert streams.lost({0: 4}) == 1 and streams.lost({0: 2}) == 1, "too few, and too many"
     judge_group(streams, {0: 3}, verdict := Verdict())
     assert verdict.ok

@@ -100,7 +100,7 @@ class Play:
         self.wait("two members sharing all partitions", disjoint)
         self.fresh(a, b)
 
-    def drain(self) -> None:
+    def consume_all(self) -> None:
         """Stop the feed and wait until every record is consumed."""
         self.feed.stop()
         journals = [m.journal for m in self.members]
@@ -123,7 +123,7 @@ class Play:
 
 def join(play: Play) -> None:
     play.alone(play.start("a"))
-    play.drain()
+    play.consume_all()
     play.judge()
 
 
@@ -134,7 +134,7 @@ def rebalance(play: Play) -> None:
     play.shared(a, b)
     b.close()
     play.alone(a)
-    play.drain()
+    play.consume_all()
     play.judge()
 
 
@@ -150,7 +150,7 @@ def static(play: Play) -> None:
     time.sleep(QUIET_S)
     if b.journal.rebalances != seen:
         raise Failed(f"the other member was told of {b.journal.rebalances - seen} changes")
-    play.drain()
+    play.consume_all()
     play.judge()
 
 
@@ -165,7 +165,7 @@ def resume(play: Play) -> None:
     time.sleep(0.5)
     again = play.start("a-again")
     play.alone(again)
-    play.drain()
+    play.consume_all()
     for p in sorted(ALL):
         first = again.journal.consumed[p][0]
         if first != committed[p]:
@@ -197,7 +197,7 @@ def owner(play: Play) -> None:
         left = OWNER_S - (time.monotonic() - began)
         play.wait("both members consuming and committing again", goes_on, left)
         play.shared(a, b)
-        play.drain()
+        play.consume_all()
         play.cluster.settle()
         play.judge()
     finally:

@@ -140,12 +140,12 @@ class Node:
     def learn_topics(self) -> None:
         if self.alive:
             self.service.topics(self.world.topics, self.clock())
-            self.drain()
+            self.run_commands()
 
     def config_changed(self) -> None:
         if self.alive:
             self.service.config_changed(self.clock())
-            self.drain()
+            self.run_commands()
 
     def _config(self, kind: str, group_id: str) -> ConsumerConfig | ClassicConfig:
         """Every step of a turn asks for the settings, so here an exception may be planted in the middle of any."""
@@ -162,7 +162,7 @@ class Node:
             return
         service, now = self.service, self.clock()
         service.wake(now)
-        self.drain()
+        self.run_commands()
         if service.lease.valid(now):
             self.lived_ms += TICK_MS
             self._nobody_waits_too_long()
@@ -171,7 +171,7 @@ class Node:
                 if not (owner.loader.queue.left or owner.loader.queue.behind):
                     break
                 owner.load_next(now)
-                self.drain()
+                self.run_commands()
         if not self.cut_off:
             self._hear(now)
 
@@ -186,7 +186,7 @@ class Node:
         if self._generation != world.generation:
             self._generation = world.generation
             service.assigned(world.owners, world.generation, set(world.owners), now)
-            self.drain()
+            self.run_commands()
         self.front.from_coordinator(Lease(until_ms))
 
     # ---- from the front -------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ class Node:
         self.checks.generations.asked(ask.event)
         ask.taken_ms, ask.lived_ms = self.sched.now, self.lived_ms
         self.service.request(token, ask.event, self.clock())
-        self.drain()
+        self.run_commands()
         p = self.world.partition_of(ask.event.group_id)
         if self.service.owners[p].shard is not None:  # else it is held
             ask.behind = self.terms[p].written.get(ask.event.group_id, 0)
@@ -211,7 +211,7 @@ class Node:
 
     def touch(self, group_id: str, member_id: str) -> None:
         self.service.touch(group_id, member_id, self.clock())
-        self.drain()
+        self.run_commands()
 
     def answered_under_grant(self, granted: Granted, told: bool) -> None:
         if told:
@@ -219,7 +219,7 @@ class Node:
         self.checks.answered_under_grant(granted, self.writer, lease_end(self.proved))
 
     # ---- commands -------------------------------------------------------------------------------------------
-    def drain(self) -> None:
+    def run_commands(self) -> None:
         """Carry out what is due, in its order; then everything must hold."""
         service, out = self.service, self.service.out
         if out:
@@ -271,11 +271,11 @@ class Node:
         def fenced(epoch: int) -> None:
             term.epoch = epoch
             owner.lifecycle.fenced(c.attempt, epoch, self.clock())
-            self.drain()
+            self.run_commands()
 
         def failed() -> None:
             owner.failed(c.attempt, "no answer", False, self.clock())
-            self.drain()
+            self.run_commands()
 
         self.sched.at(rng.randint(1, 10), arrive)
         self._may_stall()
@@ -308,7 +308,7 @@ class Node:
                 owner.lifecycle.renewed(c.attempt, epoch, self.clock())
                 if term.queue:
                     self._send(p, term)
-            self.drain()
+            self.run_commands()
 
         self.later(self.world.rng.randint(1, 10), begin)
         self._may_stall()
@@ -321,7 +321,7 @@ class Node:
                 owner.lifecycle.claimed(c.attempt, offset, self.clock())
             else:
                 owner.failed(c.attempt, outcome.value, outcome is Outcome.FENCED, self.clock())
-            self.drain()
+            self.run_commands()
 
         self._produce(c.partition, self.terms[c.partition].epoch, [None], then)
         self._may_stall()
@@ -334,7 +334,7 @@ class Node:
             until = term.seen if self.world.replay_to_init else None
             self.copy.values[c.partition] = self.world.logs[c.partition].last_values(until)
             self.service.owners[c.partition].replayed(c.attempt, self.clock())
-            self.drain()
+            self.run_commands()
 
         self.later(self.world.rng.randint(1, 30), replayed)
         self._may_stall()
@@ -375,13 +375,13 @@ class Node:
                 term.acked = serial
                 self._acking = True
                 owner.committed(term.attempt, serial, self.clock())
-                self.drain()
+                self.run_commands()
                 self._acking = False
                 if term.queue and not term.sending and not term.renewing:
                     self._send(p, term)
             else:
                 owner.failed(term.attempt, outcome.value, outcome is Outcome.FENCED, self.clock())
-                self.drain()
+                self.run_commands()
 
         self._produce(p, term.epoch, [r for _, records in queue for r in records], then)
 
@@ -426,7 +426,7 @@ class Node:
         def end() -> None:
             seen = TopicsSeen(ask.group_id, request, ask.token)
             self.service.owners[c.partition].done(c.attempt, seen, self.clock())
-            self.drain()
+            self.run_commands()
 
         self.later(self.world.rng.randint(1, max(1, ask.wait_ms)), end)
 
@@ -450,7 +450,7 @@ class Node:
             output = None if fails else REGISTRY.runner(inp.kind)(inp, world.assignors[inp.assignor])
             done = AssignorDone(inp.group_id, inp, output, "planted" if fails else "")
             self.service.owners[c.partition].done(c.attempt, done, self.clock())
-            self.drain()
+            self.run_commands()
 
         self.later(world.rng.choice((1, 20, 300, 1500)) if world.faults.on else 20, end)
 
@@ -473,7 +473,7 @@ class Node:
         def end() -> None:
             event = RegexResolved(ask.group_id, resolve(ask.regexes, image.by_name), image.names_version)
             owner.done(c.attempt, event, self.clock())
-            self.drain()
+            self.run_commands()
 
         self.later(self.world.rng.randint(1, 50), end)
 

@@ -24,9 +24,9 @@ from sidecar.coordinator.placeholder.share_membership import ShareMembership
 from sidecar.coordinator.placeholder.share_placeholders import SharePlaceholders
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.modern.adoption import Moves
 from sidecar.core.modern.offsets import OK
-from sidecar.core.runtime.events import Drain
+from sidecar.core.modern.release import GroupRelease
+from sidecar.core.runtime.events import ReleaseGroup
 from sidecar.core.share.placeholder import HoldPlaceholder
 from sidecar.core.share.records import Kind as ShareKind
 from sidecar.core.streams.records import Kind as StreamsKind
@@ -157,7 +157,7 @@ def takes_in_streams_groups_in_the_middle(patch: Patch, world: World) -> None:
 
 def sends_streams_members_away_unasked(patch: Patch, world: World) -> None:
     """A streams group goes back without its members: their next heartbeats come to the broker, which knows no group."""
-    real = Moves.drain
+    real = GroupRelease.release
 
     def planted(self: Any, turn: Any, e: Any, token: int) -> None:
         group = turn.groups.get(e.group_id)
@@ -165,7 +165,7 @@ def sends_streams_members_away_unasked(patch: Patch, world: World) -> None:
             self._remove(turn, group, list(group.members.values()), e.why)
         real(self, turn, e, token)
 
-    patch.setitem(REGISTRY.events[Drain], native.STREAMS, MethodType(planted, streams_adoption.MOVES))
+    patch.setitem(REGISTRY.events[ReleaseGroup], native.STREAMS, MethodType(planted, streams_adoption.RELEASE))
 
 
 def _comes_in_the_first_epoch(patch: Patch, kind: str) -> None:

@@ -16,11 +16,11 @@ COORDINATORS_OWN = (1 << 16) - 1
 
 
 class CoreClient:
-    """`drain()` carries out what the core wants done. The answers come as to a front (`from_coordinator`)."""
+    """`run_commands()` carries out what the core wants done. The answers come as to a front (`from_coordinator`)."""
 
-    def __init__(self, service: Service, drain: Callable[[], None]) -> None:
+    def __init__(self, service: Service, run_commands: Callable[[], None]) -> None:
         self._service = service
-        self._drain = drain
+        self._run_commands = run_commands
         self._asked: dict[int, asyncio.Future[Answer]] = {}
         self._last = 0
 
@@ -30,7 +30,7 @@ class CoreClient:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._asked[key] = future
         self._service.request(key << 16 | COORDINATORS_OWN, event, now())
-        self._drain()
+        self._run_commands()
         return await future
 
     def from_coordinator(self, message: ToFront) -> None:

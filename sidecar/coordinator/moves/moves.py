@@ -58,13 +58,13 @@ class MoveSettings:
 
 @dataclass(frozen=True)
 class MovePorts:
-    """What the coordinator gives. `drain()` carries out what the core wants done; `store(group, values, why)` writes
-    settings; `placeholder_gone(group)`: no placeholder is left there; `vacate(group)`: the group is not here, and a
-    placeholder that is still there goes; `fleet`: which kinds all sidecars coordinate; `tell()` tells all fronts of the
-    rules."""
+    """What the coordinator gives. `run_commands()` carries out what the core wants done; `store(group, values, why)`
+    writes settings; `placeholder_gone(group)`: no placeholder is left there; `vacate(group)`: the group is not here,
+    and a placeholder that is still there goes; `fleet`: which kinds all sidecars coordinate; `tell()` tells all fronts
+    of the rules."""
 
     leader_of: Callable[[int], int]
-    drain: Callable[[], None]
+    run_commands: Callable[[], None]
     store: Store
     placeholder_gone: Callable[[str], bool]
     vacate: Callable[[str], None]
@@ -92,7 +92,7 @@ class Moves:
         self._settled: BoundedCache[str, bool] = BoundedCache()
         """Groups whose requests need no look: they are wanted, and here, or nobody is at the broker."""
         self.parked = ParkedRequests(service, settings.parked_max)
-        self.core = CoreClient(service, ports.drain)
+        self.core = CoreClient(service, ports.run_commands)
         natives = NativeGroups(service, self.core, cluster, ports.leader_of, ports.fleet)
         self.unstable = UnstableGroups(settings.patience, rules, self.core, natives, ports.store, figures, log, tasks)
         self.adoptions = Adoptions(
@@ -155,7 +155,7 @@ class Moves:
                 self._service.request(h.token, h.event, now())
         if outcome is Outcome.TAKEN_IN:
             self._figures("moves", "sidecar", "done").inc()
-        self._ports.drain()
+        self._ports.run_commands()
 
     # ---- what the state topic says ------------------------------------------------------------------------
     def begin(self) -> None:
@@ -164,7 +164,7 @@ class Moves:
         self.forced.begin()
         self._ports.tell()
         self._go_on(self.parked.take(STATE_READ))
-        self._ports.drain()
+        self._ports.run_commands()
 
     def stored(self, group_id: str, name: str) -> None:
         """This setting stands there, or is gone from there."""

@@ -1,6 +1,6 @@
 """Gives groups back to their brokers that are not wanted here any more.
 
-The members give up what they own (core, `Drain`). When the group has no members and its placeholder has left the
+The members give up what they own (core, `ReleaseGroup`). When the group has no members and its placeholder has left the
 broker's group, its records go; with the last of them it is the broker's.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from sidecar.coordinator.moves.core_client import CoreClient
 from sidecar.coordinator.moves.managed_groups import Rules
 from sidecar.coordinator.moves.unserved_groups import UnservedGroups
-from sidecar.core.runtime.events import DeleteGroup, Drain, DrainReply
+from sidecar.core.runtime.events import DeleteGroup, ReleaseGroup, ReleaseReply
 from sidecar.core.vocabulary.errors import Code
 from sidecar.link.ports import Figures, Logger, Tasks
 
@@ -66,8 +66,8 @@ class Releases:
         why = self._rules.settings.why(group_id) or "the patterns leave it to the broker"
         await self._unserved.look(group_id)
         while not self._rules.wanted(group_id):
-            reply = await self._core.ask(Drain(group_id, f"goes back to the broker: {why}"))
-            if not isinstance(reply, DrainReply) or reply.code != Code.NONE:
+            reply = await self._core.ask(ReleaseGroup(group_id, f"goes back to the broker: {why}"))
+            if not isinstance(reply, ReleaseReply) or reply.code != Code.NONE:
                 return  # it is gone, or another sidecar goes on
             if reply.members == 0 and not reply.placeholder and self._placeholder_gone(group_id):
                 gone = await self._core.ask(DeleteGroup(group_id))
@@ -77,4 +77,4 @@ class Releases:
                     self._figures("moves", "broker", "done").inc()
                     return
             await asyncio.sleep(PAUSE_S)
-        await self._core.ask(Drain(group_id, "stays with the sidecars", stop=True))
+        await self._core.ask(ReleaseGroup(group_id, "stays with the sidecars", stop=True))

@@ -21,8 +21,8 @@ from sidecar.coordinator.placeholder.share_placeholders import SharePlaceholderP
 from sidecar.coordinator.runtime.assignor_task import assigning
 from sidecar.coordinator.runtime.background import Background
 from sidecar.coordinator.runtime.fronts import Fronts, front_of
-from sidecar.coordinator.runtime.group_loader import Loader
 from sidecar.coordinator.runtime.lease_proofs import LeaseProofs
+from sidecar.coordinator.runtime.load_task import LoadTask
 from sidecar.coordinator.runtime.metrics import count, observe, show
 from sidecar.coordinator.runtime.regex_task import RegexResolver
 from sidecar.coordinator.runtime.settings import CoordinatorSettings
@@ -107,8 +107,8 @@ class Coordinator:
         self.moves = Moves(settings.moves, rules, self.service, cluster, self._move_ports(), figures, log, tasks)
         self.fronts.connected[COORDINATORS_OWN] = self.moves.core
         self._regexes = RegexResolver(background, configs, self.fresh, self.fronts.ask_access, self._done, figures, log)
-        self._draining = False
-        self._loader = Loader(self.service, settings.load_slice_s, self._drain, tasks)
+        self._running_commands = False
+        self._load_task = LoadTask(self.service, settings.load_slice_s, self._run_commands, tasks)
         self._perform: dict[type, Callable[[Any], None]] = {
             Reply: self._reply,
             Log: lambda line: getattr(log, line.level)(line.event, **line.fields),
@@ -159,7 +159,7 @@ class Coordinator:
 
         return TakeoverPorts(
             assignment=lambda: self.assignment,
-            drain=self._drain,
+            run_commands=self._run_commands,
             stopped=stopped,
             append_took=self._figures("append_seconds").observe,
         )
@@ -173,7 +173,7 @@ class Coordinator:
 
         return MovePorts(
             leader_of=self.leader_of,
-            drain=self._drain,
+            run_commands=self._run_commands,
             store=store,
             placeholder_gone=self.no_placeholder,
             vacate=lambda group_id: self.placeholders.occupied(group_id, members=False),
@@ -231,7 +231,7 @@ class Coordinator:
                 self.requests.configs.broker.wanted.set()
             elif isinstance(message, TopicsPassed):
                 self.fresh.passed()
-            self._drain()
+            self._run_commands()
         except Exception as exc:
             # A front's connection would only be closed by it, and the core be left with commands undone.
             self._tasks.broken("coordinator", exc)
@@ -249,7 +249,7 @@ class Coordinator:
     def _check_again(self, token: int, event: CommitCheck | FetchCheck) -> None:
         self._checks[token] = event
         self.moves.request(token, event)
-        self._drain()
+        self._run_commands()
 
     def show(self, view: View) -> None:
         if view != self.view:
@@ -263,11 +263,11 @@ class Coordinator:
         self._reply(Reply(token, await self.requests.handle(event, self.append_unfenced)))
 
     # ---- commands -----------------------------------------------------------------------------------------
-    def _drain(self) -> None:
+    def _run_commands(self) -> None:
         """Carry out what is due. A command may lead back here: then the outer call goes on with what was added."""
-        if self._draining:
+        if self._running_commands:
             return
-        self._draining = True
+        self._running_commands = True
         out, perform = self.service.out, self._perform
         try:
             i = 0
@@ -277,13 +277,13 @@ class Coordinator:
                 perform[type(command)](command)
             out.clear()
         finally:
-            self._draining = False
+            self._running_commands = False
 
     def _took_over(self, c: TookOver) -> None:
         self._figures("takeover_seconds").observe(c.ms / 1000)
         self.takeovers.took_over(c.partition)
         self.moves.took_over(c.partition)
-        self._loader.begin(c.partition)
+        self._load_task.begin(c.partition)
 
     # ---- serving ------------------------------------------------------------------------------------------
     def _work(self, c: Work) -> None:
@@ -300,7 +300,7 @@ class Coordinator:
 
     def _done(self, partition: int, attempt: int, event: Event) -> None:
         self.service.owners[partition].done(attempt, event, now())
-        self._drain()
+        self._run_commands()
 
     def _run_assignor(self, c: Work, ask: RunAssignor) -> None:
         encoder = self.takeovers.terms[c.partition].encoder
@@ -320,12 +320,12 @@ class Coordinator:
         self.assignment = a
         self.moves.rules.peers(a.patterns)
         self.service.assigned(a.owners, a.generation, a.members, now())
-        self._drain()
+        self._run_commands()
 
     def owners_lost(self, why: str) -> None:
         self.fronts.broadcast(Lease(0))
         self.service.lost(why)
-        self._drain()
+        self._run_commands()
 
     def leased(self) -> bool:
         return self.service.all_leased(now())
@@ -343,7 +343,7 @@ class Coordinator:
             self.service.wake(now())
             self.placeholders.commits.tick()
             self.moves.tick()
-            self._drain()
+            self._run_commands()
 
     def pin_state_topic(self, topic_id: bytes) -> None:
         """Records go into this one, and not into another of its name."""
@@ -352,11 +352,11 @@ class Coordinator:
     def topics(self, topics: tuple[Topic, ...]) -> None:
         if self.service.topics(topics, now()):
             self.fresh.seen()
-        self._drain()
+        self._run_commands()
 
     def config_changed(self) -> None:
         self.service.config_changed(now(), self.requests.configs.broker.fences_kept_ms)
-        self._drain()
+        self._run_commands()
 
     def setting_stored(self, group_id: str, name: str) -> None:  # in the state topic; "" stands for brokers
         self.requests.configs.changed(group_id)
@@ -372,7 +372,7 @@ class Coordinator:
         self.service.stopping = True
         await self.takeovers.finish(within_s=1.0)
         self.service.release_all("stopping")
-        self._drain()
+        self._run_commands()
 
     async def give_up_placeholders(self) -> None:
         """There is no other sidecar: leave the groups as the brokers' own."""

@@ -33,10 +33,10 @@ CLAIM_SERIAL = 0
 
 @dataclass(frozen=True, slots=True)
 class TakeoverPorts:
-    """`drain()` carries out the commands of the core; `stopped(partition)`: it is not owned any more."""
+    """`run_commands()` carries out the commands of the core; `stopped(partition)`: it is not owned any more."""
 
     assignment: Callable[[], Assignment]
-    drain: Callable[[], None]
+    run_commands: Callable[[], None]
     stopped: Callable[[int], None]
     append_took: Callable[[float], None]
 
@@ -108,12 +108,12 @@ class Takeovers:
                 self._claimed(p, attempt, offset)
             elif serial == PROOF_SERIAL:
                 self.terms[p].proved()
-                self._ports.drain()
+                self._ports.run_commands()
             elif serial == RENEWAL_SERIAL:
                 self.terms[p].claims(offset)
             else:
                 self._owners[p].committed(attempt, serial, now())
-                self._ports.drain()
+                self._ports.run_commands()
 
         return FencedWriter(
             self._cluster,
@@ -138,7 +138,7 @@ class Takeovers:
         self._state.revisions[p] = {}
         term.encoder = Encoder(self._codec, term.writer.owner_epoch, self._state.revisions[p])
         self._owners[p].lifecycle.fenced(term.attempt, term.writer.owner_epoch, now())
-        self._ports.drain()
+        self._ports.run_commands()
 
     def _claim(self, c: Claim) -> None:
         term = self.terms[c.partition]
@@ -155,7 +155,7 @@ class Takeovers:
         else:
             self._state.wrote(p, self.terms[p].writer.claim_at, self.terms[p].claim)
             self._owners[p].lifecycle.claimed(attempt, offset, now())
-            self._ports.drain()
+            self._ports.run_commands()
 
     def _follow(self, c: Follow) -> None:
         self._tasks.spawn(self._wait_past(c), f"follow-{c.partition}")
@@ -168,7 +168,7 @@ class Takeovers:
             return
         if self._still_mine(c.partition):
             self._owners[c.partition].replayed(c.attempt, now())
-        self._ports.drain()
+        self._ports.run_commands()
 
     def _still_mine(self, p: int) -> bool:
         """Once the own claim has been read: whether it is the last one."""
@@ -180,7 +180,7 @@ class Takeovers:
 
     def _failed(self, p: int, attempt: int, why: WriteLost) -> None:
         self._owners[p].failed(attempt, str(why), isinstance(why, Fenced), now())
-        self._ports.drain()
+        self._ports.run_commands()
 
     # ---- while it lasts -------------------------------------------------------------------------------------
     def _append(self, c: Append) -> None:
@@ -197,7 +197,7 @@ class Takeovers:
         def go_on(appends: list[Append]) -> None:
             for append in appends:
                 self._append(append)
-            self._ports.drain()
+            self._ports.run_commands()
 
         ports = RenewalPorts(
             current=lambda: self.terms.get(p) is term,

@@ -20,7 +20,7 @@ from sidecar.core.classic.group import ClassicGroup, classic_group
 from sidecar.core.classic.rebalance import SESSION, arm_session, await_join, complete_if_all_joined, prepare
 from sidecar.core.classic.records import AssignmentRecord, GroupRecord, MemberRecord, State
 from sidecar.core.classic.soft_state import ClassicSoft
-from sidecar.core.runtime.events import Answer, Drain, DrainReply, Event, Rebalance
+from sidecar.core.runtime.events import Answer, Event, Rebalance, ReleaseGroup, ReleaseReply
 from sidecar.core.runtime.turn import Turn
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
 from sidecar.core.vocabulary.rebalance_reasons import Reason
@@ -80,22 +80,22 @@ def rebalance(turn: Turn, e: Rebalance, token: int) -> None:
     turn.reply(token, Answer())
 
 
-def drain(turn: Turn, e: Drain, token: int) -> None:
+def release(turn: Turn, e: ReleaseGroup, token: int) -> None:
     group = _there(turn, e)
     soft: ClassicSoft = turn.soft_of(group.group_id)
-    begins, ends = not e.stop and not soft.draining, e.stop and soft.draining
+    begins, ends = not e.stop and not soft.releasing, e.stop and soft.releasing
     if begins:
-        soft.draining, soft.rounds = True, 0
+        soft.releasing, soft.rounds = True, 0
         for member_id in soft.pending:
             turn.timers.cancel((SESSION, group.group_id, member_id))
         soft.pending.clear()
     elif ends:
-        soft.draining = False
+        soft.releasing = False
     if (begins or ends) and group.state in (State.STABLE, State.COMPLETING):
         prepare(turn, group, e.why, Reason.MOVED)
     elif begins:
         complete_if_all_joined(turn, group, even_initial=True)
-    turn.reply(token, DrainReply(members=len(group.members)))
+    turn.reply(token, ReleaseReply(members=len(group.members)))
 
 
 def _there(turn: Turn, e: Event) -> ClassicGroup:

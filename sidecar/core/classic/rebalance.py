@@ -26,7 +26,7 @@ JOIN, SYNC, SESSION = "classic_join", "classic_sync", "classic_session"
 """Timers: the end of the join phase, the end of the sync phase, a member's session."""
 NOBODY_MS = 1_000
 """A join phase to which nobody came is not looked at more often than that: rebalance timeouts may be 0."""
-DRAIN_ROUNDS = 3
+RELEASE_ROUNDS = 3
 """After so many generations without partitions nobody is asked again whether it still owns any."""
 
 
@@ -129,7 +129,7 @@ def complete_join(turn: Turn, group: ClassicGroup) -> None:
     soft: ClassicSoft = turn.soft_of(group.group_id)
     turn.timers.cancel((JOIN, group.group_id))
     for member in [m for m in group.members.values() if m.member_id not in soft.joins]:
-        if member.instance_id is None or soft.draining:
+        if member.instance_id is None or soft.releasing:
             forget(turn, group, member.member_id, "did not join in time")
     if group.members and not soft.joins:
         # Only static members are left, and none of them came: their sessions decide.
@@ -141,7 +141,7 @@ def complete_join(turn: Turn, group: ClassicGroup) -> None:
     soft.initial = soft.grew = False
     if not group.members:
         _empty(turn, group, "the last member left")
-    elif soft.draining and _drained(group, soft):
+    elif soft.releasing and _all_gave_up(group, soft):
         _send_away(turn, group, soft)
     else:
         _next_generation(turn, group, soft)
@@ -162,9 +162,9 @@ def _following(group: ClassicGroup) -> int:
 
 
 # ---- the way back to the broker -----------------------------------------------------------------------------------
-def _drained(group: ClassicGroup, soft: ClassicSoft) -> bool:
+def _all_gave_up(group: ClassicGroup, soft: ClassicSoft) -> bool:
     """Everybody has joined, and nobody owns anything. Who joins other than consumers do has no such words."""
-    if group.type != CONSUMER_TYPE or soft.rounds >= DRAIN_ROUNDS:
+    if group.type != CONSUMER_TYPE or soft.rounds >= RELEASE_ROUNDS:
         return True
     return not anybody_owns(group, group.select_protocol())
 
@@ -240,7 +240,7 @@ def stabilize(turn: Turn, group: ClassicGroup, given: dict[str, bytes]) -> None:
     """The leader's assignments are here: write them down, then answer everybody who waits."""
     soft: ClassicSoft = turn.soft_of(group.group_id)
     why = f"assigned by {group.leader} in generation {group.generation}"
-    if soft.draining and group.type == CONSUMER_TYPE:
+    if soft.releasing and group.type == CONSUMER_TYPE:
         why, given = f"the group goes back to the broker: nothing in generation {group.generation}", _nothing(group)
         soft.rounds += 1
     for member_id in group.members:
@@ -259,7 +259,7 @@ def stabilize(turn: Turn, group: ClassicGroup, given: dict[str, bytes]) -> None:
     if soft.unsettled_since_ms is not None:
         turn.fx.observe("settle_seconds", turn.now.mono_ms - soft.unsettled_since_ms, group.kind)
         soft.unsettled_since_ms = None
-    go_on_draining(turn, group)
+    go_on_releasing(turn, group)
 
 
 def synced(group: ClassicGroup, member_id: str) -> SyncReply:
@@ -275,10 +275,10 @@ def has_synced(turn: Turn, group: ClassicGroup, member_id: str) -> None:
         turn.timers.cancel((SYNC, group.group_id))
 
 
-def go_on_draining(turn: Turn, group: ClassicGroup) -> None:
+def go_on_releasing(turn: Turn, group: ClassicGroup) -> None:
     """Once everybody has been told to give up what it owns, all must come once more, and say so."""
     soft: ClassicSoft = turn.soft_of(group.group_id)
-    if soft.draining and group.state is State.STABLE and not soft.unsynced:
+    if soft.releasing and group.state is State.STABLE and not soft.unsynced:
         prepare(turn, group, "the group goes back to the broker", Reason.MOVED)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sidecar.core.classic.adoption import AdoptClassic, adopt, drain, rebalance
+from sidecar.core.classic.adoption import AdoptClassic, adopt, rebalance, release
 from sidecar.core.classic.config import CLASSIC as NAME
 from sidecar.core.classic.config import ClassicConfig, config_of
 from sidecar.core.classic.describe import describe
@@ -35,7 +35,7 @@ from sidecar.core.classic.records import RECORDS, State
 from sidecar.core.classic.soft_state import ClassicSoft
 from sidecar.core.classic.sync import heartbeat, sync
 from sidecar.core.runtime.effects import TOUCH_MS
-from sidecar.core.runtime.events import Drain, Rebalance
+from sidecar.core.runtime.events import Rebalance, ReleaseGroup
 from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck
 from sidecar.core.runtime.registry import GroupKind
 from sidecar.core.runtime.turn import Turn
@@ -109,7 +109,7 @@ CLASSIC = GroupKind(
         FetchCheck: check_fetch,
         AdoptClassic: adopt,
         Rebalance: rebalance,
-        Drain: drain,
+        ReleaseGroup: release,
     },
     timers={JOIN: join_due, SYNC: sync_due, SESSION: session_over, SHRINK: _too_large},
     removing=frozenset((SYNC, SESSION)),

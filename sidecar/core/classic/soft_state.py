@@ -26,7 +26,7 @@ class ClassicSoft(Soft):
     """A member came in the initial rebalance since its delay was last extended."""
     nobody: bool = False
     """Nobody came within the time of the rebalance under way, and it was said so."""
-    draining: bool = False
+    releasing: bool = False
     """The group goes back to the broker."""
     rounds: int = 0
     """Generations in which nobody was assigned anything for that reason."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sidecar.core.classic.embedded import LAST_GENERATION
 from sidecar.core.classic.events import ClassicHeartbeat, SyncGroup, SyncReply
 from sidecar.core.classic.group import ClassicGroup, classic_group
-from sidecar.core.classic.rebalance import arm_session, go, go_on_draining, has_synced, stabilize, synced
+from sidecar.core.classic.rebalance import arm_session, go, go_on_releasing, has_synced, stabilize, synced
 from sidecar.core.classic.records import State
 from sidecar.core.classic.soft_state import ClassicSoft
 from sidecar.core.runtime.effects import Grant
@@ -36,7 +36,7 @@ def sync(turn: Turn, e: SyncGroup, token: int) -> None:
         # The answer to its JoinGroup may have waited long for its records, and the session began when that was asked.
         arm_session(turn, group, e.member_id)
         turn.reply(token, synced(group, e.member_id))
-        go_on_draining(turn, group)
+        go_on_releasing(turn, group)
         return
     older = soft.syncs.pop(e.member_id, None)
     if older is not None:

@@ -1,5 +1,5 @@
 """A consumer group comes from the broker whole, as the broker described it while it was stable: its members go on with
-their epochs, and nothing moves. How it goes back is modern/adoption.py."""
+their epochs, and nothing moves. How it goes back is modern/release.py."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sidecar.core.consumer.records import (
     TargetMemberRecord,
     TargetMetadataRecord,
 )
-from sidecar.core.modern.adoption import Moves
+from sidecar.core.modern.release import GroupRelease
 from sidecar.core.runtime.events import Answer, Event
 from sidecar.core.runtime.turn import Turn
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
@@ -85,4 +85,4 @@ def _unasked(group: ConsumerGroup) -> Iterable[Member]:
     return (m for m in group.members.values() if m.classic is not None)
 
 
-MOVES = Moves(CONSUMER, remove_members, _unasked)
+RELEASE = GroupRelease(CONSUMER, remove_members, _unasked)

@@ -5,7 +5,7 @@ Source: KIP-848 'ConsumerGroupHeartbeat API'. The order of steps is that of Kafk
 
 from __future__ import annotations
 
-from sidecar.core.consumer.adoption import MOVES
+from sidecar.core.consumer.adoption import RELEASE
 from sidecar.core.consumer.config import config_of
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.consumer.group import ConsumerGroup
@@ -28,7 +28,7 @@ def heartbeat(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
     if hb.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
         leave(turn, hb, token)
         return
-    if MOVES.sent_away(turn, hb, token):
+    if RELEASE.sent_away(turn, hb, token):
         return
     if look_first(turn, hb, token, _names_anew(turn, hb), config.join_wait_ms):
         return

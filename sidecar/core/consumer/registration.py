@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sidecar.core.consumer.adoption import MOVES, AdoptConsumer, adopt
+from sidecar.core.consumer.adoption import RELEASE, AdoptConsumer, adopt
 from sidecar.core.consumer.assignor_run import run
 from sidecar.core.consumer.config import CONSUMER as NAME
 from sidecar.core.consumer.config import ConsumerConfig
@@ -68,7 +68,7 @@ CONSUMER = GroupKind(
         AssignorDone: modern.assignor_done(TARGETS, PARKED),
         RegexResolved: _regex_resolved,
         AdoptConsumer: adopt,
-        **MOVES.events(),
+        **RELEASE.events(),
     },
     timers={**TARGETS.timers(), **PARKED.timers(), **removing_timers(remove_members)},
     removing=REMOVING,

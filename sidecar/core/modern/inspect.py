@@ -85,7 +85,7 @@ def topics_held(items: Iterable[Body], alone: bool) -> Iterable[HeldPartitions]:
 
 def live(soft: ModernSoft) -> Mapping[str, Any]:
     runs = "" if soft.flight is None else soft.flight.assignor
-    return {"assignor_runs": runs, "failures": soft.failures, "goes_back": soft.draining}
+    return {"assignor_runs": runs, "failures": soft.failures, "goes_back": soft.releasing}
 
 
 # ---- history --------------------------------------------------------------------------------------------------------

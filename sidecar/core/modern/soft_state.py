@@ -59,7 +59,7 @@ class ModernSoft(Soft):
     """Assignor runs that failed in a row."""
     retry_at_ms: int = 0
     """Monotonic: no run before then."""
-    draining: bool = False
+    releasing: bool = False
     """The group goes back to the broker: its target is that nobody owns anything."""
     unsettled: tuple[int, list[str]] = (-1, [])
     """An epoch, and the members that may not have reached it yet."""

@@ -84,7 +84,7 @@ class Targets:
         if group.assignment_epoch >= group.epoch or not group.members:
             return
         soft: ModernSoft = turn.soft_of(group.group_id)
-        if soft.draining or soft.flight is not None or self.held_back(turn, group):
+        if soft.releasing or soft.flight is not None or self.held_back(turn, group):
             return
         config = config_of(turn, group)
         key = ("assign", group.group_id)

@@ -88,18 +88,18 @@ class Rebalance(Event):
     why: str
 
 
-class DrainReply(Answer):
+class ReleaseReply(Answer):
     """`members`: how many the group still has; `placeholder`: the core knows of one that may still be at the broker."""
 
     members: int = 0
     placeholder: bool = False
 
 
-class Drain(Event):
+class ReleaseGroup(Event):
     """The group goes back to the broker: its members give up what they own, and are sent away when nobody owns
     anything. It may be said again and again. `stop`: the group stays here after all."""
 
-    answer: ClassVar[type[Answer]] = DrainReply
+    answer: ClassVar[type[Answer]] = ReleaseReply
     inner: ClassVar[bool] = True
 
     why: str

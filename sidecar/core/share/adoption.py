@@ -15,8 +15,8 @@ from typing import ClassVar
 from msgspec import Struct
 
 from sidecar.assign.spec import Partitions
-from sidecar.core.modern.adoption import Moves
 from sidecar.core.modern.group import INITIAL_EPOCH
+from sidecar.core.modern.release import GroupRelease
 from sidecar.core.modern.sessions import arm_session
 from sidecar.core.runtime.events import Answer, Event
 from sidecar.core.runtime.turn import Turn
@@ -67,7 +67,7 @@ def _unasked(group: ShareGroup) -> Iterable[Member]:
     return tuple(group.members.values()) if known else ()
 
 
-MOVES = Moves(SHARE, remove_members, _unasked, placeholder_there)
+RELEASE = GroupRelease(SHARE, remove_members, _unasked, placeholder_there)
 
 
 def adopt(turn: Turn, e: AdoptShare, token: int) -> None:

@@ -10,7 +10,7 @@ from sidecar.core.modern.parked_joins import waits
 from sidecar.core.runtime.effects import Grant
 from sidecar.core.runtime.topic_lookup import look_first
 from sidecar.core.runtime.turn import Turn
-from sidecar.core.share.adoption import MOVES
+from sidecar.core.share.adoption import RELEASE
 from sidecar.core.share.config import config_of
 from sidecar.core.share.events import ShareHeartbeat
 from sidecar.core.share.group import ShareGroup
@@ -26,7 +26,7 @@ def heartbeat(turn: Turn, hb: ShareHeartbeat, token: int) -> None:
     if hb.member_epoch == LEAVE_EPOCH:
         leave(turn, hb, token)
         return
-    if MOVES.sent_away(turn, hb, token):
+    if RELEASE.sent_away(turn, hb, token):
         return
     config = config_of(turn, hb.group_id)
     if look_first(turn, hb, token, _names_anew(turn, hb), config.join_wait_ms):

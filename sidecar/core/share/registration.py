@@ -9,7 +9,7 @@ from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck
 from sidecar.core.runtime.registry import GroupKind
 from sidecar.core.runtime.turn import Turn
 from sidecar.core.share.administration import administered, may_administer
-from sidecar.core.share.adoption import MOVES, AdoptShare, adopt
+from sidecar.core.share.adoption import RELEASE, AdoptShare, adopt
 from sidecar.core.share.assignor_run import run
 from sidecar.core.share.config import SHARE as NAME
 from sidecar.core.share.config import ShareConfig
@@ -71,7 +71,7 @@ SHARE = GroupKind(
         ShareAdmin: may_administer,
         ShareAdministered: administered,
         AdoptShare: adopt,
-        **MOVES.events(),
+        **RELEASE.events(),
     },
     timers={**removing_timers(remove_members), **TARGETS.timers(), **PARKED.timers(), TIMER: look_after},
     removing=REMOVING,

@@ -49,7 +49,7 @@ def reassign_initialised(turn: Turn, group: ShareGroup) -> bool:
     initializedAssignmentPending. Not again and again for an assignor that leaves partitions out. Returns whether it
     did."""
     soft: ShareSoft = turn.soft_of(group.group_id)
-    if soft.draining or not group.members or group.assignment_epoch < group.epoch or not group.differs(turn.image):
+    if soft.releasing or not group.members or group.assignment_epoch < group.epoch or not group.differs(turn.image):
         return False
     if soft.assigned_from == group.assignable(turn.image):
         return False

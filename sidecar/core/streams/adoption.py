@@ -1,5 +1,5 @@
 """A streams group comes from the broker whole, as the broker described it: its members go on with their epochs and
-tasks. How it goes back is modern/adoption.py.
+tasks. How it goes back is modern/release.py.
 
 StreamsGroupDescribe tells no copartition groups. The topology is partial until a member joins and brings it whole; one
 is asked to as soon as something must be derived from it (step.py).
@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from sidecar.core.modern.adoption import Moves
+from sidecar.core.modern.release import GroupRelease
 from sidecar.core.modern.sessions import arm_session
 from sidecar.core.runtime.events import Answer, Event
 from sidecar.core.runtime.turn import Turn
@@ -55,7 +55,7 @@ class AdoptStreams(Event):
     why: str
 
 
-MOVES = Moves(STREAMS, remove_members)
+RELEASE = GroupRelease(STREAMS, remove_members)
 
 
 def adopt(turn: Turn, e: AdoptStreams, token: int) -> None:

@@ -10,7 +10,7 @@ from sidecar.core.modern.parked_joins import waits
 from sidecar.core.runtime.effects import Grant
 from sidecar.core.runtime.topic_lookup import look_first
 from sidecar.core.runtime.turn import Turn
-from sidecar.core.streams.adoption import MOVES
+from sidecar.core.streams.adoption import RELEASE
 from sidecar.core.streams.config import config_of
 from sidecar.core.streams.events import StreamsHeartbeat, StreamsHeartbeatReply
 from sidecar.core.streams.leave import leave
@@ -25,7 +25,7 @@ def heartbeat(turn: Turn, hb: StreamsHeartbeat, token: int) -> None:
     if hb.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
         leave(turn, hb, token)
         return
-    if MOVES.sent_away(turn, hb, token):
+    if RELEASE.sent_away(turn, hb, token):
         return
     config = config_of(turn, hb.group_id)
     if look_first(turn, hb, token, source_topics(hb), config.join_wait_ms):

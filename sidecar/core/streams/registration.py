@@ -11,7 +11,7 @@ from sidecar.core.modern.target_assignment import AssignorDone
 from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck
 from sidecar.core.runtime.registry import GroupKind
 from sidecar.core.runtime.turn import Turn
-from sidecar.core.streams.adoption import MOVES, AdoptStreams, adopt
+from sidecar.core.streams.adoption import RELEASE, AdoptStreams, adopt
 from sidecar.core.streams.assignor_run import run
 from sidecar.core.streams.config import STREAMS as NAME
 from sidecar.core.streams.config import StreamsConfig
@@ -76,7 +76,7 @@ STREAMS = GroupKind(
         FetchCheck: check_fetch,
         AssignorDone: modern.assignor_done(TARGETS, PARKED),
         AdoptStreams: adopt,
-        **MOVES.events(),
+        **RELEASE.events(),
     },
     timers={
         **removing_timers(remove_members),

@@ -38,7 +38,9 @@ def statuses(
     if delayed(turn, group):
         found.append(INITIAL_DELAY)
     elif (
-        group.epoch > group.assignment_epoch and not soft.draining and interval_left_ms(group, config, turn.now.wall_ms)
+        group.epoch > group.assignment_epoch
+        and not soft.releasing
+        and interval_left_ms(group, config, turn.now.wall_ms)
     ):
         found.append(INTERVAL_DELAY)
     configured = configured_now(turn, group)

@@ -113,7 +113,7 @@ class GroupUnderTest:
                 best[p] = max(best.get(p, 0), offset)
         return best
 
-    def drained(self, produced: dict[int, int]) -> bool:
+    def consumed_all(self, produced: dict[int, int]) -> bool:
         """Return whether everything below these ends, by partition, is committed."""
         best = self.best()
         return all(best.get(p, 0) >= end for p, end in produced.items())
@@ -139,7 +139,7 @@ class _ByRecords(GroupUnderTest):
         """The broker keeps no offset for a client to lose."""
         return {}
 
-    def drained(self, produced: dict[int, int]) -> bool:
+    def consumed_all(self, produced: dict[int, int]) -> bool:
         return self.lost(produced) == 0
 
 

@@ -131,7 +131,7 @@ def finish(ground: Ground, verdict: Verdict, since_ms: int) -> None:
             raise DrillError(f"the producer sent {sum(producer.counts.values())} records, {producer.failed} failed")
         ground.wait(
             "everything consumed and committed",
-            lambda: all(c.drained(producer.ends) for c in ground.under_test),
+            lambda: all(c.consumed_all(producer.ends) for c in ground.under_test),
             AFTER_S,
         )
     finally:

@@ -61,7 +61,7 @@ def run(
 
 def renew(sidecar: EmbeddedSidecar) -> None:
     sidecar.service.owners[0].lifecycle.renew()
-    sidecar.coordinator._drain()
+    sidecar.coordinator._run_commands()
 
 
 def claims(sidecar: EmbeddedSidecar) -> list[int]:

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Self
 from sidecar.assign.layout import Layout
 from sidecar.core.modern import inspect, target_record
 from sidecar.core.modern import registration as modern
-from sidecar.core.modern.adoption import Moves
 from sidecar.core.modern.assignment_resend import tell
 from sidecar.core.modern.assignor_run import RunInput, RunOutput
 from sidecar.core.modern.config import ModernConfig
@@ -20,6 +19,7 @@ from sidecar.core.modern.events import MemberHeartbeat, MemberReply
 from sidecar.core.modern.explain import Explainer
 from sidecar.core.modern.group import INITIAL_EPOCH, LEAVE_EPOCH
 from sidecar.core.modern.parked_joins import ParkedAnswers, waits
+from sidecar.core.modern.release import GroupRelease
 from sidecar.core.modern.sessions import REMOVING, arm_session, forget, removing_timers
 from sidecar.core.modern.soft_state import ModernSoft, Waiting
 from sidecar.core.modern.target_assignment import AssignorDone, Targets
@@ -297,7 +297,7 @@ def remove(turn: Turn, group: Crew, gone: Sequence[tuple[CrewMember, str]]) -> N
     after_removal(turn, group, gone)
 
 
-MOVES = Moves(CREW, remove)
+RELEASE = GroupRelease(CREW, remove)
 
 
 def _write(turn: Turn, group_id: str, m: CrewMember, why: str) -> None:
@@ -311,7 +311,7 @@ def beat(turn: Turn, hb: CrewBeat, token: int) -> None:
         group = turn.groups[hb.group_id]
         remove(turn, group, [(group.members[hb.member_id], "left")])
         turn.reply(token, CrewReply(member_id=hb.member_id, member_epoch=LEAVE_EPOCH))
-    elif not MOVES.sent_away(turn, hb, token):
+    elif not RELEASE.sent_away(turn, hb, token):
         reply = step(turn, hb, config)
         if waits(turn, hb, turn.soft_of(hb.group_id), config, False):
             PARKED.wait(turn, hb, token, reply, False)
@@ -381,7 +381,7 @@ KIND = GroupKind(
     soft=CrewSoft,
     config=lambda: ModernConfig(assignors=("pairs",)),
     records=RECORDS,
-    events={CrewBeat: beat, AssignorDone: modern.assignor_done(TARGETS, PARKED), **MOVES.events()},
+    events={CrewBeat: beat, AssignorDone: modern.assignor_done(TARGETS, PARKED), **RELEASE.events()},
     timers={**TARGETS.timers(), **PARKED.timers(), **removing_timers(remove)},
     removing=REMOVING,
     loaded=modern.loaded,

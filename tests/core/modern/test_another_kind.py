@@ -15,7 +15,15 @@ from sidecar.core.kinds import KINDS
 from sidecar.core.modern.config import ModernConfig
 from sidecar.core.modern.target_assignment import AssignorDone, RunAssignor
 from sidecar.core.runtime.commands import Work
-from sidecar.core.runtime.events import Answer, DeleteGroup, Drain, DrainReply, ListGroups, ListReply, Rebalance
+from sidecar.core.runtime.events import (
+    Answer,
+    DeleteGroup,
+    ListGroups,
+    ListReply,
+    Rebalance,
+    ReleaseGroup,
+    ReleaseReply,
+)
 from sidecar.core.runtime.records import Partitions
 from sidecar.core.runtime.registry import Registry
 from sidecar.core.runtime.turn import Computed
@@ -223,7 +231,7 @@ def test_it_is_rebalanced_drained_listed_and_deleted_as_any_other() -> None:
     epoch = s.group.epoch
     assert s.ask(101, Rebalance("g", "the operator wants it")) == Answer()
     assert s.group.epoch == epoch + 1
-    assert s.ask(102, Drain("g", "it goes")) == DrainReply(members=2)
+    assert s.ask(102, ReleaseGroup("g", "it goes")) == ReleaseReply(members=2)
     assert [s.group.target.of(m) for m in "ab"] == [{}, {}]
     for m in "ab":
         gone = s.beat(m, s.group.members[m].member_epoch)

@@ -7,7 +7,7 @@ Commands: `topics NAME=PARTITIONS[!ID] ...`, `config KEY=VALUE ...`, `NAME join 
 placeholder member reports that, or not all, or to a command that was withdrawn), `refused CODE` (the broker does not
 take it), `left` (it has left the broker's group), `sleep MS`, `finish` (offloaded runs end), `fail` (they fail),
 `takeover [lost]`, `group`, `describe`, `may OPERATION`, `done OPERATION`, `delete`, `rebalance REASON`,
-`drain [stop]`, `taken-in epoch=n m1=a:0;b:1 ...`, `standing`. A member `waits` whose answer comes
+`release [stop]`, `taken-in epoch=n m1=a:0;b:1 ...`, `standing`. A member `waits` whose answer comes
 with a later line. `#` begins a comment.
 """
 
@@ -24,10 +24,10 @@ from msgspec.structs import replace
 from sidecar.core.runtime.events import (
     Answer,
     DeleteGroup,
-    Drain,
-    DrainReply,
     Event,
     Rebalance,
+    ReleaseGroup,
+    ReleaseReply,
     Standing,
     StandingReply,
 )
@@ -215,7 +215,7 @@ class Story:
             return [there + (", its placeholder must leave" if reply.placeholder else "")]
         if isinstance(reply, StandingReply):
             return [f"{reply.kind} group of {reply.members}, subscribed to {', '.join(sorted(reply.subscribed))}"]
-        return [f"{reply.members} members"] if isinstance(reply, DrainReply) else [Code(reply.code).name]
+        return [f"{reply.members} members"] if isinstance(reply, ReleaseReply) else [Code(reply.code).name]
 
     def taken_in(self, words: list[str], options: Options) -> list[str]:
         epoch = int(options.pop("epoch"))
@@ -246,7 +246,7 @@ COMMANDS: dict[str, Callable[[Story, list[str], Options], list[str]]] = {
     "done": lambda story, words, options: story.plain(ShareAdministered(GROUP, Operation(words[0]), WHY)),
     "delete": lambda story, words, options: story.plain(DeleteGroup(GROUP)),
     "rebalance": lambda story, words, options: story.plain(Rebalance(GROUP, " ".join(words))),
-    "drain": lambda story, words, options: story.plain(Drain(GROUP, WHY, words == ["stop"])),
+    "release": lambda story, words, options: story.plain(ReleaseGroup(GROUP, WHY, words == ["stop"])),
     "standing": lambda story, words, options: story.plain(Standing(GROUP)),
 }
 

@@ -9,7 +9,7 @@ goes), `config KEY=VALUE ...`, `topology NAME[@EPOCH] SUBTOPOLOGY ...` (for the 
 [wrong=field:value]`, `NAME heartbeat [epoch=n] [owns|owns=TASKS] [offsets=0:1:99] [shutdown] [lost]`, `NAME leave
 [epoch=n] [shutdown]`, `created NAME=CODE[:words] ...` (how the front's CreateTopics ended), `sleep MS`, `finish`
 (offloaded runs end), `fail` (they fail), `takeover [lost] [clock=ms]` (its wall clock is so much ahead), `group`,
-`since NAME`, `describe`, `delete`, `rebalance REASON`, `drain [stop]`, `taken-in epoch=n m1=TASKS ...`, `commit NAME
+`since NAME`, `describe`, `delete`, `rebalance REASON`, `release [stop]`, `taken-in epoch=n m1=TASKS ...`, `commit NAME
 [epoch=n] [version=n] [txn] in:0 ...`, `fetch NAME [epoch=n]`, `standing`. TASKS are `0:0,1;1:0+1:1`: active ones,
 then standby ones. A member `waits` whose answer comes with a later line. `#` begins a comment.
 """
@@ -27,10 +27,10 @@ from msgspec.structs import replace
 from sidecar.core.runtime.events import (
     Answer,
     DeleteGroup,
-    Drain,
-    DrainReply,
     Event,
     Rebalance,
+    ReleaseGroup,
+    ReleaseReply,
     Standing,
     StandingReply,
 )
@@ -293,7 +293,7 @@ class Story:
             return [f"{Code(reply.code).name}: {reply.message}"]
         if isinstance(reply, StandingReply):
             return [f"{reply.kind} group of {reply.members}, subscribed to {', '.join(sorted(reply.subscribed))}"]
-        return [f"{reply.members} members"] if isinstance(reply, DrainReply) else [Code(reply.code).name]
+        return [f"{reply.members} members"] if isinstance(reply, ReleaseReply) else [Code(reply.code).name]
 
     def taken_in(self, words: list[str], options: Options) -> list[str]:
         epoch, natives = int(options.pop("epoch")), []
@@ -332,7 +332,7 @@ COMMANDS: dict[str, Callable[[Story, list[str], Options], list[str]]] = {
     "taken-in": Story.taken_in,
     "delete": lambda story, words, options: story.plain(DeleteGroup(GROUP)),
     "rebalance": lambda story, words, options: story.plain(Rebalance(GROUP, " ".join(words))),
-    "drain": lambda story, words, options: story.plain(Drain(GROUP, WHY, words == ["stop"])),
+    "release": lambda story, words, options: story.plain(ReleaseGroup(GROUP, WHY, words == ["stop"])),
     "standing": lambda story, words, options: story.plain(Standing(GROUP)),
     "commit": Story.commit,
     "fetch": Story.fetch,

@@ -17,7 +17,7 @@ from sidecar.core.modern.group import STATIC_LEAVE_EPOCH, ModernGroup, ModernMem
 from sidecar.core.modern.parked_joins import answer_all
 from sidecar.core.modern.sessions import Remove
 from sidecar.core.modern.soft_state import ModernSoft
-from sidecar.core.runtime.events import Answer, Drain, DrainReply, Event, Rebalance
+from sidecar.core.runtime.events import Answer, Event, Rebalance, ReleaseGroup, ReleaseReply
 from sidecar.core.runtime.registry import Handler
 from sidecar.core.runtime.turn import Turn
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
@@ -33,7 +33,7 @@ def no_placeholder(turn: Turn, group: ModernGroup[Any]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Moves:
+class GroupRelease:
     """`unasked`: members that may be removed as soon as nobody owns anything, without a heartbeat of theirs;
     `placeholder`: whether the core knows of one of this group that is at the broker, or may be."""
 
@@ -43,7 +43,7 @@ class Moves:
     placeholder: Callable[[Turn, Any], bool] = no_placeholder
 
     def events(self) -> dict[type[Event], Handler]:
-        return {Rebalance: self.rebalance, Drain: self.drain}
+        return {Rebalance: self.rebalance, ReleaseGroup: self.release}
 
     def rebalance(self, turn: Turn, e: Rebalance, token: int) -> None:
         group = self._there(turn, e)
@@ -52,23 +52,23 @@ class Moves:
             assign_soon(turn, group)
         turn.reply(token, Answer())
 
-    def drain(self, turn: Turn, e: Drain, token: int) -> None:
+    def release(self, turn: Turn, e: ReleaseGroup, token: int) -> None:
         group = self._there(turn, e)
         soft: ModernSoft = turn.soft_of(group.group_id)
         if e.stop:
-            if soft.draining:
-                soft.draining = False
+            if soft.releasing:
+                soft.releasing = False
                 bump_epoch(turn, group, e.why, Reason.MOVED)
                 assign_soon(turn, group)
         else:
-            if not soft.draining:
+            if not soft.releasing:
                 self._begin(turn, group, soft, e.why)
             # Who left for a while as a static member owns nothing that somebody works on.
             away = [m for m in group.members.values() if m.member_epoch == STATIC_LEAVE_EPOCH]
             self._remove(turn, group, away, e.why)
             if not group.owners:
                 self._remove(turn, group, list(self.unasked(group)), e.why)
-        turn.reply(token, DrainReply(members=len(group.members), placeholder=self.placeholder(turn, group)))
+        turn.reply(token, ReleaseReply(members=len(group.members), placeholder=self.placeholder(turn, group)))
 
     def sent_away(self, turn: Turn, hb: MemberHeartbeat, token: int) -> bool:
         """Whether the group goes back to the broker and this member has nothing more to wait for here."""
@@ -77,14 +77,14 @@ class Moves:
             return False
         soft: ModernSoft = turn.soft_of(hb.group_id)
         member = group.members.get(hb.member_id)
-        if not soft.draining or member is None:
+        if not soft.releasing or member is None:
             return False
         self._remove(turn, group, [member], "the group goes back to the broker")
         turn.reply(token, hb.refused(Code.UNKNOWN_MEMBER_ID, f"Group {hb.group_id} goes back to the broker."))
         return True
 
     def _begin(self, turn: Turn, group: ModernGroup[Any], soft: ModernSoft, why: str) -> None:
-        soft.draining, soft.flight = True, None
+        soft.releasing, soft.flight = True, None
         turn.timers.cancel(("run", group.group_id))
         turn.timers.cancel(("assign", group.group_id))
         if group.members:

@@ -14,14 +14,14 @@ PAUSE_S = 0.05
 """Where ownership is not proved, nothing is loaded and nobody answered."""
 
 
-class Loader:
+class LoadTask:
     """One for all partitions: so there is one slice in a turn of the loop, however many were taken over at once."""
 
-    def __init__(self, service: Service, slice_s: float, drain: Callable[[], None], tasks: Tasks) -> None:
-        """`drain` carries out the commands of the core."""
+    def __init__(self, service: Service, slice_s: float, run_commands: Callable[[], None], tasks: Tasks) -> None:
+        """`run_commands` carries out the commands of the core."""
         self._service = service
         self._slice_s = slice_s
-        self._drain = drain
+        self._run_commands = run_commands
         self._tasks = tasks
         self._left: dict[int, None] = {}
         """Partitions with groups that are not loaded yet."""
@@ -48,7 +48,7 @@ class Loader:
             p = self._next(leased)
             if not self._service.owners[p].load_next(now()):
                 del leased[p], self._left[p]
-        self._drain()
+        self._run_commands()
         return may
 
     def _next(self, among: dict[int, None]) -> int:
