@@ -27,7 +27,7 @@ from typing import Any
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Forward, Handler, Tell, Want, ask, coordinate, upstream, who
-from sidecar.api.own_group import keeps_own_group
+from sidecar.api.owners_group_guard import guards_owners_group
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
 from sidecar.link.messages import (
@@ -73,7 +73,7 @@ class Change:
 
 
 # ---- changes ----------------------------------------------------------------------------------------------------
-@keeps_own_group(
+@guards_owners_group(
     ia.IncrementalAlterConfigsRequest, ia.IncrementalAlterConfigsResponse, "responses", ia.AlterConfigsResourceResponse
 )
 def incremental_alter_configs(call: Call) -> Handler:
@@ -94,7 +94,7 @@ def incremental_alter_configs(call: Call) -> Handler:
     return (yield from slices.encoded(ia.IncrementalAlterConfigsResponse(responses=responses), call.version))
 
 
-@keeps_own_group(al.AlterConfigsRequest, al.AlterConfigsResponse, "responses", al.AlterConfigsResourceResponse)
+@guards_owners_group(al.AlterConfigsRequest, al.AlterConfigsResponse, "responses", al.AlterConfigsResourceResponse)
 def alter_configs(call: Call) -> Handler:
     """The old way, from before KIP-339: what is not named goes back to its default, at the broker, too."""
     req = yield from slices.request(call, al.AlterConfigsRequest)
@@ -345,7 +345,7 @@ def _check_operation(c: ia.AlterableConfig) -> None:
 
 
 # ---- descriptions -----------------------------------------------------------------------------------------------
-@keeps_own_group(dc.DescribeConfigsRequest, dc.DescribeConfigsResponse, "results", dc.DescribeConfigsResult)
+@guards_owners_group(dc.DescribeConfigsRequest, dc.DescribeConfigsResponse, "results", dc.DescribeConfigsResult)
 def describe_configs(call: Call) -> Handler:
     req = yield from slices.request(call, dc.DescribeConfigsRequest)
     ours = yield from slices.chosen(req.resources, lambda r: _ours(call, r.resource_type, r.resource_name))

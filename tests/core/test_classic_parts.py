@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.classic.claims import claims_of
 from sidecar.core.classic.config import ClassicConfig
 from sidecar.core.classic.embedded import assignment
 from sidecar.core.classic.events import JoinReply
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import AssignmentRecord, GroupRecord, MemberRecord, State
+from sidecar.core.classic.stale_claims import stale_claims_of
 from sidecar.core.consumer.records import GroupRecord as ConsumerGroupRecord
 from sidecar.core.runtime.effects import TOUCH_MS, Grant, Log
 from sidecar.core.runtime.events import Answer, DeleteGroup
@@ -193,4 +193,4 @@ def test_a_claim_is_stale_if_it_is_older_than_the_assignment_or_the_partition_is
         group.replay(MemberRecord("g", name, None, "c", "/h", 10_000, 60_000, protocols))
     if holder is not None:
         group.replay(AssignmentRecord("g", holder, 2, assignment(3, [("t", (1,))])))
-    assert set(claims_of(group, "range")) == ({"m1"} if stale else set())
+    assert set(stale_claims_of(group, "range")) == ({"m1"} if stale else set())

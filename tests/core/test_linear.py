@@ -13,7 +13,6 @@ from collections.abc import Callable
 import pytest
 
 from sidecar.coordinator.placeholder.inflight_commits import UnderWay
-from sidecar.core.classic.claims import claims_of, shown
 from sidecar.core.classic.config import CLASSIC
 from sidecar.core.classic.embedded import (
     CONSUMER_TYPE,
@@ -27,6 +26,7 @@ from sidecar.core.classic.embedded import (
 from sidecar.core.classic.events import DescribeClassic, JoinGroup, LeaveGroup, Leaving
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import AssignmentRecord, MemberRecord, StaleClaim
+from sidecar.core.classic.stale_claims import shown, stale_claims_of
 from sidecar.core.consumer.events import ConsumerHeartbeat, DescribeConsumerGroup
 from sidecar.core.runtime.offset_checks import Place
 from sidecar.core.runtime.turn import Now
@@ -70,17 +70,17 @@ def one_topic_again_and_again(n: int) -> bytes:
 
 def one_partition_again_and_again(n: int) -> Callable[[], object]:
     group = group_of([owns(("t", [1] * n)), owns(("t", [1] * n))])
-    return lambda: claims_of(group, "range")
+    return lambda: stale_claims_of(group, "range")
 
 
 def partitions_of_others(n: int) -> Callable[[], object]:
     group = group_of([b"\0\0", owns(("t", list(range(n))))], given(("t", list(range(n)))))
-    return lambda: claims_of(group, "range")
+    return lambda: stale_claims_of(group, "range")
 
 
 def everybody_claims_the_same(n: int) -> Callable[[], object]:
     group = group_of([owns(("t", [1]), generation=i % 3) for i in range(n)])
-    return lambda: claims_of(group, "range")
+    return lambda: stale_claims_of(group, "range")
 
 
 def taken_out(n: int) -> Callable[[], object]:
@@ -252,15 +252,15 @@ def test_a_monstrous_subscription_is_not_read(said: str) -> None:
 @pytest.mark.parametrize("said", MANY)
 def test_a_group_that_claims_or_has_too_much_is_told_of_no_claims(said: str) -> None:
     group = group_of([SAID[said](MOST[said])] * 10)
-    assert claims_of(group, "range") == {}
-    assert least_ms(lambda n: lambda: claims_of(group, "range"), 1, TRIES) < LONG_MS
+    assert stale_claims_of(group, "range") == {}
+    assert least_ms(lambda n: lambda: stale_claims_of(group, "range"), 1, TRIES) < LONG_MS
     assigned_much = group_of([owns(("t", [1]))], given(*(("t", [i]) for i in range(100_000))))
-    assert claims_of(assigned_much, "range") == {}
+    assert stale_claims_of(assigned_much, "range") == {}
 
 
 def test_the_claims_of_a_large_group_are_found() -> None:
     """10,000 partitions of 100 members, each of which claims its own; one claims another's, too."""
     claims = [owns((f"topic-{m % 10}", list(range(100 * m, 100 * m + 100))), generation=2) for m in range(99)]
     claims.append(owns(("topic-0", [5]), generation=1))
-    (stale,) = claims_of(group_of(claims), "range")["m99"]
+    (stale,) = stale_claims_of(group_of(claims), "range")["m99"]
     assert (stale.topic, stale.partitions) == ("topic-0", (5,))

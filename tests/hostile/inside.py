@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from sidecar.coordinator.membership.owner_map import SidecarInfo
+from sidecar.coordinator.membership.owners_protocol import SidecarInfo
 from sidecar.wire.frames import response_body
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import consumer_group_heartbeat as ch

@@ -21,7 +21,7 @@ from typing import Any, Self, TypeVar
 from sidecar.assign import BUILT_IN, SHARE_BUILT_IN, TASK_BUILT_IN
 from sidecar.assign.spec import Assignor
 from sidecar.coordinator.clock import lease_end, now
-from sidecar.coordinator.membership.owner_map import Assignment
+from sidecar.coordinator.membership.owners_protocol import Assignment
 from sidecar.coordinator.moves.managed_groups import OwnRules, Rules
 from sidecar.coordinator.moves.moves import MoveSettings
 from sidecar.coordinator.placeholder.placeholders import PlaceholderSettings

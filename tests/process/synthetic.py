@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sidecar.coordinator.inspect.group_views import Known, Views
 from sidecar.coordinator.inspect.rebalance_history import RebalanceHistory
-from sidecar.coordinator.membership.owner_map import Assignment
+from sidecar.coordinator.membership.owners_protocol import Assignment
 from sidecar.coordinator.moves.managed_groups import OwnRules, Rules
 from sidecar.coordinator.settings.stored_settings import StoredSettings
 from sidecar.coordinator.statelog.tail import StateLog

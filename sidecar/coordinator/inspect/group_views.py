@@ -13,7 +13,7 @@ from typing import Any
 
 from sidecar.coordinator.inspect.group_list import UNKNOWN_EPOCH, Row, Rows, Slices
 from sidecar.coordinator.inspect.rebalance_history import RebalanceHistory
-from sidecar.coordinator.membership.owner_map import Assignment
+from sidecar.coordinator.membership.owners_protocol import Assignment
 from sidecar.coordinator.moves.managed_groups import Rules
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.core.runtime.inspect import listed, topic_place

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Protocol
 
-from sidecar.coordinator.membership.owner_map import EVERY_GENERATION, Assignment
+from sidecar.coordinator.membership.owners_protocol import EVERY_GENERATION, Assignment
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.core.runtime.owner import Owner
 from sidecar.core.runtime.turn import Now

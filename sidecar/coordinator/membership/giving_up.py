@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sidecar.coordinator.membership.owner_map import EVERY_GENERATION, FORMER_MAX, Assignment, SidecarInfo
+from sidecar.coordinator.membership.owners_protocol import EVERY_GENERATION, FORMER_MAX, Assignment, SidecarInfo
 from sidecar.coordinator.membership.roster import Members
 from sidecar.link.ports import Tasks
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sidecar.coordinator.membership.owner_map import Assignment
 from sidecar.coordinator.membership.owners_client import OwnersClient
+from sidecar.coordinator.membership.owners_protocol import Assignment
 from sidecar.coordinator.membership.roster import REMEDY, Members
 from sidecar.kafka.cluster import ConnectionLost
 from sidecar.link.ports import Logger

@@ -23,9 +23,9 @@ from sidecar.coordinator.membership.giving_up import GivingUp
 from sidecar.coordinator.membership.lease_commit import Confirming
 from sidecar.coordinator.membership.map_check import MapCheck
 from sidecar.coordinator.membership.member_lease import MemberLease
-from sidecar.coordinator.membership.owner_map import Assignment, SidecarInfo, joining
 from sidecar.coordinator.membership.owners_client import Lost, OwnersClient, check
 from sidecar.coordinator.membership.owners_heartbeat import HeartbeatPorts, OwnersHeartbeats
+from sidecar.coordinator.membership.owners_protocol import Assignment, SidecarInfo, joining
 from sidecar.coordinator.membership.peer_links import LEFT, TOPICS, Answers, Peer, Peers
 from sidecar.coordinator.membership.ports import OwnershipSettings, OwnersListener
 from sidecar.coordinator.membership.rebalance_barriers import Barriers

@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from sidecar.coordinator.membership.owner_map import KINDS_BEFORE, Assignment, OwnPatterns
+from sidecar.coordinator.membership.owners_protocol import KINDS_BEFORE, Assignment, OwnPatterns
 from sidecar.coordinator.membership.peer_links import PeerSettings
 from sidecar.core.runtime.turn import Now
 

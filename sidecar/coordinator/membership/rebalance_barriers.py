@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence, Set
 
-from sidecar.coordinator.membership.owner_map import barriers_of
+from sidecar.coordinator.membership.owners_protocol import barriers_of
 from sidecar.link.ports import Logger
 
 FRESH_S = 2.0

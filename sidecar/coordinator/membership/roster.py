@@ -26,7 +26,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from sidecar.coordinator.clock import wall_ms
-from sidecar.coordinator.membership.owner_map import Assignment, OwnPatterns, SidecarInfo
+from sidecar.coordinator.membership.owners_protocol import Assignment, OwnPatterns, SidecarInfo
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.core.vocabulary.cache import BoundedCache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sidecar.coordinator.clock import now
-from sidecar.coordinator.membership.owner_map import Assignment
+from sidecar.coordinator.membership.owners_protocol import Assignment
 from sidecar.coordinator.runtime.settings import CoordinatorSettings
 from sidecar.core.runtime.commands import ASSIGNED, MOVED
 from sidecar.state.codec import OWNER_CLAIM, Encoded, Stamp, StateCodec

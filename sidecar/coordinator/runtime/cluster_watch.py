@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
 from sidecar.coordinator.membership.former_owners import FormerOwners
-from sidecar.coordinator.membership.owner_map import Assignment
 from sidecar.coordinator.membership.owners_group import OwnersGroup
+from sidecar.coordinator.membership.owners_protocol import Assignment
 from sidecar.coordinator.membership.peer_links import PeerListener
 from sidecar.coordinator.membership.ports import OwnershipSettings
 from sidecar.coordinator.membership.roster import ENROL_S, Roster

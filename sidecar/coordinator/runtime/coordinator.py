@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from sidecar.coordinator.clock import now
-from sidecar.coordinator.membership.owner_map import Assignment
+from sidecar.coordinator.membership.owners_protocol import Assignment
 from sidecar.coordinator.moves.core_client import COORDINATORS_OWN
 from sidecar.coordinator.moves.fleet_kinds import FleetKinds
 from sidecar.coordinator.moves.moves import MovePorts, Moves

@@ -6,7 +6,7 @@ import time
 from collections.abc import Set
 
 from sidecar.coordinator.membership.leader_cache import Leaders
-from sidecar.coordinator.membership.owner_map import Assignment
+from sidecar.coordinator.membership.owners_protocol import Assignment
 from sidecar.coordinator.statelog.startup import OFFSETS
 from sidecar.kafka.cluster import Cluster, ClusterView
 from sidecar.kafka.net import NO_ANSWER

@@ -10,7 +10,7 @@ from sidecar.coordinator.runtime.coordinator import Coordinator
 from sidecar.coordinator.runtime.leader_watch import LeaderWatch
 from sidecar.coordinator.runtime.topic_refresh import ALL, Names
 from sidecar.coordinator.statelog.startup import Control
-from sidecar.coordinator.statelog.topic_lookup import Known, any_there
+from sidecar.coordinator.statelog.topic_existence import KnownTopics, any_there
 from sidecar.coordinator.statelog.topic_watch import StateTopic
 from sidecar.kafka.cluster import ClusterView
 from sidecar.kafka.net import NO_ANSWER
@@ -43,7 +43,7 @@ class MetadataRefresh:
         self._absence = absence
         self._same_listener = same_listener
         self._log = log
-        self._known = Known(control.view.topics)
+        self._known = KnownTopics(control.view.topics)
         self._fresh = coordinator.fresh
         self._fresh.served = True
         self.resume: Callable[[], None] = lambda: None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.coordinator.clock import now, wall_ms
-from sidecar.coordinator.membership.owner_map import Assignment
+from sidecar.coordinator.membership.owners_protocol import Assignment
 from sidecar.coordinator.runtime.claim import claim_of
 from sidecar.coordinator.runtime.settings import CoordinatorSettings
 from sidecar.coordinator.runtime.takeover_order import Turns
@@ -18,7 +18,7 @@ from sidecar.coordinator.statelog.encoder import Encoder
 from sidecar.coordinator.statelog.fence_renewal import RenewalPorts, renew
 from sidecar.coordinator.statelog.fenced_writer import FencedWriter, WriterPorts
 from sidecar.coordinator.statelog.tail import StateLog
-from sidecar.coordinator.statelog.term import PROOF_SERIAL, RENEWAL_SERIAL, Term, Terms, claim_read_back
+from sidecar.coordinator.statelog.term import PROOF_SERIAL, RENEWAL_SERIAL, Term, Terms, wait_for_own_claim
 from sidecar.coordinator.statelog.write_errors import Fenced, WriteLost
 from sidecar.core.runtime.commands import RENEWED, Append, Claim, Fence, Follow, Renew, Stop
 from sidecar.core.runtime.owner import Owner
@@ -84,7 +84,8 @@ class Takeovers:
             term.prove(then)
 
     def claim_read(self, partition: int) -> None:
-        """By another sidecar, although the fence of this one may still hold: the brokers forget fences."""
+        """Called when the tail has read a claim. It may be another sidecar's although this one was never fenced out:
+        brokers forget fences."""
         if self._owners[partition].phase is Phase.SERVING:
             self._still_mine(partition)
 
@@ -110,7 +111,7 @@ class Takeovers:
                 self.terms[p].proved()
                 self._ports.run_commands()
             elif serial == RENEWAL_SERIAL:
-                self.terms[p].claims(offset)
+                self.terms[p].claim_written(offset)
             else:
                 self._owners[p].committed(attempt, serial, now())
                 self._ports.run_commands()
@@ -162,7 +163,7 @@ class Takeovers:
 
     async def _wait_past(self, c: Follow) -> None:
         try:
-            await claim_read_back(self._state, c.partition, c.offset)
+            await wait_for_own_claim(self._state, c.partition, c.offset)
         except WriteLost as exc:
             self._failed(c.partition, c.attempt, exc)
             return

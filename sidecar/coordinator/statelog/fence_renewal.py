@@ -14,7 +14,7 @@ from sidecar.coordinator.clock import now
 from sidecar.coordinator.statelog.encoder import Encoder
 from sidecar.coordinator.statelog.fenced_writer import FencedWriter
 from sidecar.coordinator.statelog.tail import StateLog
-from sidecar.coordinator.statelog.term import RENEWAL_SERIAL, Term, claim_read_back
+from sidecar.coordinator.statelog.term import RENEWAL_SERIAL, Term, wait_for_own_claim
 from sidecar.coordinator.statelog.write_errors import Fenced, WriteLost
 from sidecar.core.runtime.commands import Append, Renew
 from sidecar.core.runtime.owner import Owner
@@ -61,7 +61,7 @@ async def renew(c: Renew, term: Term, owner: Owner, codec: StateCodec, state: St
     try:
         if offset < 0:
             raise WriteLost("the broker does not say where the claim is")
-        await claim_read_back(state, partition, offset)
+        await wait_for_own_claim(state, partition, offset)
         _check(partition, term, fresh, state)
     except WriteLost as exc:
         ports.failed(exc)

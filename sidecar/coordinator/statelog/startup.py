@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sidecar.coordinator.statelog.fenced_writer import BATCH_BYTES
 from sidecar.coordinator.statelog.startup_errors import StartError
-from sidecar.coordinator.statelog.topic_lookup import State, ask_for
+from sidecar.coordinator.statelog.topic_existence import Existence, ask_for
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.cluster import Address, Cluster, ClusterView, ConnectionLost, MetadataReader
 from sidecar.kafka.credentials import Login
@@ -207,9 +207,9 @@ async def state_topic(
 
     while (have := control.view.leaders.get(s.topic)) is None:
         found = await ask_for(cluster, s.topic)
-        if found.state is State.MISSING:
+        if found.state is Existence.MISSING:
             await _create(s, len(control.view.brokers), cluster, partitions, log, tell)
-        elif found.state is State.THERE and len(found.leaders) > 0:
+        elif found.state is Existence.THERE and len(found.leaders) > 0:
             have = found.leaders
             break
         else:

@@ -227,7 +227,7 @@ class Listener(Protocol):
         """A setting of this group, or with "" of brokers, stands in the topic, or has gone from there."""
 
     def claim_read(self, partition: int) -> None:
-        """Somebody has claimed this partition, maybe this sidecar itself."""
+        """The tail has read a claim of this partition, of any sidecar."""
 
     def tail_read(self, partition: int) -> None:
         """The end of this partition has been reached."""

@@ -15,7 +15,7 @@ from sidecar.state.codec import OWNER_CLAIM, Encoded
 from sidecar.state.keys import encode_key
 
 PROOF_SERIAL, RENEWAL_SERIAL = -1, -2
-READ_BACK_S = 30.0
+OWN_CLAIM_READ_S = 30.0
 """The tail has read what was before the claim: if it does not come to the claim, something is wrong."""
 NO_CLAIM = Encoded(encode_key(OWNER_CLAIM, "", "-1"), None)
 """A tombstone of what never was: it changes nothing, and is refused once another sidecar has fenced us out."""
@@ -56,8 +56,8 @@ class Term:
         if self.claimed_again is not None and not self.claimed_again.done():
             self.claimed_again.set_result(-1)
 
-    def claims(self, offset: int) -> None:
-        """The claim under the new fence is written."""
+    def claim_written(self, offset: int) -> None:
+        """Called when the claim under the new fence is committed."""
         assert self.claimed_again is not None
         self.claimed_again.set_result(offset)
 
@@ -89,13 +89,13 @@ class Term:
             self.writer.append([NO_CLAIM], PROOF_SERIAL)
 
 
-async def claim_read_back(state: StateLog, partition: int, offset: int) -> None:
-    """Until the tail has come to the own claim. Raises WriteLost."""
+async def wait_for_own_claim(state: StateLog, partition: int, offset: int) -> None:
+    """Returns once the tail has read the claim of this sidecar, at `offset`. Raises WriteLost."""
     try:
-        async with asyncio.timeout(READ_BACK_S):
+        async with asyncio.timeout(OWN_CLAIM_READ_S):
             await state.wait_past(partition, offset)
     except TimeoutError:
-        raise WriteLost(f"the own claim has not been read back for {READ_BACK_S:g} s") from None
+        raise WriteLost(f"the own claim has not been read back for {OWN_CLAIM_READ_S:g} s") from None
 
 
 class Terms(dict[int, Term]):

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from sidecar.assign.topic import Topic
 from sidecar.coordinator.statelog.startup_errors import StartAnew
-from sidecar.coordinator.statelog.topic_lookup import Found, State, ask_for
+from sidecar.coordinator.statelog.topic_existence import Existence, TopicAnswer, ask_for
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.net import NO_ANSWER
@@ -28,11 +28,11 @@ LOOKS = 3
 """A topic that is missing so often in a row is gone: the list of a broker that has just started may be an old one."""
 TELL_AGAIN_S = 60.0
 REMEDIES = {
-    State.DENIED: "give the sidecar's user its rights at that topic back (`sidecar acls` prints the commands); "
+    Existence.DENIED: "give the sidecar's user its rights at that topic back (`sidecar acls` prints the commands); "
     "nothing is lost, and nothing else is to be done",
-    State.MISSING: "find out who deleted it; if it stays away, it is made anew, and members join again",
-    State.UNREACHABLE: "look at the brokers and at the network between",
-    State.ANOTHER: "find out who deleted it: members join again",
+    Existence.MISSING: "find out who deleted it; if it stays away, it is made anew, and members join again",
+    Existence.UNREACHABLE: "look at the brokers and at the network between",
+    Existence.ANOTHER: "find out who deleted it: members join again",
 }
 
 
@@ -80,7 +80,7 @@ class StateTopic:
         """ZERO_UUID: it was made just now."""
         self._missing = 0
         self._said = False
-        self._state = State.THERE
+        self._state = Existence.THERE
         self._told_s = 0.0
 
     def _find(self, topics: Iterable[Topic]) -> bytes:
@@ -93,27 +93,27 @@ class StateTopic:
         if listed != ZERO_UUID and self.id == ZERO_UUID:
             self.id = listed  # as it was made just before the start
         if listed == self.id and listed != ZERO_UUID:
-            self._is(Found(State.THERE))
+            self._is(TopicAnswer(Existence.THERE))
         elif listed != ZERO_UUID:
             raise self.made_anew()
         else:
             self._is(await ask_for(cluster, self._name, self.id))
-            if self._state is State.ANOTHER:
+            if self._state is Existence.ANOTHER:
                 raise self.made_anew()
             if self._missing >= LOOKS and self.id != ZERO_UUID:
                 raise self._anew("has been deleted")
 
-    def _is(self, found: Found) -> None:
+    def _is(self, found: TopicAnswer) -> None:
         before, self._state, self.problem = self._state, found.state, found.problem
-        self._missing = self._missing + 1 if found.state is State.MISSING else 0
+        self._missing = self._missing + 1 if found.state is Existence.MISSING else 0
         now_s = time.monotonic()
-        if found.state is not State.THERE and (before is not found.state or now_s - self._told_s >= TELL_AGAIN_S):
+        if found.state is not Existence.THERE and (before is not found.state or now_s - self._told_s >= TELL_AGAIN_S):
             self._told_s = now_s
             what = {"state": found.state.value, "problem": found.problem, "remedy": REMEDIES[found.state]}
             # A broker that has just started may not have heard of it, and that is over in a moment.
-            say = self._log.error if found.state is State.DENIED else self._log.warning
+            say = self._log.error if found.state is Existence.DENIED else self._log.warning
             say("no use of the state topic", topic=self._name, **what)
-        elif found.state is State.THERE and before is not State.THERE:
+        elif found.state is Existence.THERE and before is not Existence.THERE:
             self._log.info("the state topic is there again", topic=self._name, before=before.value)
 
     def made_anew(self) -> StartAnew:

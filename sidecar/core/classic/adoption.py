@@ -15,11 +15,11 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from sidecar.core.classic.claims import newest_claim
 from sidecar.core.classic.group import ClassicGroup, classic_group
 from sidecar.core.classic.rebalance import SESSION, arm_session, await_join, complete_if_all_joined, prepare
 from sidecar.core.classic.records import AssignmentRecord, GroupRecord, MemberRecord, State
 from sidecar.core.classic.soft_state import ClassicSoft
+from sidecar.core.classic.stale_claims import newest_claim
 from sidecar.core.runtime.events import Answer, Event, Rebalance, ReleaseGroup, ReleaseReply
 from sidecar.core.runtime.turn import Turn
 from sidecar.core.vocabulary.errors import Code, CoordinatorError

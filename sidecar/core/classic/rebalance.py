@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sidecar.core.classic.claims import anybody_owns, claims_of, newest_claim, report, shown
 from sidecar.core.classic.config import config_of
 from sidecar.core.classic.embedded import CONSUMER_TYPE, assignment, subscription
 from sidecar.core.classic.events import JoinedMember, JoinReply, SyncReply
 from sidecar.core.classic.group import ClassicGroup, Member, may_follow
 from sidecar.core.classic.records import AssignmentRecord, GroupRecord, Kind, State
 from sidecar.core.classic.soft_state import ClassicSoft
+from sidecar.core.classic.stale_claims import anybody_owns, newest_claim, report, shown, stale_claims_of
 from sidecar.core.runtime.records import Tombstone
 from sidecar.core.runtime.turn import Turn
 from sidecar.core.vocabulary.errors import Code, InvariantError
@@ -189,7 +189,7 @@ def _next_generation(turn: Turn, group: ClassicGroup, soft: ClassicSoft) -> None
     # When a leader goes, Kafka makes one of the others the leader at once: nobody who joins later leads before them.
     leader = group.leader if group.leader in soft.joins else next(m for m in group.members if m in soft.joins)
     protocol = group.select_protocol()
-    found = claims_of(group, protocol)
+    found = stale_claims_of(group, protocol)
     report(turn, group, found)
     go(
         turn,

@@ -9,7 +9,7 @@ from typing import Any
 
 from sidecar.coordinator.inspect.group_views import Views
 from sidecar.coordinator.inspect.rebalance_history import RebalanceHistory
-from sidecar.coordinator.membership.owner_map import Assignment
+from sidecar.coordinator.membership.owners_protocol import Assignment
 from sidecar.coordinator.moves.managed_groups import OwnRules, Rules
 from sidecar.coordinator.settings.stored_settings import StoredSettings
 from sidecar.coordinator.statelog.tail import StateLog

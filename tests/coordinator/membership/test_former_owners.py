@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sidecar.coordinator.membership.former_owners import FormerOwners
-from sidecar.coordinator.membership.owner_map import EVERY_GENERATION, Assignment, SidecarInfo
+from sidecar.coordinator.membership.owners_protocol import EVERY_GENERATION, Assignment, SidecarInfo
 from sidecar.core.runtime.turn import Now
 from sidecar.state.codec import Stamp
 from sidecar.state.keys import decode_key

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from sidecar.coordinator.membership.owner_map import EVERY_GENERATION, Assignment
+from sidecar.coordinator.membership.owners_protocol import EVERY_GENERATION, Assignment
 from sidecar.wire.apis import Api
 from tests.coordinator.membership.test_owners_group import BOTH, SETTINGS, Make, Sidecar, agree, run
 from tests.inprocess.broker import OFFSETS, FakeBrokers

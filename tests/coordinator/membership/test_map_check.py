@@ -1,4 +1,4 @@
-"""Two sidecars with one node id (test_strangers.py has maps of others)."""
+"""Two sidecars with one node id (test_roster.py has maps of others)."""
 
 from __future__ import annotations
 

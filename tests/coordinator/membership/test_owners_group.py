@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from sidecar.coordinator.clock import now
-from sidecar.coordinator.membership.owner_map import Assignment
 from sidecar.coordinator.membership.owners_group import PROTOCOL, PROTOCOL_TYPE, OwnersGroup
+from sidecar.coordinator.membership.owners_protocol import Assignment
 from sidecar.coordinator.membership.peer_links import Answers, PeerSettings
 from sidecar.coordinator.membership.ports import OwnershipSettings
 from sidecar.core.runtime.turn import Now

@@ -443,7 +443,7 @@ def test_peers_are_told_the_port_that_leads_here() -> None:
     on_virtual_time(test())
 
 
-def test_strangers_keep_no_peer_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_roster_keep_no_peer_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Symptom: 1,000 links of anybody, and every later peer was closed at once."""
     monkeypatch.setattr(peers_module, "LISTENS_MAX", 4)
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from sidecar.coordinator.membership.owner_map import barriers_of
+from sidecar.coordinator.membership.owners_protocol import barriers_of
 from tests.coordinator.membership.test_owners_group import BOTH, Make, agree, run
 from tests.inprocess.broker import OFFSETS, FakeBrokers
 from tests.inprocess.embedded_sidecar import until

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from sidecar.coordinator.membership.owner_map import Assignment, SidecarInfo
+from sidecar.coordinator.membership.owners_protocol import Assignment, SidecarInfo
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.core.consumer.records import GroupRecord
 from sidecar.core.vocabulary.errors import InvariantError

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.coordinator.membership.owner_map import Assignment
+from sidecar.coordinator.membership.owners_protocol import Assignment
 from sidecar.coordinator.runtime import coordinator as module
 from sidecar.coordinator.statelog import fence as fence_module
 from sidecar.coordinator.statelog import fenced_writer as writer_module

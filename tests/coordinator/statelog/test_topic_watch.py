@@ -10,7 +10,7 @@ import pytest
 
 from sidecar.assign.topic import Topic
 from sidecar.coordinator.statelog.startup_errors import StartAnew
-from sidecar.coordinator.statelog.topic_lookup import BY_ID, Known
+from sidecar.coordinator.statelog.topic_existence import BY_ID, KnownTopics
 from sidecar.coordinator.statelog.topic_watch import LOOKS, StateTopic, faults, policy_fault
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api
@@ -185,7 +185,7 @@ def test_topics_that_may_not_be_described_any_more_are_kept_as_they_were() -> No
             self.told.append(topic)
 
     async def test() -> None:
-        known, control = Known([FIRST, OTHER, GONE]), Control()
+        known, control = KnownTopics([FIRST, OTHER, GONE]), Control()
         assert await known.next((FIRST,), control) == (FIRST, OTHER)
         assert await known.next((FIRST,), control) == (FIRST, OTHER)
         assert control.told == ["orders", "orders"]

@@ -1,4 +1,5 @@
-"""What the sidecars' own group agrees on: who owns which partition, and what every member has said of itself."""
+"""What goes through the owners' group: the metadata of each member (SidecarInfo), and the map of owners that its leader
+makes (Assignment). Kafka's classes of this kind are ConsumerProtocolSubscription and ConsumerProtocolAssignment."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ Where = tuple[str, int]
 """Topic name and partition."""
 
 
-def claims_of(group: ClassicGroup, protocol: str) -> dict[str, tuple[StaleClaim, ...]]:
+def stale_claims_of(group: ClassicGroup, protocol: str) -> dict[str, tuple[StaleClaim, ...]]:
     """Member id -> its stale claims, at the end of a join phase. A claim is stale if the last assignment does not give
     the partition to the member, and either gives it to another, or is newer than the claim, or another member claims
     the partition, too."""

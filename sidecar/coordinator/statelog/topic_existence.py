@@ -1,4 +1,4 @@
-"""What the brokers say of topics when they are asked for them by name and by id.
+"""Whether topics are there, as the brokers say when they are asked for them by name and by id.
 
 The listing of all topics does not tell one that is gone from one that this principal may not describe. By name a
 broker says which; by id it says whether that very topic is still there, even to a principal that may not describe it.
@@ -22,7 +22,7 @@ BY_ID = 12
 """The first version of Metadata that takes ids without names."""
 
 
-class State(Enum):
+class Existence(Enum):
     THERE = "there"
     MISSING = "missing"
     DENIED = "denied"
@@ -31,52 +31,56 @@ class State(Enum):
 
 
 @dataclass(frozen=True)
-class Found:
+class TopicAnswer:
     """`leaders`: of a topic that is there, node ids by partition; `problem`: for people, empty of one that is there."""
 
-    state: State
+    state: Existence
     problem: str = ""
     leaders: tuple[int, ...] = ()
 
 
-async def ask_for(cluster: Cluster, topic: str, topic_id: bytes = ZERO_UUID) -> Found:
+async def ask_for(cluster: Cluster, topic: str, topic_id: bytes = ZERO_UUID) -> TopicAnswer:
     """`topic_id`: of the one that is meant; ZERO_UUID: any of that name."""
     try:
         named = await _ask(cluster, md.MetadataRequestTopic(name=topic))
         if named.error_code == Code.TOPIC_AUTHORIZATION_FAILED and topic_id != ZERO_UUID:
             return await _denied(cluster, topic, topic_id)
     except NO_ANSWER as exc:
-        return Found(State.UNREACHABLE, f"no broker answers for {topic}: {str(exc) or 'timed out'}")
+        return TopicAnswer(Existence.UNREACHABLE, f"no broker answers for {topic}: {str(exc) or 'timed out'}")
     return _found(named, topic, topic_id)
 
 
-def _found(named: md.MetadataResponseTopic, topic: str, topic_id: bytes) -> Found:
+def _found(named: md.MetadataResponseTopic, topic: str, topic_id: bytes) -> TopicAnswer:
     code = named.error_code
     if code == Code.TOPIC_AUTHORIZATION_FAILED:
         return _may_not(topic)
     if code == Code.UNKNOWN_TOPIC_OR_PARTITION:
-        return Found(State.MISSING, f"there is no topic {topic}")
+        return TopicAnswer(Existence.MISSING, f"there is no topic {topic}")
     if code not in (Code.NONE, Code.LEADER_NOT_AVAILABLE):
-        return Found(State.UNREACHABLE, f"no answer about {topic}: {name_of(code)}")
+        return TopicAnswer(Existence.UNREACHABLE, f"no answer about {topic}: {name_of(code)}")
     if topic_id not in (ZERO_UUID, named.topic_id) and named.topic_id != ZERO_UUID:
-        return Found(State.ANOTHER, f"{topic} was deleted and made anew")
+        return TopicAnswer(Existence.ANOTHER, f"{topic} was deleted and made anew")
     view = view_of(md.MetadataResponse(topics=[named]), {})
-    return Found(State.THERE, leaders=view.leaders.get(topic, ()))
+    return TopicAnswer(Existence.THERE, leaders=view.leaders.get(topic, ()))
 
 
-async def _denied(cluster: Cluster, topic: str, topic_id: bytes) -> Found:
+async def _denied(cluster: Cluster, topic: str, topic_id: bytes) -> TopicAnswer:
     """Whether the topic with this id is there; a broker says so to anybody, if it takes ids at all."""
     try:
         by_id = await _ask(cluster, md.MetadataRequestTopic(topic_id=topic_id, name=None), low=BY_ID)
     except WireError:
         return _may_not(topic)
     if by_id.error_code == Code.UNKNOWN_TOPIC_ID:
-        return Found(State.MISSING, f"{topic} is there no more, or was made anew; this principal may not describe it")
+        return TopicAnswer(
+            Existence.MISSING, f"{topic} is there no more, or was made anew; this principal may not describe it"
+        )
     return _may_not(topic)
 
 
-def _may_not(topic: str) -> Found:
-    return Found(State.DENIED, f"the sidecar's user may not DESCRIBE topic {topic} (TOPIC_AUTHORIZATION_FAILED)")
+def _may_not(topic: str) -> TopicAnswer:
+    return TopicAnswer(
+        Existence.DENIED, f"the sidecar's user may not DESCRIBE topic {topic} (TOPIC_AUTHORIZATION_FAILED)"
+    )
 
 
 async def _ask(cluster: Cluster, topic: md.MetadataRequestTopic, low: int = 0) -> md.MetadataResponseTopic:
@@ -104,7 +108,7 @@ async def any_there(names: Iterable[str], control: Asks) -> bool:
     return any(t.error_code in (Code.NONE, Code.LEADER_NOT_AVAILABLE) for t in (await control.ask(wanted)).topics)
 
 
-class Known:
+class KnownTopics:
     """The topics of each listing, and with them those of the listing before that this principal may no longer describe:
     a right that is taken away takes no partition from any member."""
 

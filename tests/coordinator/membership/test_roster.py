@@ -11,8 +11,8 @@ import pytest
 
 from sidecar.coordinator.clock import wall_ms
 from sidecar.coordinator.membership import roster
-from sidecar.coordinator.membership.owner_map import SAID_BYTES, Assignment, SidecarInfo
 from sidecar.coordinator.membership.owners_group import PROTOCOL
+from sidecar.coordinator.membership.owners_protocol import SAID_BYTES, Assignment, SidecarInfo
 from sidecar.coordinator.membership.roster import CLAIMED_LATELY_MS, ENROL_TRIES, LEFT_LATELY_MS
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import join_group as jg

@@ -1,5 +1,4 @@
-"""Settings of the sidecars' own group, which no client may see or change: what a request says of it is refused, the
-rest of the request goes its way."""
+"""Refuses what a client asks about settings of the owners' group, and lets the rest of its request pass."""
 
 from __future__ import annotations
 
@@ -15,11 +14,11 @@ from sidecar.wire.apis import SERVED
 from sidecar.wire.frames import PREFIX, header_end, request_frame
 
 
-def keeps_own_group(
+def guards_owners_group(
     request: Any, response: Any, results: str, refused: Any
 ) -> Callable[[Callable[[Call], Handler]], Callable[[Call], Handler]]:
-    """For a handler of an API whose requests list `resources`. `results`: where `response` lists the answers, each of
-    which is a `refused`. A request without the group's name in it is not decoded twice."""
+    """Decorates the handler of an API whose requests list `resources`. `results`: the field of `response` that lists
+    the answers; `refused`: the class of one. A request without the name of the owners' group is not decoded twice."""
 
     def around(handler: Callable[[Call], Handler]) -> Callable[[Call], Handler]:
         @wraps(handler)
@@ -53,7 +52,7 @@ def keeps_own_group(
 
 
 def _rewrite(call: Call, req: Any) -> Generator[Want, Any, None]:
-    """The client's request is another one from now on."""
+    """Replaces the client's request, which the handler may forward to the broker byte for byte."""
     flexible = call.version >= SERVED[call.api_key].flexible_from
     body = yield from slices.encoded(req, call.version)
     call.frame = request_frame(call.api_key, call.version, call.correlation_id, call.client_id, flexible, body)
