@@ -34,7 +34,12 @@ FAR = ("tests/coordinator", "tests/api", "tests/front/test_steady.py")
 RANDOM = tuple(f"tests/core/test_random_{of}.py" for of in ("groups", "classic", "mixed"))
 ROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "sidecar/core": (
-        ("tests/core/test_stories.py", "tests/core/test_parts.py", "tests/core/test_takeover.py"),
+        (
+            "tests/core/test_stories.py",
+            "tests/core/consumer",
+            "tests/core/test_timers.py",
+            "tests/core/test_takeover.py",
+        ),
         ("tests/core", *(f"--ignore={test}" for test in RANDOM), "--ignore=tests/core/test_stories.py"),
     ),
     "sidecar/front": (("tests/front", "--ignore=tests/front/test_tls_hostile.py"),),

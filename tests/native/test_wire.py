@@ -185,6 +185,14 @@ def test_classic_answers_are_written_alike_by_all(
     assert _wire.pack(SYNCED, 0, 27, kind, name, part) == wire_twin.pack(SYNCED, 0, 27, kind, name, part) == want
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("", 0), ("a", 97), ("demo", 3079651), ("polygenelubricants", -(1 << 31)), ("☃", 9731), ("😀", 1772899)],
+)
+def test_hashes_that_java_printed(text: str, value: int) -> None:
+    assert _wire.java_hash(text) == wire_twin.java_hash(text) == value
+
+
 @given(st.text(max_size=300))
 def test_hashes_are_javas(text: str) -> None:
     units = text.encode("utf-16-be", "surrogatepass")
