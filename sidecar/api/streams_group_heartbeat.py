@@ -30,7 +30,7 @@ from sidecar.core.streams.events import (
     TaskOffset,
     TopicsCreated,
 )
-from sidecar.core.streams.status_texts import NewTopic
+from sidecar.core.streams.internal_topics import NewTopic
 from sidecar.core.streams.tasks import Partitions, TaskIds
 from sidecar.core.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
 from sidecar.core.streams.validation import check_topic_names

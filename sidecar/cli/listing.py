@@ -7,7 +7,7 @@ nobody can say so, but the placeholder of a managed group is known by its instan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from sidecar.kafka.offsets import Offsets
 
 ANSWER_S = 30.0
-AT_ONCE = 200
-"""Groups that one request names."""
 WHERE = {"sidecar": "sidecar", "broker": "broker", "comes": "comes to the sidecars", "leaves": "goes to the broker"}
 
 
@@ -133,15 +131,15 @@ async def with_lag(cluster: Cluster) -> Listing:
 async def _committed(cluster: Cluster, node_id: int, kinds: Mapping[str, str], found: Listing) -> None:
     """Of a share group the lag itself: the broker that keeps its share state knows it."""
     from sidecar.kafka.net import NO_ANSWER
-    from sidecar.kafka.offsets import committed
+    from sidecar.kafka.offsets import committed, group_batches
     from sidecar.wire.generated import describe_share_group_offsets as dso
 
     lag = found.lag if found.lag is not None else {}
     try:
         conn = await cluster.node(node_id)
-        for names in _batches(g for g, kind in kinds.items() if kind != "share"):
+        for names in group_batches(g for g, kind in kinds.items() if kind != "share"):
             found.committed |= await committed(conn, names, ANSWER_S)
-        for names in _batches(g for g, kind in kinds.items() if kind == "share"):
+        for names in group_batches(g for g, kind in kinds.items() if kind == "share"):
             asked = [dso.DescribeShareGroupOffsetsRequestGroup(name, topics=None) for name in names]
             req = dso.DescribeShareGroupOffsetsRequest(asked)
             res = await conn.request(dso, "DescribeShareGroupOffsets", req, timeout_s=ANSWER_S, low=1)
@@ -188,6 +186,7 @@ async def _node(cluster: Cluster, node_id: int, found: Listing) -> None:
 
 
 async def _members(conn: BrokerConnection, groups: Mapping[str, Mapping[str, Any]], found: Listing) -> None:
+    from sidecar.kafka.offsets import group_batches
     from sidecar.kafka.placeholder_requests import INSTANCE_ID
     from sidecar.wire.generated import consumer_group_describe as cd
     from sidecar.wire.generated import describe_groups as dg
@@ -201,7 +200,7 @@ async def _members(conn: BrokerConnection, groups: Mapping[str, Mapping[str, Any
         "streams": (std, "StreamsGroupDescribe", lambda names: std.StreamsGroupDescribeRequest(group_ids=names)),
     }
     for kind, (module, api, request) in described.items():
-        for names in _batches(g for g, told in groups.items() if told["type"] == kind):
+        for names in group_batches(g for g, told in groups.items() if told["type"] == kind):
             for d in (await conn.request(module, api, request(names))).groups:
                 if d.error_code == Kafka.NONE:
                     found.members[d.group_id] = len(d.members)
@@ -211,9 +210,10 @@ async def _members(conn: BrokerConnection, groups: Mapping[str, Mapping[str, Any
 
 async def _whereabouts(conn: BrokerConnection, found: Listing) -> None:
     """Nobody can say so at a listener without a sidecar: then it stays unknown."""
+    from sidecar.kafka.offsets import group_batches
     from sidecar.wire.generated import describe_configs as dc
 
-    for names in _batches(found.groups):
+    for names in group_batches(found.groups):
         resources = [dc.DescribeConfigsResource(cf.GROUP, name, None) for name in names]
         res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=resources))
         for r in res.results:
@@ -222,8 +222,3 @@ async def _whereabouts(conn: BrokerConnection, found: Listing) -> None:
                 found.where[r.resource_name] = told[cf.STATE] or ""
             if told.get(cf.MANAGED):
                 found.said[r.resource_name] = told[cf.MANAGED] or ""
-
-
-def _batches(names: Iterable[str]) -> list[list[str]]:
-    all_ = list(names)
-    return [all_[i : i + AT_ONCE] for i in range(0, len(all_), AT_ONCE)]

@@ -6,7 +6,8 @@ Answers are decoded in a thread: those of large groups would hold up the event l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka.net import BrokerConnection
@@ -21,8 +22,17 @@ LATEST, EARLIEST = -1, -2
 Place = tuple[str, int]
 """Topic and partition."""
 Offsets = dict[Place, int]
+GROUPS_AT_ONCE = 100
+"""Groups that one request names."""
 PLACES_AT_ONCE = 1_000
-"""In one request."""
+"""Partitions that one request names."""
+
+
+def group_batches(groups: Iterable[str]) -> Iterator[list[str]]:
+    """Parts of `groups`, each small enough for one request."""
+    rest = iter(groups)
+    while batch := list(islice(rest, GROUPS_AT_ONCE)):
+        yield batch
 
 
 async def committed(conn: BrokerConnection, groups: Sequence[str], timeout_s: float) -> dict[str, Offsets]:

@@ -176,7 +176,7 @@ class Coordination:
             app.log,
             tasks,
         )
-        tasks.spawn(self._empty_groups(s, configs, cluster, app).rounds(), "abandoned groups")
+        tasks.spawn(self._empty_groups(s, configs, cluster, app).rounds(), "empty groups")
         follow = follower_settings(s, cluster.client_id, rules)
         made, new_tail = self.coordinator, means.new_tail
         if secured := app.reach.librdkafka():

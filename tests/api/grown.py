@@ -6,11 +6,11 @@ The arrays are found by walking the generated classes, so that no API and no fie
 
 from __future__ import annotations
 
-import gc
 import importlib
 import time
 import types
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -27,6 +27,7 @@ from sidecar.link.messages import DescribeSettings, SettingsReply
 from sidecar.wire.apis import SERVED, Api, message_name
 from sidecar.wire.frames import PREFIX, header_end, request_frame, response_frame
 from tests.api.play import CORRELATION, KEEP_MS, NODE, OTHER, READ, VIEW, flexible
+from tests.harness.collector import no_collector
 
 GROUP, THEIRS = "g", "t"
 """Names of groups that begin so are managed, and not."""
@@ -183,8 +184,7 @@ def play(case: Case, n: int) -> Taken:
     handler = HANDLERS[case.api](call)
     taken = Taken(request_bytes=len(call.frame))
     value: Any = None
-    gc.disable()
-    try:
+    with no_collector(), closing(handler):
         while True:
             began = time.process_time_ns()
             try:
@@ -198,9 +198,6 @@ def play(case: Case, n: int) -> Taken:
             if case.caller == "nobody" and isinstance(want, Ask | Store):
                 return taken
             value = _came_of(case, want)
-    finally:
-        handler.close()
-        gc.enable()
 
 
 @lru_cache(maxsize=4)

@@ -21,7 +21,8 @@ from sidecar.core.streams.events import (
     TaskOffset,
     TopicsCreated,
 )
-from sidecar.core.streams.status_texts import NewTopic, StatusCode
+from sidecar.core.streams.internal_topics import NewTopic
+from sidecar.core.streams.status_texts import StatusCode
 from sidecar.core.streams.tasks import TaskIds
 from sidecar.core.streams.topology import Subtopology, TopicInfo, Topology
 from sidecar.core.vocabulary.errors import Code

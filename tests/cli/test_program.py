@@ -227,18 +227,18 @@ def test_what_the_doctor_or_a_list_finds_is_1(monkeypatch: pytest.MonkeyPatch) -
 )
 def test_a_bug_is_70_and_its_trace_is_shown(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(*args: Any) -> None:
-        raise ZeroDivisionError("planted")
+        raise ZeroDivisionError("injected")
 
     monkeypatch.setattr(Reader, "__enter__", breaks)
     done = call(*words)
     assert done.exit_code == Code.BROKEN
-    assert "Traceback" in done.stderr and "ZeroDivisionError: planted" in done.stderr
+    assert "Traceback" in done.stderr and "ZeroDivisionError: injected" in done.stderr
     assert "sidecar --version" in done.stderr.splitlines()[-1]
 
 
 def test_a_bug_in_a_command_without_brokers_is_70(monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(*args: Any) -> None:
-        raise KeyError("planted")
+        raise KeyError("injected")
 
     monkeypatch.setattr("sidecar.process.settings.load", breaks)
     assert {call(*words).exit_code for words in (("config", "check"), ("config", "show"), ("run",))} == {Code.BROKEN}

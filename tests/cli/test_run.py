@@ -59,7 +59,7 @@ def test_a_start_without_a_broker_ends_with_what_to_do(
 
 
 def test_a_bug_has_its_trace_and_its_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ends(monkeypatch, ZeroDivisionError("planted")) == Code.BROKEN
+    assert ends(monkeypatch, ZeroDivisionError("injected")) == Code.BROKEN
     assert "This is a bug of this program: ZeroDivisionError." in capsys.readouterr().err
 
 

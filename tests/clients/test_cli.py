@@ -225,7 +225,7 @@ def test_a_doctor_finds_nothing_wrong_where_nothing_is(trio: LocalKafka) -> None
 
 
 @pytest.mark.tier("all")
-def test_a_doctor_finds_what_is_planted(pair: LocalKafka) -> None:
+def test_a_doctor_finds_what_is_wrong(pair: LocalKafka) -> None:
     bootstrap = f"127.0.0.1:{pair.nodes[0].sidecar_port}"
     alter(pair.internal, "__group_state", "min.compaction.lag.ms", "1000")
     found = checks("--bootstrap", bootstrap, *admins(pair), "--admin", "127.0.0.1:1")

@@ -174,7 +174,7 @@ class Story:
         return [f"written: {why}" for why in whys] or ["nothing written"]
 
     def fail(self, words: list[str], options: dict[str, str]) -> list[str]:
-        return self.finish(words, options, "planted")
+        return self.finish(words, options, "injected")
 
     def delete(self, words: list[str], options: dict[str, str]) -> list[str]:
         return [self.world.ask(DeleteGroup(GROUP)).code.name]

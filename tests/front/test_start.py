@@ -12,7 +12,7 @@ from sidecar.api.call import Call, Handler, Start
 from sidecar.api.handlers import HANDLERS
 from sidecar.core.runtime.events import Event
 from sidecar.core.streams.events import StreamsHeartbeat, StreamsHeartbeatReply, TopicsCreated
-from sidecar.core.streams.status_texts import NewTopic
+from sidecar.core.streams.internal_topics import NewTopic
 from sidecar.front import dispatcher as module
 from sidecar.link.messages import Request
 from sidecar.wire.apis import Api

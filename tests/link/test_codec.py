@@ -64,7 +64,8 @@ from sidecar.core.streams.events import (
     StreamsHeartbeatReply,
     TopicsCreated,
 )
-from sidecar.core.streams.status_texts import INITIAL_DELAY, NewTopic
+from sidecar.core.streams.internal_topics import NewTopic
+from sidecar.core.streams.status_texts import INITIAL_DELAY
 from sidecar.core.streams.tasks import Tasks
 from sidecar.core.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
 from sidecar.core.vocabulary.errors import Code

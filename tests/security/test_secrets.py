@@ -1,4 +1,4 @@
-"""No secret is told: every kind that a sidecar is given is planted here, and everything that it or a command says is
+"""No secret is told: a sidecar is given one of every kind here, and everything that it or a command says is
 looked through. What ends up in the state topic: test_who.py."""
 
 from __future__ import annotations

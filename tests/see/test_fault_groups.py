@@ -33,6 +33,7 @@ pytestmark = [
     pytest.mark.timeout(240),
     pytest.mark.needs("prometheus", "promtool"),
 ]
+BROKEN = "tests.see.broken_handler"
 MANY, MORE = 36, 14
 """Joins that wait, of the 40 that may; connections beside theirs, of the 60 that may be."""
 
@@ -163,7 +164,7 @@ def test_a_sidecar_has_small_limits_and_a_bug(ground: Ground) -> None:
     }
     fires = ("SidecarExporterCut", "SidecarExporterStale", "SidecarConnections", "SidecarParkedReplies")
     node = ground.owner(CLASSIC)
-    with ground.instead("small limits", node, env, *fires, "SidecarHandlerFault", main="tests.see.planted") as fault:
+    with ground.instead("small limits", node, env, *fires, "SidecarHandlerFault", main=BROKEN) as fault:
         ground.kafka.wait_ready()
         wait_until("its groups to come back", lambda: ground.owner(CLASSIC) == node, 30)
         with crowd(ground, node):

@@ -148,11 +148,11 @@ class Node:
             self.run_commands()
 
     def _config(self, kind: str, group_id: str) -> ConsumerConfig | ClassicConfig:
-        """Every step of a turn asks for the settings, so here an exception may be planted in the middle of any."""
+        """Every step of a turn asks for the settings, so here an exception may be injected in the middle of any."""
         faults = self.world.faults
         if faults.breaks and self.world.strikes(faults.breaks):
             self.world.broken_turns += 1
-            raise ZeroDivisionError("planted")
+            raise ZeroDivisionError("injected")
         return self.world.settings(kind, group_id)
 
     # ---- every 100 ms ---------------------------------------------------------------------------------------
@@ -448,7 +448,7 @@ class Node:
             if known is soft:
                 self._runs[key] = (soft, [other for other in under_way if other is not inp])
             output = None if fails else REGISTRY.runner(inp.kind)(inp, world.assignors[inp.assignor])
-            done = AssignorDone(inp.group_id, inp, output, "planted" if fails else "")
+            done = AssignorDone(inp.group_id, inp, output, "injected" if fails else "")
             self.service.owners[c.partition].done(c.attempt, done, self.clock())
             self.run_commands()
 

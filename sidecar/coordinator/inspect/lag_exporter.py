@@ -19,11 +19,9 @@ from sidecar.core.runtime.service import Service
 from sidecar.kafka.cluster import Cluster, ClusterView
 from sidecar.kafka.lanes import Lane
 from sidecar.kafka.net import NO_ANSWER
-from sidecar.kafka.offsets import EARLIEST, LATEST, Offsets, Place, by_leader, committed, listed
+from sidecar.kafka.offsets import EARLIEST, LATEST, Offsets, Place, by_leader, committed, group_batches, listed
 from sidecar.link.ports import Figures, Logger
 
-GROUPS_AT_ONCE = 100
-"""In one question."""
 ANSWER_S = 30.0
 LOOKED_AT = 64
 """Groups that are looked at before the loop turns."""
@@ -149,8 +147,8 @@ class Exporter:
         found, view = Found(node_id=self._settings.node_id), self._ports.view()
         keepers = await self._groups(found)
         for node_id, groups in keepers.items():
-            for start in range(0, len(groups), GROUPS_AT_ONCE):
-                await self._ask_committed(found, node_id, groups[start : start + GROUPS_AT_ONCE])
+            for batch in group_batches(groups):
+                await self._ask_committed(found, node_id, batch)
         if self._service.owners[0].phase is Phase.SERVING:
             found.brokers = len(view.brokers)
         if self._settings.topics:

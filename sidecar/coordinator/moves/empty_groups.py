@@ -24,10 +24,9 @@ from sidecar.kafka import native, share_group
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.lanes import Lane
 from sidecar.kafka.net import NO_ANSWER
+from sidecar.kafka.offsets import group_batches
 from sidecar.link.ports import Figures, Logger
 
-AT_ONCE = 100
-"""Groups in one question."""
 ANSWER_S = 30.0
 WHY = "it has no members, and no offsets any more"
 
@@ -67,9 +66,9 @@ class EmptyGroups:
     async def look(self) -> None:
         """One round over the groups whose owner is here."""
         for partition, groups in list(self._empty()):
-            for start in range(0, len(groups), AT_ONCE):
+            for batch in group_batches(groups):
                 try:
-                    await self._forget(partition, groups[start : start + AT_ONCE])
+                    await self._forget(partition, batch)
                 except NO_ANSWER as exc:
                     # The next round asks again.
                     problem = str(exc) or "timed out"

@@ -8,8 +8,9 @@ from msgspec import Struct
 
 from sidecar.core.modern.events import MemberHeartbeat, MemberReply
 from sidecar.core.runtime.events import Answer, Event
+from sidecar.core.streams.internal_topics import NewTopic
 from sidecar.core.streams.records import Endpoint
-from sidecar.core.streams.status_texts import NewTopic, Status
+from sidecar.core.streams.status_texts import Status
 from sidecar.core.streams.tasks import Partitions, TaskIds, Tasks, merged
 from sidecar.core.streams.topology import Topology
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from sidecar.core.streams.internal_topics import NewTopic
 from sidecar.core.streams.java_order import compare_order, hash_order
 from sidecar.core.streams.status_texts import (
-    NewTopic,
     Status,
     incorrectly_partitioned,
     missing_internal_topics,

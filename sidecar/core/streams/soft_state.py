@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from sidecar.core.modern.soft_state import ModernSoft
 from sidecar.core.streams.events import EndpointPartitions
+from sidecar.core.streams.internal_topics import TopicCreations
 from sidecar.core.streams.partitions import ConfiguredTopology
-from sidecar.core.streams.status_texts import Creations
 from sidecar.core.streams.tasks import AssignedTasks
 from sidecar.core.streams.topology import Topology
 
@@ -20,7 +20,7 @@ Offsets = Mapping[str, Mapping[int, int]]
 class StreamsSoft(ModernSoft):
     configured: tuple[Topology, int, ConfiguredTopology] | None = None
     """The topology that was configured last, the hash of its topics then, and what came of it."""
-    creations: Creations = field(default_factory=Creations)
+    creations: TopicCreations = field(default_factory=TopicCreations)
     offsets: dict[str, tuple[Offsets, Offsets]] = field(default_factory=dict)
     """By member id: offsets and end offsets of the tasks whose state it has; hints for the assignor."""
     endpoints: dict[str, tuple[AssignedTasks, int, EndpointPartitions]] = field(default_factory=dict)

@@ -11,11 +11,11 @@ from sidecar.core.streams.configure import configured_now
 from sidecar.core.streams.delay import delayed
 from sidecar.core.streams.events import TopicsCreated
 from sidecar.core.streams.group import Member, StreamsGroup
+from sidecar.core.streams.internal_topics import NewTopic
 from sidecar.core.streams.soft_state import StreamsSoft
 from sidecar.core.streams.status_texts import (
     INITIAL_DELAY,
     INTERVAL_DELAY,
-    NewTopic,
     Status,
     missing_client_tags,
     shutdown_application,

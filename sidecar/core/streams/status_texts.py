@@ -1,4 +1,4 @@
-"""The statuses of a streams group: what it lacks, with Kafka's codes and words, and the internal topics to create.
+"""The statuses of a streams group: what it lacks, with Kafka's codes and words.
 
 A status comes with error NONE and leaves the members in the group. Source: Kafka's InternalTopicManager and
 StreamsGroupHeartbeatResponse.Status; KafkaApis and DefaultAutoTopicCreationManager for failed creations.
@@ -7,15 +7,12 @@ StreamsGroupHeartbeatResponse.Status; KafkaApis and DefaultAutoTopicCreationMana
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
 
 from msgspec import Struct
 
 SHOWN = 3
 """Topics that a status names."""
-GIVE_UP_MS = 60_000
-"""A CreateTopics request counts as lost after this time without an answer."""
 
 
 class StatusCode(IntEnum):
@@ -32,15 +29,6 @@ class StatusCode(IntEnum):
 class Status(Struct, frozen=True, gc=False):
     code: StatusCode
     detail: str
-
-
-class NewTopic(Struct, frozen=True, gc=False):
-    """`replication_factor` -1: the broker's default."""
-
-    name: str
-    partitions: int
-    replication_factor: int
-    configs: tuple[tuple[str, str], ...] = ()
 
 
 def stale_topology(member_epoch: int, group_epoch: int) -> Status:
@@ -100,52 +88,3 @@ def with_creation(status: Status, unauthorized: Collection[str], failed: Mapping
         more = f" and {len(failed) - SHOWN} more" if len(failed) > SHOWN else ""
         detail += f"; Creation failed: {shown}{more}."
     return Status(status.code, detail)
-
-
-@dataclass(slots=True)
-class Creations:
-    """CreateTopics requests of one group that are under way, and those that failed. Soft state: a new owner asks again
-    and gets TOPIC_ALREADY_EXISTS. All times are monotonic milliseconds."""
-
-    asked: dict[str, int] = field(default_factory=dict)
-    """Topic -> the time at which its request counts as lost."""
-    errors: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """Topic -> error message, and the time until which it is shown and the topic is not asked for."""
-    denied: dict[str, int] = field(default_factory=dict)
-    """Topic that the client may not create -> the time until which it is not asked for."""
-
-    def ask(self, missing: Mapping[str, NewTopic], now_ms: int) -> tuple[NewTopic, ...]:
-        """Returns the topics to create now, and counts them as asked for: one request at a time for each topic."""
-        self._forget(missing, now_ms)
-        new = tuple(t for name, t in missing.items() if not self._known(name))
-        for topic in new:
-            self.asked[topic.name] = now_ms + GIVE_UP_MS
-        return new
-
-    def answered(self, topics: Iterable[str]) -> None:
-        for topic in topics:
-            self.asked.pop(topic, None)
-
-    def failed(self, topic: str, why: str, until_ms: int) -> None:
-        self.asked.pop(topic, None)
-        self.errors[topic] = (why, until_ms)
-
-    def refused(self, topic: str, until_ms: int) -> None:
-        """Notes a TOPIC_AUTHORIZATION_FAILED of this topic."""
-        self.asked.pop(topic, None)
-        self.denied[topic] = until_ms
-
-    def explain(self, status: Status, missing: Mapping[str, NewTopic], now_ms: int) -> Status:
-        self._forget(missing, now_ms)
-        return with_creation(status, sorted(self.denied), {t: self.errors[t][0] for t in missing if t in self.errors})
-
-    def _known(self, name: str) -> bool:
-        return name in self.asked or name in self.errors or name in self.denied
-
-    def _forget(self, missing: Mapping[str, NewTopic], now_ms: int) -> None:
-        """Drops expired entries, and topics that are not missing any more."""
-        for times in (self.asked, self.denied):
-            for topic in [t for t, until in times.items() if until <= now_ms or t not in missing]:
-                del times[topic]
-        for topic in [t for t, (_, until) in self.errors.items() if until <= now_ms or t not in missing]:
-            del self.errors[topic]

@@ -21,7 +21,7 @@ PAIR = "topics a=4\nm1 join names=a\nm1 heartbeat"
 
 def owns(member: str, partition: int) -> CurrentRecord:
     parts = {topic_id(1): {partition: 2}}
-    return CurrentRecord(GROUP, member, 2, 1, MemberState.STABLE, parts, {}, {topic_id(1): "a"}, "planted")
+    return CurrentRecord(GROUP, member, 2, 1, MemberState.STABLE, parts, {}, {topic_id(1): "a"}, "injected")
 
 
 def test_a_write_of_a_fenced_owner_does_not_count() -> None:

@@ -237,7 +237,7 @@ COMMANDS: dict[str, Callable[[Story, list[str], Options], list[str]]] = {
     "left": Story.left,
     "sleep": Story.sleep,
     "finish": Story.finish,
-    "fail": lambda story, words, options: story.finish(words, options, "planted"),
+    "fail": lambda story, words, options: story.finish(words, options, "injected"),
     "takeover": Story.takeover,
     "group": Story.group,
     "describe": Story.describe,

@@ -1,23 +1,12 @@
-"""Counts of internal topics, readiness, statuses and what is to be created; the cases that a real broker was asked."""
+"""Counts of internal topics, readiness and statuses; the cases that a real broker was asked."""
 
 from __future__ import annotations
 
 import pytest
 
+from sidecar.core.streams.internal_topics import NewTopic
 from sidecar.core.streams.partitions import configure
-from sidecar.core.streams.status_texts import (
-    GIVE_UP_MS,
-    Creations,
-    NewTopic,
-    Status,
-    StatusCode,
-    missing_client_tags,
-    missing_internal_topics,
-    missing_source_topics,
-    shutdown_application,
-    stale_topology,
-    with_creation,
-)
+from sidecar.core.streams.status_texts import Status, StatusCode
 from sidecar.core.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
 
@@ -116,64 +105,3 @@ def test_what_fails_the_request(topology: Topology, text: str) -> None:
     with pytest.raises(CoordinatorError) as refused:
         configure(topology, {"in": 4}.get)
     assert (refused.value.code, refused.value.message) == (Code.STREAMS_INVALID_TOPOLOGY, text)
-
-
-def test_the_words_of_the_other_statuses() -> None:
-    assert stale_topology(1, 2).detail == "The member's topology epoch 1 is behind the group's topology epoch 2."
-    assert missing_source_topics({"b", "a"}).detail == "Source topics a, b are missing."
-    assert missing_internal_topics(["d", "c", "b", "a"]).detail == (
-        "Internal topics are missing: d, c, b and 1 additional topics"
-    )
-    assert shutdown_application("m").detail == (
-        "Streams group member m encountered a fatal error and requested a shutdown for the entire application."
-    )
-    assert missing_client_tags(["zone", "rack"]).detail == (
-        "Missing required client tags for rack-aware standby assignment: [zone, rack]. "
-        "Configure them via 'client.tag.<tagKey>' in your Streams config."
-    )
-    assert list(StatusCode) == list(range(7))
-
-
-# ---- topics that are asked for ----------------------------------------------------------------------------
-WANTED = {name: NewTopic(name, 1, -1) for name in ("a", "b", "c", "d")}
-STATUS = missing_internal_topics(["a"])
-
-
-def asked(creations: Creations, now_ms: int) -> list[str]:
-    return [t.name for t in creations.ask(WANTED, now_ms)]
-
-
-def test_a_topic_is_asked_for_once() -> None:
-    creations = Creations()
-    assert asked(creations, 0) == ["a", "b", "c", "d"] and asked(creations, 1) == []
-    creations.answered(["a"])
-    assert asked(creations, 2) == ["a"]
-    assert asked(creations, GIVE_UP_MS) == ["b", "c", "d"]
-
-
-def test_errors_are_shown_and_then_it_is_tried_again() -> None:
-    creations = Creations()
-    asked(creations, 0)
-    creations.failed("b", "no brokers", until_ms=10)
-    assert creations.explain(STATUS, WANTED, 9).detail == (
-        "Internal topics are missing: a; Creation failed: b (no brokers)."
-    )
-    assert asked(creations, 9) == []
-    assert creations.explain(STATUS, WANTED, 10) == STATUS
-    assert asked(creations, 10) == ["b"]
-
-
-def test_topics_without_the_right_are_named() -> None:
-    creations = Creations()
-    asked(creations, 0)
-    creations.refused("b", until_ms=10)
-    creations.refused("a", until_ms=10)
-    assert creations.explain(STATUS, WANTED, 9).detail == (
-        "Internal topics are missing: a; Unauthorized to CREATE on topics a, b."
-    )
-    assert creations.explain(STATUS, {}, 9) == STATUS and not creations.asked
-
-
-def test_four_errors_are_three_and_one_more() -> None:
-    told = with_creation(STATUS, (), dict.fromkeys("wxyz", "no"))
-    assert told.detail == "Internal topics are missing: a; Creation failed: w (no), x (no), y (no) and 1 more."

@@ -85,7 +85,7 @@ class Run:
         elif what < 0.38:
             self.create()
         elif what < 0.45:
-            self.world.finish("planted" if self.rng.random() < 0.1 else "")
+            self.world.finish("injected" if self.rng.random() < 0.1 else "")
         elif what < 0.47:
             self.world.sleep(self.rng.randint(1_000, 60_000), 500)
         elif self.clients:

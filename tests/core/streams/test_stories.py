@@ -324,7 +324,7 @@ COMMANDS: dict[str, Callable[[Story, list[str], Options], list[str]]] = {
     "created": Story.created,
     "sleep": Story.sleep,
     "finish": Story.finish,
-    "fail": lambda story, words, options: story.finish(words, options, "planted"),
+    "fail": lambda story, words, options: story.finish(words, options, "injected"),
     "takeover": Story.takeover,
     "group": Story.group,
     "since": Story.since,

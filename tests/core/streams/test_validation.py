@@ -11,9 +11,10 @@ from sidecar.core.modern.group import STATIC_LEAVE_EPOCH
 from sidecar.core.modern.validation import check_size
 from sidecar.core.streams.events import StreamsHeartbeat, StreamsHeartbeatReply
 from sidecar.core.streams.group import Member, StreamsGroup
+from sidecar.core.streams.internal_topics import NewTopic
 from sidecar.core.streams.partitions import configure
 from sidecar.core.streams.records import CurrentRecord, MemberRecord, MemberState
-from sidecar.core.streams.status_texts import INTERVAL_DELAY, NewTopic, Status, StatusCode
+from sidecar.core.streams.status_texts import INTERVAL_DELAY, Status, StatusCode
 from sidecar.core.streams.tasks import NOTHING_ASSIGNED, AssignedTasks
 from sidecar.core.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
 from sidecar.core.streams.validation import (

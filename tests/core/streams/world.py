@@ -18,8 +18,8 @@ from sidecar.core.runtime.turn import Computed, Now, Ports
 from sidecar.core.streams.config import STREAMS, StreamsConfig
 from sidecar.core.streams.events import EndpointPartitions, StreamsHeartbeat, StreamsHeartbeatReply, TaskOffset
 from sidecar.core.streams.group import StreamsGroup
+from sidecar.core.streams.internal_topics import NewTopic
 from sidecar.core.streams.records import Endpoint
-from sidecar.core.streams.status_texts import NewTopic
 from sidecar.core.streams.tasks import NO_TASKS, Partitions, TaskIds, Tasks
 from sidecar.core.streams.topology import Subtopology, TopicInfo, Topology
 from sidecar.core.vocabulary.errors import Code

@@ -1,4 +1,4 @@
-"""The real sidecar with one bug: the handler of OffsetDelete breaks. No client of these tests asks for that."""
+"""The real sidecar, but its handler of OffsetDelete raises. No other client of these tests asks for that."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from sidecar.wire.apis import Api
 
 
 def breaks(call: Call) -> Handler:
-    raise ZeroDivisionError("planted")
+    raise ZeroDivisionError("injected")
     yield
 
 
 if __name__ == "__main__":
     cast(MutableMapping[int, Callable[[Call], Handler]], HANDLERS)[Api.OFFSET_DELETE] = breaks
-    run.WORKER = ("-m", "tests.see.planted")
+    run.WORKER = ("-m", "tests.see.broken_handler")
     if sys.argv[1:2] == ["run"]:
         cli.app()
     else:
