@@ -25,6 +25,7 @@ from sidecar.link.messages import OpenShareState
 from sidecar.wire.generated import alter_share_group_offsets as al
 from sidecar.wire.generated import delete_share_group_offsets as dl
 from sidecar.wire.generated import describe_share_group_offsets as ds
+from sidecar.wire.primitives import ZERO_UUID
 
 NO_GROUP_RIGHT, NO_TOPIC_RIGHT = "Group authorization failed.", "Topic authorization failed."
 """Kafka's words where it gives the default text of an error."""
@@ -111,7 +112,7 @@ def _administer(
             return _refused(call, response, code, message)
         body = yield from _sent(call, req.group_id, (yield from slices.encoded(req, call.version)))
         res = yield from slices.response(response, call.version, body)
-        if res.error_code == Code.NONE and req.topics:
+        if res.error_code == Code.NONE and any(t.topic_id != ZERO_UUID for t in res.responses):
             yield from _done(call, req.group_id, operation)
     res.responses += [not_done(t) for t in unreadable]
     return (yield from slices.encoded(res, call.version))

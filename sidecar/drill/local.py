@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -23,7 +24,7 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 
 from sidecar.drill.artifacts import KAFKA, cache_dir, class_archive, java, kafka_libs
-from sidecar.drill.processes import DrillError, Process, free_ports, port_open, wait_until
+from sidecar.drill.processes import DrillError, Process, SocketUnits, free_ports, port_open, wait_until
 from sidecar.drill.secured import private
 from sidecar.drill.zookeeper import KRAFT_SINCE, ZooKeeper, numbers
 from sidecar.kafka.security import OPEN, Security
@@ -89,6 +90,8 @@ class LocalKafka:
     """Each sidecar is two processes, a front and a coordinator."""
     halved: set[int] = field(default_factory=set)
     """Node ids of those that are so where the others are not."""
+    socket_units: SocketUnits | None = None
+    """They hold the sidecars' listening sockets."""
     proxied: dict[int, int] = field(default_factory=dict)
     """Port on which something listens -> port that others are told instead: a proxy stands between."""
     trees: dict[int, Path] = field(default_factory=dict)
@@ -306,7 +309,8 @@ class LocalKafka:
         if self.split or n.node_id in self.halved:
             self.start_coordinator(n)
             return self.start_front(n)
-        n.sidecar = self._sidecar(f"sidecar-{n.node_id}", self.sidecar_settings(n), self.trees.get(n.node_id))
+        sock = self.socket_units.at(n.sidecar_port) if self.socket_units else None
+        n.sidecar = self._sidecar(f"sidecar-{n.node_id}", self.sidecar_settings(n), self.trees.get(n.node_id), sock)
         return n.sidecar
 
     def start_coordinator(self, n: Broker) -> Process:
@@ -325,13 +329,15 @@ class LocalKafka:
     def _link(self, n: Broker, role: str) -> dict[str, str]:
         return {"SIDECAR_ROLE": role, "SIDECAR_LINK": str(self.folder / f"link-{n.node_id}")}
 
-    def _sidecar(self, name: str, env: dict[str, str], tree: Path | None = None) -> Process:
+    def _sidecar(
+        self, name: str, env: dict[str, str], tree: Path | None = None, sock: socket.socket | None = None
+    ) -> Process:
         command = [sys.executable, "-m", self.sidecar_main, "run"]
         if tree is not None:
             env = {**env, "PYTHONPATH": str(tree)}
         if sys.dont_write_bytecode:  # an installed sidecar is compiled; compiling takes as long as the rest of a start
             env = {**env, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(cache_dir() / "compiled")}
-        return Process(name, command, self.folder / f"{name}.log", env, cwd=tree).start()
+        return Process(name, command, self.folder / f"{name}.log", env, cwd=tree, sock=sock).start()
 
     def wait_ready(self, timeout_s: float = 60) -> None:
         """Wait until every running sidecar serves what it was assigned, and all of them agree on the owners."""
@@ -433,6 +439,8 @@ class LocalKafka:
                 n.process.kill()
         if self.zookeeper is not None:
             self.zookeeper.stop()
+        if self.socket_units is not None:
+            self.socket_units.close()
 
     def __enter__(self) -> LocalKafka:
         try:

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -21,6 +22,38 @@ _LIBC = ctypes.CDLL(None, use_errno=True) if os.uname().sysname == "Linux" else 
 def _die_with_parent() -> None:
     if _LIBC is not None:
         _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+# As systemd starts a service that has a socket unit (sd_listen_fds): `os.execv` keeps the pid that LISTEN_PID names.
+_WITH_SOCKET = """
+import os, sys
+given, name, *command = sys.argv[1:]
+os.dup2(int(given), 3)
+os.set_inheritable(3, True)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1", LISTEN_FDNAMES=name)
+os.execv(sys.executable, [sys.executable, *command])
+"""
+
+
+def with_socket(sock: socket.socket, *python: str, name: str = "clients") -> list[str]:
+    """The command that runs `python` with the listening socket handed over. `sock` must be among the `pass_fds`."""
+    return [sys.executable, "-c", _WITH_SOCKET, str(sock.fileno()), name, *python]
+
+
+class SocketUnits:
+    """Listening sockets that outlive the processes that serve them, as those of systemd's socket units do."""
+
+    def __init__(self) -> None:
+        self._sockets: dict[int, socket.socket] = {}
+
+    def at(self, port: int) -> socket.socket:
+        if port not in self._sockets:
+            self._sockets[port] = socket.create_server(("127.0.0.1", port), backlog=1024)
+        return self._sockets[port]
+
+    def close(self) -> None:
+        while self._sockets:
+            self._sockets.popitem()[1].close()
 
 
 class DrillError(Exception):
@@ -47,9 +80,12 @@ class Process:
         env: Mapping[str, str] | None = None,
         lines: bool = False,
         cwd: Path | None = None,
+        sock: socket.socket | None = None,
     ) -> None:
+        """`sock`: a listening socket that a sidecar is handed over, and that stays open here."""
         self.name = name
-        self.command = list(command)
+        self.command = list(command) if sock is None else with_socket(sock, *command[1:])
+        self.pass_fds = () if sock is None else (sock.fileno(),)
         self.log = log
         self.env = {**os.environ, **(env or {})}
         self.lines = lines
@@ -66,6 +102,7 @@ class Process:
                 stderr=out,
                 env=self.env,
                 cwd=self.cwd,
+                pass_fds=self.pass_fds,
                 text=True,
                 start_new_session=True,  # Ctrl-C is ours to handle, not the children's
                 preexec_fn=_die_with_parent,

@@ -228,6 +228,13 @@ def test_an_alteration_waits_until_the_placeholder_has_left() -> None:
     play.coordinates(ShareAdministered("g", Operation.ALTER, why)).coordinator(Answer()).answers(done)
 
 
+def test_an_alteration_of_topics_that_the_broker_does_not_know_makes_no_group() -> None:
+    play = share(Api.ALTER_SHARE_GROUP_OFFSETS, altered(), 0).may_read("g")
+    play.coordinates(ShareAdmin("g", Operation.ALTER)).coordinator(ShareAdminReply())
+    unknown = al.AlterShareGroupOffsetsResponse(responses=[al.AlterShareGroupOffsetsResponseTopic("a")])
+    play.asks(altered()).broker(unknown).answers(unknown)
+
+
 @pytest.mark.parametrize("busy", [True, False])
 def test_without_topics_it_is_asked_whether_it_might_and_no_group_is_made(busy: bool) -> None:
     why = (Code.NON_EMPTY_GROUP, "The group is not empty.") if busy else (Code.NONE, None)

@@ -128,11 +128,13 @@ def acls(*grants: Grant, **more: Any) -> Facts:
     return with_(rights=Rights(True, "User:s", ("User:root",), grants, **more))
 
 
+WRONG = replace(side(9), problems=("node id 9 is not among the brokers",))
 OLD = replace(side(2), version="0.9")
 CASES: list[tuple[Callable[[Facts], Check], Facts, Status, str]] = [
     (c.listeners, with_(nodes=[node(1), node(2, False)]), Status.FAIL, "The broker itself answers at node 2 (h2:9092)"),
     (c.listeners, with_(nodes=[node(1, False), node(2, False)]), Status.FAIL, "No sidecar answers at node 1"),
     (c.listeners, with_(nodes=[node(1), node(2, None)]), Status.FAIL, "Nobody answers at node 2 (h2:9092): refused"),
+    (c.listeners, with_(nodes=[node(1, False)], sidecars=[WRONG]), Status.UNKNOWN, "The sidecar of node 1 (h1:9092)"),
     (refused, with_(sidecars=[replace(side(1), denials=(DENIAL,))]), Status.FAIL, "h1:9094: the broker refuses"),
     (refused, with_(sidecars=[]), Status.UNKNOWN, "No sidecar was asked"),
     (c.ready, with_(sidecars=[side(1), Unknown("h2:8080: refused")]), Status.FAIL, "h2:8080: refused"),
@@ -141,6 +143,7 @@ CASES: list[tuple[Callable[[Facts], Check], Facts, Status, str]] = [
     (c.ready, with_(sidecars=[replace(side(1), owners=(1, -1))]), Status.FAIL, "owned by nobody"),
     (c.beside_each_broker, with_(sidecars=[side(1), side(2)]), Status.WARN, "No sidecar beside node 3"),
     (c.beside_each_broker, with_(sidecars=[side(1), side(2), side(2)]), Status.FAIL, "More than one sidecar"),
+    (c.beside_each_broker, with_(sidecars=[side(1), WRONG]), Status.FAIL, "No broker has the node id of sidecar 9"),
     (c.topic_ids, with_topic(c.OFFSETS, Topic(50, 3, has_id=False)), Status.FAIL, "Kafka 2.8 or later"),
     (c.partitions, with_topic(STATE, Topic(49, 3)), Status.FAIL, "has 49 partitions, __consumer_offsets has 50"),
     (c.partitions, with_topic(STATE, Topic(51, 3)), Status.FAIL, "has 51 partitions, __consumer_offsets has 50"),

@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,20 +17,12 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from sidecar.drill.local import LocalKafka
-from sidecar.drill.processes import wait_until
+from sidecar.drill.processes import wait_until, with_socket
 from sidecar.process.log import make_logger
 from sidecar.process.sockets import inherited_sockets
 from sidecar.process.systemd import Notifier, keep_alive
 from tests.inprocess import clock
 
-LAUNCHER = """
-import os, sys
-given, names, *command = sys.argv[1:]
-os.dup2(int(given), 3)
-os.set_inheritable(3, True)
-os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1", LISTEN_FDNAMES=names)
-os.execv(sys.executable, [sys.executable, *command])
-"""
 READS = """
 import os, sys
 from sidecar.coordinator.statelog.startup_errors import StartError
@@ -49,7 +40,7 @@ if len(sys.argv) > 2:
 
 def launch(sock: socket.socket, *command: str, name: str = "clients", **env: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", LAUNCHER, str(sock.fileno()), name, *command],
+        with_socket(sock, *command, name=name),
         pass_fds=[sock.fileno()],
         env={**os.environ, **env},
         stdout=subprocess.PIPE,

@@ -50,6 +50,9 @@ def listeners(f: Facts) -> Check:
     if isinstance(f.nodes, Unknown):
         return Check(name, Status.UNKNOWN, f.nodes.why, "Name the clients' listener in --bootstrap.")
     starting = {s.node_id for s in f.told() if s.problems}
+    asked = {s.node_id for s in f.told()}
+    if _of_no_broker(f):  # it may be any of those that were not asked under their own node id
+        starting |= {n.node_id for n in f.nodes} - asked
     bare = [n for n in f.nodes if n.sidecar is False and n.node_id not in starting]
     dead = [n for n in f.nodes if n.sidecar is None]
     if bare and len(bare) + len(dead) == len(f.nodes):
@@ -100,6 +103,9 @@ def beside_each_broker(f: Facts) -> Check:
     if twice:
         finding = f"More than one sidecar says that it is beside node {_list(twice)}."
         return Check(name, Status.FAIL, finding, "Give each the node id of its own broker (node_id).")
+    if wrong := _of_no_broker(f):
+        finding = f"No broker has the node id of sidecar {_list(wrong)}: they are {_list(n.node_id for n in f.nodes)}."
+        return Check(name, Status.FAIL, finding, "Give it the node id of its own broker (node_id), and restart it.")
     without = sorted({n.node_id for n in f.nodes} - set(have))
     if without:
         finding = f"No sidecar beside node {_list(without)} was asked."
@@ -433,6 +439,12 @@ def causes_first(found: Sequence[Check]) -> list[Check]:
     why = f"This may follow from: {', '.join(c.name for c in causes)}. See to that first. "
     late = [replace(c, remedy=why + c.remedy) if causes else c for c in failed if c.name in FOLLOWING]
     return [*causes, *late, *(c for c in found if c.status is not Status.FAIL)]
+
+
+def _of_no_broker(f: Facts) -> list[int]:
+    """Node ids that sidecars were given and no broker has."""
+    known = set() if isinstance(f.nodes, Unknown) else {n.node_id for n in f.nodes}
+    return sorted({s.node_id for s in f.told()} - known) if known else []
 
 
 # ---- words ----------------------------------------------------------------------------------------------------------

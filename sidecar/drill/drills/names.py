@@ -23,6 +23,7 @@ NAMES = (
     "cut-sidecar",
     "cut-broker",
     "disk-full",
+    "kill-unit",
     "kill-share-owner",
     "kill-streams-owner",
     "single-broker",

@@ -24,6 +24,7 @@ from sidecar.drill.drills.sidecars import (
     KillOwner,
     KillShareOwner,
     KillStreamsOwner,
+    KillUnit,
     KillWorker,
     RollingRestart,
     Stop,
@@ -34,7 +35,7 @@ from sidecar.drill.drills.spec import Drill
 from sidecar.drill.drills.topic import StateTopic
 from sidecar.drill.drills.upgrade import RollingUpgrade, in_checkout
 from sidecar.drill.local import LocalKafka
-from sidecar.drill.processes import DrillError
+from sidecar.drill.processes import DrillError, SocketUnits
 from sidecar.drill.scenario import all_kinds
 from sidecar.drill.secured import secured
 from sidecar.drill.zookeeper import numbers
@@ -60,6 +61,7 @@ DRILLS: tuple[type[Drill], ...] = (
     CutSidecar,
     CutBroker,
     DiskFull,
+    KillUnit,
     KillShareOwner,
     KillStreamsOwner,
     SingleBroker,
@@ -69,6 +71,12 @@ DRILLS: tuple[type[Drill], ...] = (
 
 def plain(folder: Path, version: str) -> LocalKafka:
     return LocalKafka(folder, version=version, properties=PROPERTIES, sidecar_env=SIDECAR_ENV)
+
+
+def socket_units(folder: Path, version: str) -> LocalKafka:
+    return LocalKafka(
+        folder, version=version, properties=PROPERTIES, sidecar_env=SIDECAR_ENV, socket_units=SocketUnits()
+    )
 
 
 def sasl_ssl(folder: Path, version: str) -> LocalKafka:
@@ -88,6 +96,7 @@ Stage = Callable[[Path, str], LocalKafka]
 STAGES: dict[str, Stage] = {
     "plain": plain,
     "all kinds": partial(all_kinds, properties=PROPERTIES, env=SIDECAR_ENV),
+    "socket units": socket_units,
     "bare": without_sidecars,
     "lined": lined,
     "small disks": small_disks,

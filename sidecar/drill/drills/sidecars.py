@@ -53,6 +53,13 @@ class KillOwner(_OneSidecar):
         return [mark]
 
 
+class KillUnit(KillOwner):
+    """The same to a sidecar whose listening socket is systemd's: clients wait in it until the next one has started."""
+
+    name = "kill-unit"
+    stage = "socket units"
+
+
 class KillShareOwner(KillOwner):
     """SIGKILL to the sidecar that owns a share group: no record is left, none is acknowledged twice."""
 
