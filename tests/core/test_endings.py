@@ -79,6 +79,21 @@ def test_a_process_that_asked_before_another_may_have_been_heard_after_it() -> N
     assert not seen.wrong
 
 
+@pytest.mark.parametrize("asks_before", [False, True])
+def test_who_comes_after_a_static_member_has_left_has_not_earned_that_it_holds_its_instance(asks_before: bool) -> None:
+    seen = Endings()
+    seen.asked(0, ConsumerHeartbeat("g", "old", 0, "i"))
+    seen.answered(0, HeartbeatReply(member_id="old", member_epoch=2))
+    seen.asked(1, ConsumerHeartbeat("g", "old", -2, "i"))
+    for key in (2, 1) if asks_before else (1, 2):
+        if key == 1:
+            seen.answered(1, HeartbeatReply(member_id="old", member_epoch=-2))
+        else:
+            seen.asked(2, ConsumerHeartbeat("g", "new", 0, "i"))
+    seen.answered(2, HeartbeatReply(Code.UNRELEASED_INSTANCE_ID))
+    assert bool(seen.wrong) is not asks_before
+
+
 def test_what_a_commit_is_told_counts() -> None:
     seen = Endings()
     seen.asked(1, COMMIT)

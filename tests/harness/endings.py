@@ -179,7 +179,11 @@ class Endings:
     def answered(self, key: object, answer: Answer) -> None:
         """What is wrong comes to stand in `wrong`."""
         number, event = self._asked.pop(key, (0, None))
-        if event is None or _name_of(event) in self._unheard or _leaves(event):
+        if event is None or _name_of(event) in self._unheard:
+            return
+        if _leaves(event):
+            if answer.code == Code.NONE:
+                self._left(event)
             return
         if answer.code == Code.COORDINATOR_LOAD_IN_PROGRESS and isinstance(event, ClassicHeartbeat | SyncGroup):
             return  # the front says something else instead (sidecar/api/classic.py)
@@ -216,6 +220,16 @@ class Endings:
         self._came_with.setdefault((event.group_id, name), instance_id)
         if instance_id is not None and name not in self._holders[event.group_id, instance_id]:
             self._holders[event.group_id, instance_id].append(name)
+
+    def _left(self, event: Event) -> None:
+        """Its instance id is free, unless another has asked to come with it: that may have been heard before."""
+        name = _name_of(event)
+        instance_id = self._came_with.get((event.group_id, name))
+        if any(_comes(e) and _instance_of(e) == (event.group_id, instance_id) for _, e in self._asked.values()):
+            return
+        holders = self._holders.get((event.group_id, instance_id or ""), [])
+        if name in holders:
+            holders.remove(name)
 
     def _turned_away(self, event: Event, name: str) -> None:
         self._members[event.group_id].pop(name, None)
@@ -303,6 +317,10 @@ class Endings:
 def _comes(event: Event) -> bool:
     """Whether it would be a member, or be one again."""
     return isinstance(event, JoinGroup) or event.joins()
+
+
+def _instance_of(event: Event) -> tuple[str, str | None]:
+    return event.group_id, getattr(event, "instance_id", None)
 
 
 def _leaves(event: Event) -> bool:

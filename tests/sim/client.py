@@ -1,27 +1,34 @@
-"""A member of the consumer protocol as real clients are: it gives partitions up when told, and joins anew when it is
-fenced."""
+"""A member of the consumer protocol as real clients are: it gives partitions up when told, joins anew when it is
+fenced, and ends by the answers that end Java's consumer and librdkafka (tests/harness/endings.py)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
-from sidecar.core.migration.validation import UPGRADES
 from sidecar.core.runtime.events import Answer, Event
 from sidecar.core.runtime.records import Partitions
 from sidecar.core.vocabulary.errors import Code
+from tests.harness.endings import JAVA, ends
 from tests.sim.peer import Peer, Place
+
+OF_FRANZ = 4
+"""So often franz-go asks while another has its instance id; then it tells its application (consumer_group_848.go)."""
 
 
 @dataclass(kw_only=True, eq=False)
 class Client(Peer):
     names: tuple[str, ...] | None
     regex: str | None
+    tries: int = 1
+    """So often it asks while another has its instance id: Java's consumer and librdkafka end by the first answer."""
     terse: bool = False
     """It reports what it owns only when that has changed, as the Java client does."""
     owned: Partitions = field(default_factory=dict)
     said: Partitions | None = None
     """What it owns as the coordinator knows it."""
+    refusals: int = 0
+    """One after another because of its instance id."""
     full: bool = False
     """After an answer that may be lost the next request says everything, as Kafka's clients do."""
 
@@ -48,17 +55,17 @@ class Client(Peer):
         assert isinstance(hb, ConsumerHeartbeat)
         assert isinstance(reply, HeartbeatReply)
         self.full = False
-        if self.leaving or reply.code == Code.FENCED_INSTANCE_ID:
+        if self.leaving:
             self.gone = True
             return
-        if reply.code == Code.UNRELEASED_INSTANCE_ID and self.world.rng.random() < 0.3:
-            self.gone = True  # final for the Java client, but somebody may start it again
-        elif reply.code:
-            refused = reply.code == Code.GROUP_ID_NOT_FOUND and hb.member_epoch == 0
-            self.gone = refused and self.world.config.migration_policy not in UPGRADES
-            self.epoch, self.owned, self.said = 0, {}, None
-        if reply.code:
+        if reply.code == Code.UNRELEASED_INSTANCE_ID and self.refusals < self.tries - 1:
+            self.refusals += 1
             return
+        if reply.code:
+            self.gone = JAVA in ends("ConsumerGroupHeartbeat", reply.code)
+            self.epoch, self.owned, self.said = 0, {}, None
+            return
+        self.refusals = 0
         self.epoch = reply.member_epoch
         if hb.owned is not None:
             self.said = hb.owned

@@ -10,8 +10,11 @@ import pytest
 
 import sidecar.core.consumer.registration as kind
 import sidecar.core.consumer.step as step
+from sidecar.core.consumer.events import ConsumerHeartbeat
+from sidecar.core.consumer.group import ConsumerGroup, Member
 from sidecar.core.consumer.records import Kind
 from sidecar.core.modern import epochs, target_assignment
+from sidecar.core.modern.group import STATIC_LEAVE_EPOCH
 from sidecar.core.modern.soft_state import Flight
 from sidecar.core.modern.target_assignment import Targets
 from sidecar.core.runtime.deferred_replies import DeferredReplies
@@ -20,6 +23,7 @@ from sidecar.core.runtime.pending_requests import Waiting
 from sidecar.core.runtime.records import Tombstone
 from sidecar.core.runtime.shard import Shard
 from sidecar.core.runtime.turn import Turn
+from sidecar.core.vocabulary.errors import Code, CoordinatorError
 from sidecar.front.steady import Grants
 from tests.sim.model import Cluster
 
@@ -70,6 +74,27 @@ def forgets_a_record(patch: Patch, sim: Cluster) -> None:
             self.fx.records.pop()
 
     patch.setattr(Turn, "write", planted)
+
+
+def refuses_a_repeated_static_join(patch: Patch, sim: Cluster) -> None:
+    """As Kafka does: the answer to a join that was let in is lost, and the next one ends the client."""
+    _refuses_static_joins(patch, lambda holder, member_id: holder.member_id == member_id)
+
+
+def keeps_the_instance_of_a_member_that_left(patch: Patch, sim: Cluster) -> None:
+    _refuses_static_joins(patch, lambda holder, member_id: holder.member_epoch == STATIC_LEAVE_EPOCH)
+
+
+def _refuses_static_joins(patch: Patch, refused: Callable[[Member, str], bool]) -> None:
+    real: Any = vars(step)["_find_or_make"]
+
+    def planted(group: ConsumerGroup, hb: ConsumerHeartbeat, member_id: str) -> Any:
+        holder = None if hb.instance_id is None or hb.member_epoch else group.static_member(hb.instance_id)
+        if holder is not None and refused(holder, member_id):
+            raise CoordinatorError(Code.UNRELEASED_INSTANCE_ID, "planted")
+        return real(group, hb, member_id)
+
+    patch.setattr(step, "_find_or_make", planted)
 
 
 def arms_no_sessions_after_a_takeover(patch: Patch, sim: Cluster) -> None:
@@ -194,6 +219,8 @@ PLANTED: dict[Bug, str] = {
     starts_a_second_run: "two assignor runs",
     applies_a_late_result_as_it_is: "no members|differs",
     forgets_a_record: "static_members",
+    refuses_a_repeated_static_join: "UNRELEASED_INSTANCE_ID, which ends Java",
+    keeps_the_instance_of_a_member_that_left: "UNRELEASED_INSTANCE_ID, which ends Java",
     arms_no_sessions_after_a_takeover: "no session timer|removed for silence",
     waits_for_a_clock_that_jumped: "not settled",
     lets_members_leave_unseen: "not settled",

@@ -10,7 +10,7 @@ from sidecar.core.classic.events import LeaveGroup, Leaving
 from sidecar.core.runtime.events import DeleteGroup
 from tests.core.world import topic
 from tests.sim.classic import COOPERATIVE, STATIC_SINCE, ClassicMember
-from tests.sim.client import Client
+from tests.sim.client import OF_FRANZ, Client
 from tests.sim.front import Ask
 from tests.sim.model import SIDECARS, Cluster, Member
 from tests.sim.node import Node
@@ -116,6 +116,7 @@ class Play:
             regex=regex,
             instance_id=instance,
             node=rng.randrange(SIDECARS),
+            tries=rng.choice((1, 1, OF_FRANZ)),
             terse=rng.random() < 0.5,
         )
 
