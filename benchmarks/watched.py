@@ -20,8 +20,8 @@ from sidecar.coordinator.statelog import startup as start
 from sidecar.core.vocabulary.topics import Topic
 from sidecar.kafka import cluster
 from sidecar.kafka.net import BrokerConnection
-from sidecar.process import build
-from sidecar.process.build import App
+from sidecar.process import app
+from sidecar.process.app import App
 
 EVERY_S = 0.001
 
@@ -82,7 +82,7 @@ class Watched(App):
 
 
 if __name__ == "__main__":
-    setattr(build, "App", Watched)  # noqa: B010
+    setattr(app, "App", Watched)  # noqa: B010
     setattr(start, "MetadataReader", Reader)  # noqa: B010
     run.WORKER = ("-m", "benchmarks.watched")
     if sys.argv[1:2] == ["run"]:

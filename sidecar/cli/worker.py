@@ -24,7 +24,7 @@ def main(told: str, parent: str) -> None:
 
     import uvloop
 
-    from sidecar.process.build import App
+    from sidecar.process.app import App
     from sidecar.process.settings import load
     from sidecar.process.worker import ParentEnd
 

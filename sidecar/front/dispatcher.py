@@ -148,7 +148,7 @@ class Dispatcher:
             run.session.close(SILENT)
         except Exception as exc:  # noqa: BLE001 - a bug: its client must not wait for ever, the others go on
             self.channel.give_up(run)
-            self._metrics.faults.inc()
+            self._metrics.handler_faults.inc()
             name = Api(run.got.api_key).name
             self._log.error("handler broke", api=name, version=run.got.version, error=repr(exc))
             run.session.close("internal_error", repr(exc))

@@ -17,7 +17,7 @@ class RequestMetrics:
         """Heartbeats that were answered under a grant."""
         self.probes = 0
         """Questions to the broker whether it lets a client in."""
-        self.faults = figures("handler_faults")
+        self.handler_faults = figures("handler_faults")
         self.took = {api: figures("request_seconds", Api(api).name.lower()).observe for api in SERVED}
         figures("steady").set_function(lambda: self.steady)
         figures("probes").set_function(lambda: self.probes)

@@ -1,4 +1,4 @@
-"""The admin endpoint of a process. build.py imports this when clients are served: it takes as long as all that they
+"""The admin endpoint of a process. app.py imports this when clients are served: it takes as long as all that they
 need."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from sidecar.process.admin_access import Access
 from sidecar.process.admin_page import Pages
 
 if TYPE_CHECKING:
-    from sidecar.process.build import App
+    from sidecar.process.app import App
 
 
 def admin_of(app: App, access: Access) -> Admin:

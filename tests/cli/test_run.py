@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import sidecar.process.build as build
+import sidecar.process.app as process_app
 from sidecar.cli import run, worker
 from sidecar.cli.exits import Code
 from sidecar.cli.main import app
@@ -40,7 +40,7 @@ def ends(monkeypatch: pytest.MonkeyPatch, what: Exception | None, given: str = N
     for name, value in NEEDED.items():
         monkeypatch.setenv(name, value)
     if what is not None:
-        monkeypatch.setattr(build, "App", type("Ends", (Fails,), {"what": what}))
+        monkeypatch.setattr(process_app, "App", type("Ends", (Fails,), {"what": what}))
     monkeypatch.setattr(orphans, "dies_with", lambda parent: None)
     hears, says = os.pipe()
     with pytest.raises(SystemExit) as end:

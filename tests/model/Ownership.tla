@@ -1,6 +1,6 @@
 ------------------------------ MODULE Ownership ------------------------------
 (* Fence, claim, lease and takeover of one partition of the state topic, and what its owners tell the members of one *)
-(* consumer group about one partition x of a user's topic. README.md maps the actions to the code.                    *)
+(* consumer group about one partition x of a user's topic. The comment above each action names the code that takes it. *)
 EXTENDS Naturals, Sequences, FiniteSets, TLC
 
 CONSTANTS

@@ -327,7 +327,7 @@ def test_a_void_record_is_no_rebalance() -> None:
 # ---- time -----------------------------------------------------------------------------------------------------------
 def longest_ms(work: Iterator[None]) -> float:
     """The longest that it keeps the loop between two chances for others: processor time, without the collector, which a
-    sidecar sets to look at little (process/build.py)."""
+    sidecar sets to look at little (process/app.py)."""
     longest, ended = 0.0, False
     gc.collect()
     with no_collector():

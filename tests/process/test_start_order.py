@@ -26,7 +26,7 @@ LATER = (
 )
 SAYS = """
 import sys
-import sidecar.process.build
+import sidecar.process.app
 for name in sys.argv[1:]:
     print(*(m for m, module in sys.modules.items() if (m == name or m.startswith(name + ".")) and module is not None))
 import rich

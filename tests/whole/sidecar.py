@@ -16,7 +16,7 @@ from confluent_kafka import Message
 from sidecar.coordinator.runtime.background import Background, Stuck
 from sidecar.coordinator.statelog.tail import END, Listener, StateLog, Tail
 from sidecar.core.runtime.owner import Owner
-from sidecar.process.build import App, Environment
+from sidecar.process.app import App, Environment
 from sidecar.process.coordination import Coordination
 from sidecar.process.coordinator_environment import CoordinatorEnvironment
 from sidecar.process.settings import Settings
