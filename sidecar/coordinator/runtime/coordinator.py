@@ -91,7 +91,7 @@ class Coordinator:
         self.requests, self._background, self._figures = requests, background, figures
         configs, rules = requests.configs, requests.rules
         self._log, self._tasks = log, tasks
-        limits = (settings.batch_bytes, settings.lease_ms, settings.anew, settings.limits)
+        limits = (settings.batch_bytes, settings.lease_ms, settings.quarantine, settings.limits)
         self.fresh = Fresh(settings.look_s, figures)
         turns = TurnLog(log).turn if settings.turns else None
         ports = Ports(assignors, configs.groups, lambda: configs.broker.authorizer, *limits, self.fresh.moved, turns)
@@ -371,7 +371,7 @@ class Coordinator:
         """Let the writers finish what they have, then send every client on."""
         self.service.stopping = True
         await self.takeovers.finish(within_s=1.0)
-        self.service.release_all("stopping")
+        self.service.resign_all("stopping")
         self._run_commands()
 
     async def give_up_placeholders(self) -> None:
