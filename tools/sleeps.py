@@ -73,7 +73,7 @@ SLEEPS: Mapping[str, tuple[int, str]] = {
     "front/test_limits.py": (5, VIRTUAL),
     "front/test_session_ends.py": (4, VIRTUAL),
     "front/test_links.py": (1, VIRTUAL),
-    "front/test_settling.py": (3, VIRTUAL),
+    "front/test_waiting_room.py": (3, VIRTUAL),
     "hostile/attacks.py": (2, BROKER),
     "hostile/inside.py": (1, BROKER),
     "hostile/outside.py": (2, BROKER),

@@ -13,7 +13,7 @@ from sidecar.core.runtime.offset_checks import CheckReply
 from sidecar.core.vocabulary.errors import TEXT, Code
 from sidecar.front.clock import now_ms
 from sidecar.front.run import Run
-from sidecar.front.settling import WaitingRoom, in_doubt
+from sidecar.front.waiting_room import WaitingRoom, in_doubt
 from sidecar.link.messages import CommitEnded, Reply, Request, ToCoordinator, View
 
 SETTLE_MS = 1_000

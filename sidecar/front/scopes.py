@@ -10,7 +10,7 @@ from sidecar.api.call import OwnNames, Scope
 from sidecar.core.vocabulary.errors import name_of
 from sidecar.front.managed import Managed
 from sidecar.front.settings import FrontSettings
-from sidecar.front.settling import WaitingRoom
+from sidecar.front.waiting_room import WaitingRoom
 from sidecar.link.messages import GroupRules
 from sidecar.link.ports import Figures
 

@@ -45,7 +45,7 @@ from sidecar.coordinator.statelog.startup_errors import StartAnew, StartError
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.topic_watch import policy_fault, read_configs
 from sidecar.core.consumer.config import CONSUMER
-from sidecar.core.runtime.quarantine import Anew
+from sidecar.core.runtime.quarantine import Quarantine
 from sidecar.core.share.config import SHARE
 from sidecar.core.streams.config import STREAMS
 from sidecar.core.vocabulary.placement import partition_for
@@ -59,7 +59,7 @@ from sidecar.process.assignors import UnknownAssignor, load
 from sidecar.process.coordinator_environment import CoordinatorEnvironment
 from sidecar.process.coordinator_links import LoopbackLink, UnixLink
 from sidecar.process.coordinator_parts import (
-    began_anew,
+    begin_quarantine,
     coordinator_settings,
     exporter_settings,
     follower_settings,
@@ -149,7 +149,7 @@ class Coordination:
         means: Means,
         tasks: Supervisor,
         peers: PeerListener | None,
-        anew: Anew,
+        quarantine: Quarantine,
     ) -> None:
         self._peers = peers
         self.cluster, self._control = cluster, control
@@ -163,7 +163,7 @@ class Coordination:
         rules = Rules(OwnRules(named, named.include, named.exclude, named.never), stored, app.log)
         written = Written(cluster, s.state.topic, state, max(s.takeover_hold_ms, 1_000) / 1000, tasks)
         configs = SettingsInForce(own, stored, rules.managed, app.log)
-        settings = coordinator_settings(s, control.address, anew, control.view.cluster_id)
+        settings = coordinator_settings(s, control.address, quarantine, control.view.cluster_id)
         self.coordinator = Coordinator(
             settings,
             cluster,
@@ -283,8 +283,8 @@ class CoordinatorRunner:
         """When the last coordinator ended; None: this is the first."""
         self._why = ""
         """What ended the last coordinator."""
-        self._anew: Anew | None = None
-        """For the next coordinator, when the last one knew nothing that still counts."""
+        self._last_quarantine: Quarantine | None = None
+        """Of the last coordinator that began because the log was lost; None: there was none, or it is over."""
         app.metrics("state_topic_faults").set_function(self._faults)
 
     def _faults(self) -> float:
@@ -355,7 +355,7 @@ class CoordinatorRunner:
             why = exc
         begins.cancel()
         if isinstance(why, StartAnew):
-            self._anew = began_anew(self._settings, self._app.log)
+            self._last_quarantine = begin_quarantine(self._settings, self._app.log)
         self._app.tasks.coordination = None
         half, self.half = self.half, Starting(f"the coordinator has ended: {why}")
         await self._end(half, tasks, for_good=False)
@@ -395,12 +395,12 @@ class CoordinatorRunner:
             await asyncio.sleep(READY_TICK_S)
         self._app.log.info("ready", again=True, ms=round((time.monotonic() - ended_s) * 1000), **made.told())
 
-    def _quarantine(self) -> Anew:
-        """It counts for a coordinator that comes in the place of one in quarantine, too."""
-        if self._anew is None or self._anew.until_ms < now().mono_ms:
-            self._anew = None
-            return Anew()
-        return self._anew
+    def _quarantine(self) -> Quarantine:
+        """The quarantine that still lasts: it also counts for the successor of a coordinator in quarantine."""
+        if self._last_quarantine is None or self._last_quarantine.until_ms < now().mono_ms:
+            self._last_quarantine = None
+            return Quarantine()
+        return self._last_quarantine
 
     async def _keeps_records(self, cluster: Cluster) -> None:
         """Raises StartError if the state topic is set to forget. Where the brokers do not tell, nobody knows."""

@@ -12,7 +12,7 @@ from sidecar.coordinator.runtime.cluster_watch import FollowerSettings
 from sidecar.coordinator.runtime.settings import CoordinatorSettings
 from sidecar.coordinator.statelog.topic_watch import LOOKS
 from sidecar.core.runtime.member_limits import MemberLimits
-from sidecar.core.runtime.quarantine import Anew
+from sidecar.core.runtime.quarantine import Quarantine
 from sidecar.core.runtime.settings import ServiceSettings
 from sidecar.core.vocabulary.group_patterns import Patterns
 from sidecar.kafka.cluster import Address
@@ -50,13 +50,15 @@ def follower_settings(s: Settings, client_id: str, rules: Rules) -> FollowerSett
     )
 
 
-def began_anew(s: Settings, log: Logger) -> Anew:
-    """The others notice the loss after so many looks at the topics, and then they have to start."""
+def begin_quarantine(s: Settings, log: Logger) -> Quarantine:
+    """Lasts until the other sidecars, too, have noticed the loss, after LOOKS listings of topics, and have started."""
     log.warning("nobody joins a group at first, so that former members hear of it", ms=s.state.quarantine_ms)
-    return Anew(s.state.quarantine_ms, now().mono_ms + OTHERS_START_MS + LOOKS * s.metadata_refresh_ms)
+    return Quarantine(s.state.quarantine_ms, now().mono_ms + OTHERS_START_MS + LOOKS * s.metadata_refresh_ms)
 
 
-def coordinator_settings(s: Settings, address: Address, anew: Anew, cluster_id: str = "") -> CoordinatorSettings:
+def coordinator_settings(
+    s: Settings, address: Address, quarantine: Quarantine, cluster_id: str = ""
+) -> CoordinatorSettings:
     service = ServiceSettings(
         s.takeover_hold_ms, s.limits.parked_replies, s.state.fence_interval_ms, fence_spread=s.state.fence_spread
     )
@@ -78,7 +80,7 @@ def coordinator_settings(s: Settings, address: Address, anew: Anew, cluster_id: 
         load_slice_s=s.takeover_slice_ms / 1000,
         turns=s.log.turns,
         look_s=s.metadata_look_ms / 1000,
-        anew=anew,
+        quarantine=quarantine,
         limits=MemberLimits(
             s.limits.pending_members,
             s.limits.pending_members_per_connection,

@@ -87,7 +87,7 @@ def test_whoever_waits_when_the_state_is_dropped_is_sent_on() -> None:
     s = SlowHeir(g=2, h=2)
     s.join(1, "g", "new")
     assert s.ask(2, beat(s.clients["g"])) is None
-    s.owner.released("moved")
+    s.owner.resigned("moved")
     s.drive()
     assert s.code(2) == Code.NOT_COORDINATOR
     s.take_over()

@@ -17,7 +17,7 @@ from sidecar.core.runtime.records import Record
 from sidecar.core.runtime.service import Service
 from sidecar.core.runtime.settings import ServiceSettings
 from sidecar.core.runtime.shard import Shard
-from sidecar.core.runtime.timers import DUE, MOVES, Timers
+from sidecar.core.runtime.timers import DUE, SIFTED, Timers
 from sidecar.core.runtime.turn import Computed, Now, Ports
 from sidecar.core.vocabulary.errors import Code, InvariantError
 from tests.core.world import Client, World, topic
@@ -268,9 +268,9 @@ def test_a_list_of_groups_waits_until_all_are_loaded() -> None:
 
 def test_many_timers_are_looked_at_in_parts() -> None:
     t = Timers()
-    for i in range(3 * MOVES):
+    for i in range(3 * SIFTED):
         t.set(("session", str(i)), 10)
-    for i in range(3 * MOVES):
+    for i in range(3 * SIFTED):
         t.set(("session", str(i)), 1_000)
     assert list(t.expired(20)) == [] and t.behind
     for _ in range(3):
@@ -280,4 +280,4 @@ def test_many_timers_are_looked_at_in_parts() -> None:
     assert len(told) == DUE and t.behind
     while t.behind:
         told += [key for key, _ in t.expired(2_000)]
-    assert len(set(told)) == len(told) == 3 * MOVES and len(t) == 0
+    assert len(set(told)) == len(told) == 3 * SIFTED and len(t) == 0

@@ -16,7 +16,7 @@ from sidecar.core.runtime.events import KnownReply
 from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck
 from sidecar.core.vocabulary.errors import Code
 from sidecar.front import dispatcher as module
-from sidecar.front import settling
+from sidecar.front import waiting_room
 from sidecar.front.api_sets import BEFORE_ALL
 from sidecar.front.settings import DoorSettings
 from sidecar.link.messages import (
@@ -46,7 +46,7 @@ from tests.inprocess.messages import beat, commit, join, metadata
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settling, "TICK_S", 0.005)
+    monkeypatch.setattr(waiting_room, "TICK_S", 0.005)
 
 
 def run(test: Callable[[EmbeddedFront], Coroutine[Any, Any, None]], **given: Any) -> None:

@@ -200,12 +200,12 @@ def arms_no_sessions_of_a_changed_group(patch: Patch, sim: Cluster) -> None:
 def forgets_who_joins_an_upgraded_group(patch: Patch, sim: Cluster) -> None:
     """A JoinGroup that waits when the group is upgraded is never answered."""
 
-    def released(turn: Any, group: Any) -> None:
+    def answer_waiting(turn: Any, group: Any) -> None:
         soft = turn.soft_of(group.group_id)
         soft.joins, soft.syncs = {}, {}
-        CLASSIC_KIND.released(turn, group)
+        CLASSIC_KIND.answer_waiting(turn, group)
 
-    patch.setattr(upgrade, "CLASSIC", replace(CLASSIC_KIND, released=released))
+    patch.setattr(upgrade, "CLASSIC", replace(CLASSIC_KIND, answer_waiting=answer_waiting))
 
 
 def believes_that_classic_members_own_nothing(patch: Patch, sim: Cluster) -> None:

@@ -243,7 +243,7 @@ def gives_no_time_back(patch: Patch, world: World) -> None:
 
 def keeps_a_problem(patch: Patch, world: World) -> None:
     """What hindered a takeover is told for ever, also when the partition went to another sidecar."""
-    real = Lifecycle.released
+    real = Lifecycle.resigned
 
     def planted(self: Any, why: str) -> bool:
         problem = self.problem
@@ -251,7 +251,7 @@ def keeps_a_problem(patch: Patch, world: World) -> None:
         self.problem = problem
         return ended
 
-    patch.setattr(Lifecycle, "released", planted)
+    patch.setattr(Lifecycle, "resigned", planted)
 
 
 def stays_withdrawn(patch: Patch, world: World) -> None:

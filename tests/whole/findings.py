@@ -33,7 +33,7 @@ from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.core.runtime.events import FOR_EVER_MS
 from sidecar.core.runtime.group_loader import GroupLoader
 from sidecar.core.runtime.owner import Owner
-from sidecar.core.runtime.quarantine import Anew
+from sidecar.core.runtime.quarantine import Quarantine
 from sidecar.core.runtime.service import Service
 from sidecar.core.runtime.shard import Shard
 from sidecar.core.runtime.turn import Now
@@ -217,7 +217,7 @@ def goes_on_without_its_topic(patch: Patch, world: World) -> None:
 
 def lets_anybody_join_at_once(patch: Patch, world: World) -> None:
     """When the state topic was lost, whoever comes back first is given what others still work on."""
-    patch.setattr(Anew, "closed_until_ms", lambda self, now_ms: 0)
+    patch.setattr(Quarantine, "closed_until_ms", lambda self, now_ms: 0)
 
 
 def believes_that_the_topic_is_kept(patch: Patch, world: World) -> None:

@@ -22,11 +22,11 @@ class BrokerAbsence:
 
     @property
     def silent(self) -> bool:
-        """A front says so, and has not taken it back."""
+        """Whether a front has reported the broker as silent, and not yet that it answers again."""
         return self._waiting is not None
 
     def answered(self) -> None:
-        """The rare look at the topics."""
+        """Called when the broker has answered a listing of topics, which is asked for rarely."""
         self._answered_s = time.monotonic()
 
     def unanswered(self) -> None:

@@ -28,7 +28,7 @@ from sidecar.coordinator.runtime.regex_task import RegexResolver
 from sidecar.coordinator.runtime.settings import CoordinatorSettings
 from sidecar.coordinator.runtime.settings_requests import SettingsRequests
 from sidecar.coordinator.runtime.takeovers import TakeoverPorts, Takeovers
-from sidecar.coordinator.runtime.topic_refresh import Fresh
+from sidecar.coordinator.runtime.topic_refresh import TopicRefresh
 from sidecar.coordinator.runtime.turn_log import TurnLog
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.unfenced_append import append_unfenced
@@ -91,8 +91,8 @@ class Coordinator:
         self.requests, self._background, self._figures = requests, background, figures
         configs, rules = requests.configs, requests.rules
         self._log, self._tasks = log, tasks
-        limits = (settings.batch_bytes, settings.lease_ms, settings.anew, settings.limits)
-        self.fresh = Fresh(settings.look_s, figures)
+        limits = (settings.batch_bytes, settings.lease_ms, settings.quarantine, settings.limits)
+        self.fresh = TopicRefresh(settings.look_s, figures)
         turns = TurnLog(log).turn if settings.turns else None
         ports = Ports(assignors, configs.groups, lambda: configs.broker.authorizer, *limits, self.fresh.moved, turns)
         self.service = Service(settings.node_id, len(state.partitions), REGISTRY, ports, state, settings.service)
@@ -371,7 +371,7 @@ class Coordinator:
         """Let the writers finish what they have, then send every client on."""
         self.service.stopping = True
         await self.takeovers.finish(within_s=1.0)
-        self.service.release_all("stopping")
+        self.service.resign_all("stopping")
         self._run_commands()
 
     async def give_up_placeholders(self) -> None:

@@ -61,11 +61,11 @@ class LeaderWatch:
 
     # ---- what brokers tell ------------------------------------------------------------------------------------
     def lacking(self) -> bool:
-        """There is no leader of some offsets, or it cannot be connected to."""
+        """Whether some partition of `__consumer_offsets` has no leader, or one that cannot be connected to."""
         return any(n < 0 or self._cluster.unreached(n, GONE_S) for n in set(self._offsets.now))
 
     async def ask(self) -> ClusterView:
-        """Any broker. An empty view if nobody answers."""
+        """Asks any broker for the leaders. Returns an empty view if none answers."""
         try:
             return await self._cluster.refresh([OFFSETS, self._state_topic])
         except NO_ANSWER as exc:

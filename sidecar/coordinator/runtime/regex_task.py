@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from sidecar.coordinator.runtime.background import REGEX, Background
-from sidecar.coordinator.runtime.topic_refresh import ALL, Fresh
+from sidecar.coordinator.runtime.topic_refresh import ALL, TopicRefresh
 from sidecar.coordinator.settings.settings_in_force import SettingsInForce
 from sidecar.core.consumer.regexes import RegexResolved, ResolveRegex
 from sidecar.core.runtime.commands import Work
@@ -46,7 +46,7 @@ class RegexResolver:
         self,
         background: Background,
         configs: SettingsInForce,
-        fresh: Fresh,
+        fresh: TopicRefresh,
         ask: Callable[[int, frozenset[str]], bool],
         done: Callable[[int, int, Event], None],
         figures: Figures,

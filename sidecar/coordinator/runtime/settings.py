@@ -8,7 +8,7 @@ from sidecar.coordinator.moves.moves import MoveSettings
 from sidecar.coordinator.placeholder.placeholders import PlaceholderSettings
 from sidecar.coordinator.statelog.fenced_writer import BATCH_BYTES
 from sidecar.core.runtime.member_limits import MemberLimits
-from sidecar.core.runtime.quarantine import Anew
+from sidecar.core.runtime.quarantine import Quarantine
 from sidecar.core.runtime.settings import ServiceSettings
 from sidecar.kafka.cluster import Address
 
@@ -27,7 +27,7 @@ class CoordinatorSettings:
     """How long a committed write proves who the owner is."""
     batch_bytes: int = BATCH_BYTES
     load_slice_s: float = 0.005
-    anew: Anew = Anew()
+    quarantine: Quarantine = Quarantine()
     limits: MemberLimits = MemberLimits()
     turns: bool = False
     """Every turn is logged (turn_log.py)."""

@@ -11,7 +11,7 @@ from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Logger
 
 CONTROLLER_LAG_S = 0.1
-"""The controller's word reaches the broker a little after it has answered."""
+"""A change reaches the broker a little after the controller has answered it."""
 
 
 class SettingsRefresh:

@@ -1,4 +1,4 @@
-"""Hands on what the tail finds in the state topic: settings, claims, its end, and that it is not what it was."""
+"""Passes on what the tail reads: settings, claims, the end of a partition, and that a partition went back."""
 
 from __future__ import annotations
 

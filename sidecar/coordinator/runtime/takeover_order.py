@@ -13,7 +13,7 @@ WAIT_S = 0.5
 """A partition without groups waits no longer: somebody may want to begin one there."""
 
 
-class Turns:
+class TakeoverOrder:
     def __init__(self, has_groups: Callable[[int], bool]) -> None:
         self._has_groups = has_groups
         self._first: set[int] = set()
@@ -22,19 +22,20 @@ class Turns:
         self._over.set()
 
     def begins(self, partition: int) -> None:
-        """Its takeover. All that begin in one turn of the loop count for each other."""
+        """Called when the takeover of this partition begins. All that begin in one turn of the loop count for one
+        another."""
         if self._has_groups(partition):
             self._first.add(partition)
             self._over.clear()
 
     def ends(self, partition: int) -> None:
-        """It is taken over, or given up."""
+        """Called when the partition is taken over, or the attempt has ended."""
         self._first.discard(partition)
         if not self._first:
             self._over.set()
 
     async def comes(self, partition: int) -> None:
-        """Returns when it is the partition's turn."""
+        """Returns when the takeover of this partition may go on."""
         if partition not in self._first and not self._over.is_set():
             try:
                 await asyncio.wait_for(self._over.wait(), WAIT_S)

@@ -13,7 +13,7 @@ from sidecar.coordinator.clock import now, wall_ms
 from sidecar.coordinator.membership.owners_protocol import Assignment
 from sidecar.coordinator.runtime.claim import claim_of
 from sidecar.coordinator.runtime.settings import CoordinatorSettings
-from sidecar.coordinator.runtime.takeover_order import Turns
+from sidecar.coordinator.runtime.takeover_order import TakeoverOrder
 from sidecar.coordinator.statelog.encoder import Encoder
 from sidecar.coordinator.statelog.fence_renewal import RenewalPorts, renew
 from sidecar.coordinator.statelog.fenced_writer import FencedWriter, WriterPorts
@@ -62,7 +62,7 @@ class Takeovers:
         self._ports = ports
         self._tasks = tasks
         self.terms = Terms()
-        self._turns = Turns(lambda p: bool(state.groups(p)))
+        self._order = TakeoverOrder(lambda p: bool(state.groups(p)))
 
     def commands(self) -> dict[type, Callable[[Any], None]]:
         """What the core says about them."""
@@ -76,7 +76,7 @@ class Takeovers:
         }
 
     def took_over(self, partition: int) -> None:
-        self._turns.ends(partition)
+        self._order.ends(partition)
 
     def prove(self, partition: int, then: Callable[[], None]) -> None:
         """`then` is called when it is proved that this sidecar still owns the partition; never, if it does not."""
@@ -98,7 +98,7 @@ class Takeovers:
     # ---- fence and claim ------------------------------------------------------------------------------------
     def _fence(self, c: Fence) -> None:
         term = self.terms[c.partition] = Term(c.attempt, self._writer(c.partition, c.attempt))
-        self._turns.begins(c.partition)
+        self._order.begins(c.partition)
         self._tasks.spawn(self._init(c.partition, term), f"fence-{c.partition}")
 
     def _writer(self, p: int, attempt: int) -> FencedWriter:
@@ -128,7 +128,7 @@ class Takeovers:
         )
 
     async def _init(self, p: int, term: Term) -> None:
-        await self._turns.comes(p)
+        await self._order.comes(p)
         try:
             await term.writer.init()
         except WriteLost as exc:
@@ -214,5 +214,5 @@ class Takeovers:
         if term is not None and term.attempt == c.attempt:
             del self.terms[c.partition]
             term.stop()
-            self._turns.ends(c.partition)
+            self._order.ends(c.partition)
         self._ports.stopped(c.partition)

@@ -38,7 +38,7 @@ class _Wait:
     late: asyncio.TimerHandle | None = None
 
 
-class Fresh:
+class TopicRefresh:
     def __init__(self, look_s: float, figures: Figures) -> None:
         self.served = False
         """A follower makes the looks. Without one nobody waits."""

@@ -79,7 +79,7 @@ def _touched(turn: Turn, group: ClassicGroup, member_id: str) -> None:
     arm_session(turn, group, member_id, TOUCH_MS)
 
 
-def _released(turn: Turn, group: ClassicGroup) -> None:
+def _answer_waiting(turn: Turn, group: ClassicGroup) -> None:
     """The group goes, or becomes one of another kind: whoever waits must come again."""
     soft: ClassicSoft = turn.soft_of(group.group_id)
     for member_id, token in soft.joins.items():
@@ -119,5 +119,5 @@ CLASSIC = GroupKind(
     touched=_touched,
     topics_changed=lambda turn, group, changed: None,
     inspect=INSPECT,
-    released=_released,
+    answer_waiting=_answer_waiting,
 )

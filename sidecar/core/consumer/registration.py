@@ -77,6 +77,6 @@ CONSUMER = GroupKind(
     touched=_touched,
     topics_changed=_topics_changed,
     inspect=INSPECT,
-    released=modern.released,
+    answer_waiting=modern.answer_waiting,
     run=run,
 )

@@ -17,7 +17,7 @@ from sidecar.core.classic.rebalance import arm_session as arm_classic_session
 from sidecar.core.classic.rebalance import prepare
 from sidecar.core.classic.records import AssignmentRecord, GroupRecord, MemberRecord, State
 from sidecar.core.consumer.group import ConsumerGroup, Member
-from sidecar.core.migration.parked_joins import released
+from sidecar.core.migration.parked_joins import answer_waiting
 from sidecar.core.migration.timers import JOIN, SYNC
 from sidecar.core.runtime.records import Partitions, Record
 from sidecar.core.runtime.turn import Turn
@@ -45,7 +45,7 @@ def downgrade(turn: Turn, group: ConsumerGroup, leaving: Collection[Member], reb
 
 
 def drop(turn: Turn, group: ConsumerGroup, why: str) -> None:
-    released(turn, group)
+    answer_waiting(turn, group)
     for member_id in group.members:
         for name in (JOIN, SYNC):
             turn.timers.cancel((name, group.group_id, member_id))

@@ -89,14 +89,14 @@ def _finish(turn: Turn, group: ConsumerGroup, soft: MixedSoft, member_id: str) -
     answer(turn, group, e, final, parked.token)
 
 
-def released(turn: Turn, group: ConsumerGroup) -> None:
+def answer_waiting(turn: Turn, group: ConsumerGroup) -> None:
     """The group goes, or becomes a classic one: whoever waits must come again."""
     soft: MixedSoft = turn.soft_of(group.group_id)
     for member_id, parked in soft.joins.items():
         turn.timers.cancel((WAIT, group.group_id, member_id))
         turn.reply(parked.token, JoinReply(Code.REBALANCE_IN_PROGRESS, member_id=member_id))
     soft.joins.clear()
-    CONSUMER.released(turn, group)
+    CONSUMER.answer_waiting(turn, group)
 
 
 def says_it_owns(e: JoinGroup, image: TopicImage) -> Partitions:

@@ -18,7 +18,7 @@ from sidecar.core.migration.leave import (
     remove,
     sync_over,
 )
-from sidecar.core.migration.parked_joins import MixedSoft, released, waited_enough, wake
+from sidecar.core.migration.parked_joins import MixedSoft, answer_waiting, waited_enough, wake
 from sidecar.core.migration.sync import heartbeat, sync
 from sidecar.core.migration.timers import JOIN, SYNC, WAIT
 from sidecar.core.migration.upgrade import consumer_joins
@@ -54,7 +54,7 @@ CONSUMER = replace(
         WAIT: waited_enough,
     },
     removing=PLAIN.removing | {JOIN, SYNC},
-    released=released,
+    answer_waiting=answer_waiting,
 )
 """Consumer groups, whose members may speak the classic protocol, too."""
 

@@ -21,7 +21,7 @@ from sidecar.core.streams.config import STREAMS, config_of
 from sidecar.core.streams.events import JOIN_EPOCH, StreamsHeartbeat
 from sidecar.core.streams.group import StreamsGroup
 from sidecar.core.streams.heartbeat import heartbeat, source_topics
-from sidecar.core.streams.registration import released
+from sidecar.core.streams.registration import answer_waiting
 from sidecar.core.streams.step import check, more_bytes
 from sidecar.core.streams.validation import check_request
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
@@ -53,7 +53,7 @@ def classic_joins(turn: Turn, e: JoinGroup, token: int) -> None:
         return
     if e.member_id:
         raise CoordinatorError(Code.UNKNOWN_MEMBER_ID, f"Group {e.group_id} not found.")
-    released(turn, group)
+    answer_waiting(turn, group)
     for tombstone in group.tombstones("an empty streams group becomes a classic group"):
         turn.write(tombstone)
     turn.fx.count("migrations", CLASSIC)

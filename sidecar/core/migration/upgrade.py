@@ -79,7 +79,7 @@ def consumer_joins(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
 
 
 def drop(turn: Turn, group: ClassicGroup, why: str) -> None:
-    CLASSIC.released(turn, group)
+    CLASSIC.answer_waiting(turn, group)
     for tombstone in group.tombstones(why):
         turn.write(tombstone)
 

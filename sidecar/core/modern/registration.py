@@ -41,7 +41,7 @@ def topics_changed(turn: Turn, group: ModernGroup[Any], changed: frozenset[str])
         turn.changed(group.group_id)
 
 
-def released(turn: Turn, group: ModernGroup[Any]) -> None:
+def answer_waiting(turn: Turn, group: ModernGroup[Any]) -> None:
     answer_all(turn, group)
     for member_id in group.members:
         turn.timers.cancel((SESSION, group.group_id, member_id))

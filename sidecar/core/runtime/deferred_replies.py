@@ -23,7 +23,7 @@ from sidecar.core.vocabulary.errors import Code
 
 
 class DeferredReplies:
-    """Of one term of a partition; the next one begins with another."""
+    """Answers of one term of a partition; each term has its own."""
 
     def __init__(self, lease: PartitionLease, tally: Tally, out: list[Command]) -> None:
         self._lease, self._tally, self._out = lease, tally, out
@@ -32,7 +32,7 @@ class DeferredReplies:
         self._serial = 0
         """Of the last append."""
         self._committed = 0
-        self._asked: deque[tuple[int, int]] = deque()
+        self._under_way: deque[tuple[int, int]] = deque()
         """Serial of each append that is under way, and since when."""
         self._written: dict[str, int] = {}
         """Group -> serial of its last append, while any append is under way."""
@@ -49,9 +49,9 @@ class DeferredReplies:
         self._tally.open += 1
 
     def append(self, groups: Iterable[str], now_ms: int) -> int:
-        """Records of these groups are appended now, under the serial that is returned."""
+        """Returns the serial of an append with records of these groups, which begins now."""
         self._serial += 1
-        self._asked.append((self._serial, now_ms))
+        self._under_way.append((self._serial, now_ms))
         self._written.update(dict.fromkeys(groups, self._serial))
         return self._serial
 
@@ -66,16 +66,16 @@ class DeferredReplies:
         self._release(reply, shard, now)
 
     def waits_ms(self, group_id: str, now_ms: int) -> int:
-        """For how long nothing has been committed, if answers of this group wait for that; else 0."""
+        """How long the oldest append has been under way, if answers of this group wait for one; else 0."""
         if self._written.get(group_id, 0) <= self._committed:
             return 0
-        return max(now_ms - self._asked[0][1], 1)
+        return max(now_ms - self._under_way[0][1], 1)
 
     def committed(self, serial: int, shard: Shard, now: Now) -> None:
         """That append and all before it are committed. What need not wait any more leaves in the order of `send`."""
         self._committed = serial
-        while self._asked and self._asked[0][0] <= serial:
-            self._asked.popleft()
+        while self._under_way and self._under_way[0][0] <= serial:
+            self._under_way.popleft()
         if self._serial == serial:
             self._written.clear()
         waiting = self._waiting

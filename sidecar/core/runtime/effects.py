@@ -1,5 +1,5 @@
 """What an event leads to. A handler changes nothing outside the shard: it appends effects, and whoever drives the
-shard carries them out (design.md, 'Addresses, not returns').
+shard carries them out (docs/design/decisions.md, Turns and replies).
 
 An answer is an effect addressed to a token, not a return value: another member's event or a timer may release it.
 """
@@ -16,7 +16,7 @@ from sidecar.core.runtime.events import Answer
 from sidecar.core.runtime.records import Record
 
 TOUCH_MS = 100
-"""A front says at most every so often that it has answered a member under a grant; a session lasts that much longer."""
+"""A front reports an answer under a grant at most this often for each member; a session lasts that much longer."""
 
 
 class Grant(Struct, gc=False):
@@ -65,7 +65,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Observe:
-    """A time that one of the metrics has the distribution of."""
+    """A time for the histogram `metric`."""
 
     metric: str
     ms: int

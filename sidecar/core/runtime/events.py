@@ -38,7 +38,7 @@ class Event(Struct, tag=True, gc=False):
         return self.answer(code, message)
 
     def joins(self) -> bool:
-        """Whoever sent it is no member, and would become one."""
+        """Whether its sender is no member yet and would become one."""
         return False
 
     def largest_bytes(self) -> int:
@@ -48,7 +48,8 @@ class Event(Struct, tag=True, gc=False):
 
 class StandingReply(Answer):
     """`exists`: there is such a group; `members`: how many it has; `subscribed`: the topics they subscribe to;
-    `subscribed_all`: nobody can tell to which; `opaque`: it is at work, and not on topics, as far as anybody knows."""
+    `subscribed_all`: the topics are unknown, so all count as subscribed; `opaque`: an active classic group of another
+    protocol type than consumer, as of Kafka Connect, whose members may not use topics at all."""
 
     exists: bool = False
     kind: str = ""
@@ -59,8 +60,8 @@ class StandingReply(Answer):
 
 
 class Standing(Event):
-    """Is there such a group, has it members, and which topics may not lose their offsets? (DeleteGroups and
-    OffsetDelete ask this before anything is sent to the broker.)"""
+    """Whether there is such a group, has members, and subscribes to which topics. DeleteGroups and OffsetDelete ask
+    this before they send anything to the broker."""
 
     answer: ClassVar[type[Answer]] = StandingReply
 
@@ -123,8 +124,8 @@ class KnownReply(Answer):
 
 
 class KnownGroups(Event):
-    """Which of these groups does the state topic know, wherever their coordinator is? At the owner from its state,
-    elsewhere from the tail, a little later."""
+    """Which of these groups have records in the state topic, wherever their coordinator is. The owner answers from its
+    state, other sidecars from their tail, which is a little behind."""
 
     answer: ClassVar[type[Answer]] = KnownReply
 

@@ -5,7 +5,7 @@ ELSEWHERE ────────► FENCING ───────► CLAIMING 
                        ▲                │ failed           │ failed             │ failed, broken
                        │ rested         ▼                  ▼                    ▼
                        └──────────── PAUSING ◄─────────────┴────────────────────┘
-From each of them `released` leads back to ELSEWHERE.
+From each of them `resigned` leads back to ELSEWHERE.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from sidecar.core.runtime.turn import Now
 from sidecar.core.vocabulary.errors import InvariantError
 
 RETRY_MS, RETRY_MAX_MS = 50, 2_000
-"""Between two attempts at a takeover: doubled each time, up to the second."""
+"""The pause between two attempts at a takeover is doubled each time, from the first to the second."""
 REBUILD_MS, RENEW_AGAIN_MS = 100, 10_000
 FENCED_MS = 1_000
 """After another sidecar has shut this one out: the brokers' group will say soon who owns the partition."""
 
 
 class Lifecycle:
-    """What an attempt holds in memory is the owner's (owner.py), which drops it whenever an attempt ends here."""
+    """Knows the phase only. Groups in memory are the owner's (owner.py), which drops them when an attempt ends here."""
 
     def __init__(self, partition: int, out: list[Command]) -> None:
         self.partition = partition
@@ -94,12 +94,12 @@ class Lifecycle:
         self._out.append(Fence(self.partition, self.attempt))
 
     # ---- its end ------------------------------------------------------------------------------------------
-    def released(self, why: str) -> bool:
+    def resigned(self, why: str) -> bool:
         """Returns whether an attempt ended."""
         self.problem = ""
         if self.phase is Phase.ELSEWHERE:
             return False
-        self._end("released", why)
+        self._end("resigned", why)
         return True
 
     def failed(self, attempt: int, why: str, shut_out: bool, now: Now) -> bool:

@@ -99,7 +99,7 @@ class Owner:
                 self._ports,
                 self.image,
                 doubt_until_ms=self.leases_end_ms(now),
-                closed_until_ms=self._ports.anew.closed_until_ms(now.mono_ms),
+                closed_until_ms=self._ports.quarantine.closed_until_ms(now.mono_ms),
                 waits_ms=self._replies.waits_ms,
             )
             self.lifecycle.took_over(self.loader.begin(self.shard, self.held.all()))
@@ -109,8 +109,8 @@ class Owner:
         if self.lifecycle.serves(attempt):
             self.lease.proved(until)
 
-    def released(self, why: str) -> None:
-        if self.lifecycle.released(why):
+    def resigned(self, why: str) -> None:
+        if self.lifecycle.resigned(why):
             self._drop()
             self.held.refuse(Code.NOT_COORDINATOR)
 

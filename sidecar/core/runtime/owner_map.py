@@ -37,7 +37,7 @@ class OwnerMap:
         return f"{MOVED} {before}" if before in members else f"sidecar {before} is gone"
 
     def log(self, generation: int, mine: int, gained: int, sidecars: int) -> None:
-        """While a generation cannot be completed, a member may join the one that stands again and again."""
+        """Logs at debug level what was logged before: a member may join the same generation again and again."""
         fields = {"generation": generation, "mine": mine, "gained": gained, "sidecars": sidecars}
         self._out.append(Log("owners", fields, "debug" if fields == self._logged else "info"))
         self._logged = fields

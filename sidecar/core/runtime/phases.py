@@ -18,9 +18,9 @@ class Phase(StrEnum):
 P = Phase
 TRANSITIONS: Mapping[Phase, Mapping[str, Phase]] = {
     P.ELSEWHERE: {"assigned": P.FENCING},
-    P.FENCING: {"fenced": P.CLAIMING, "failed": P.PAUSING, "released": P.ELSEWHERE},
-    P.CLAIMING: {"claimed": P.REPLAYING, "failed": P.PAUSING, "released": P.ELSEWHERE},
-    P.REPLAYING: {"replayed": P.SERVING, "failed": P.PAUSING, "released": P.ELSEWHERE},
-    P.SERVING: {"failed": P.PAUSING, "released": P.ELSEWHERE},
-    P.PAUSING: {"rested": P.FENCING, "released": P.ELSEWHERE},
+    P.FENCING: {"fenced": P.CLAIMING, "failed": P.PAUSING, "resigned": P.ELSEWHERE},
+    P.CLAIMING: {"claimed": P.REPLAYING, "failed": P.PAUSING, "resigned": P.ELSEWHERE},
+    P.REPLAYING: {"replayed": P.SERVING, "failed": P.PAUSING, "resigned": P.ELSEWHERE},
+    P.SERVING: {"failed": P.PAUSING, "resigned": P.ELSEWHERE},
+    P.PAUSING: {"rested": P.FENCING, "resigned": P.ELSEWHERE},
 }

@@ -42,7 +42,7 @@ class Group(Protocol):
     def member_ids(self) -> Collection[str]: ...
 
     def standing(self) -> StandingReply:
-        """Who would lose what if its offsets went?"""
+        """Which members and subscriptions forbid that the group or its offsets are deleted."""
 
     def replay(self, record: Record) -> None:
         """Apply one record. Must accept what compaction leaves: parts of members, tombstones of the unknown."""
@@ -73,24 +73,23 @@ class GroupKind:
     loaded: Callable[[Turn, Any], None]
     """Arms the timers of a group that was rebuilt, but for those of its members."""
     touched: Callable[[Turn, Any, str], None]
-    """A member was heard whose answer the front knows: (turn, group, member id)."""
+    """Called when a front reports that it answered this member's heartbeat under a grant: (turn, group, member id)."""
     topics_changed: Callable[[Turn, Any, frozenset[str]], None]
     inspect: Inspect
     """How people see its groups."""
     member_loaded: Callable[[Turn, Any, str], None] = field(default=lambda turn, group, member_id: None)
     """Arms the timers of one member of a group that was rebuilt: (turn, group, member id)."""
     removing: frozenset[str] = frozenset()
-    """Those of the timers that remove a member because it was not heard."""
+    """Names of the timers that remove a silent member."""
     in_barrier: Callable[[Any], bool] = field(default=lambda group: False)
     """Whether members of this group wait for one another, which begins anew with another owner."""
-    released: Callable[[Turn, Any], None] = field(default=lambda turn, group: None)
-    """The group is about to be deleted: answer whoever still waits."""
+    answer_waiting: Callable[[Turn, Any], None] = field(default=lambda turn, group: None)
+    """Answers every request that waits, because the group is about to be deleted or to become one of another kind."""
     commits: bool = True
     """Its members commit offsets at the broker. A group of theirs has a placeholder of the classic protocol there, for
     which the broker keeps the offsets (`Occupied`)."""
     run: Callable[[Any, Any], Any] | None = None
-    """Background work of a group that has the coordinator assign: (what its snapshot made, assignor) -> output. Pure;
-    it runs in any thread."""
+    """Runs an assignor in any thread: (input, assignor) -> output. Pure. None: members assign, as in classic groups."""
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ class Service:
         self.owner_map.log(generation, len(mine), len(gained), len(members))
         for p, owner in enumerate(self.owners):
             if p not in mine:
-                owner.released("moved to another sidecar")
+                owner.resigned("moved to another sidecar")
         for p in gained:
             self.owners[p].lifecycle.assigned(now, self.owner_map.why(p, members))
 
@@ -88,11 +88,11 @@ class Service:
         self.lease.lost()
         self.owner_map.lost()
         self._unproved.refuse(Code.NOT_COORDINATOR)
-        self.release_all(why)
+        self.resign_all(why)
 
-    def release_all(self, why: str) -> None:
+    def resign_all(self, why: str) -> None:
         for owner in self.owners:
-            owner.released(why)
+            owner.resigned(why)
 
     def all_leased(self, now: Now) -> bool:
         """By the brokers, or each partition that is served here by itself."""

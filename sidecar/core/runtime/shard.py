@@ -15,7 +15,7 @@ from sidecar.core.runtime.effects import Effects, Grant
 from sidecar.core.runtime.events import Answer, DeleteGroup, Event, Listed, Standing, StandingReply
 from sidecar.core.runtime.member_limits import GROUP_BYTES
 from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck, commit_to_nobody, fetch_of_nobody
-from sidecar.core.runtime.quarantine import check_closed
+from sidecar.core.runtime.quarantine import refuse_joins
 from sidecar.core.runtime.records import Record, Tombstone
 from sidecar.core.runtime.registry import NOBODY, Group, GroupKind, Handler, Registry
 from sidecar.core.runtime.timers import Timers
@@ -92,7 +92,7 @@ class Shard:
             by_kind = self._handlers[type(event)]
             group = self.groups.get(event.group_id)
             if now.mono_ms < self._closed_until_ms:
-                check_closed(event)
+                refuse_joins(event)
             handler = by_kind[NOBODY] if group is None else by_kind.get(group.kind) or by_kind[NOBODY]
             handler(turn, event, token)
         except CoordinatorError as exc:
@@ -246,7 +246,7 @@ def _delete(registry: Registry, turn: Turn, event: DeleteGroup, token: int) -> N
         raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Group {event.group_id} not found.")
     if group.standing().members:
         raise CoordinatorError(Code.NON_EMPTY_GROUP, f"Group {event.group_id} is not empty.")
-    registry.kinds[group.kind].released(turn, group)
+    registry.kinds[group.kind].answer_waiting(turn, group)
     for tombstone in group.tombstones(event.why):
         turn.write(tombstone)
     turn.fx.log("group deleted", group_id=event.group_id, why=event.why)

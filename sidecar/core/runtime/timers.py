@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 
 Key = tuple[str, ...]
-MOVES, DUE = 2_000, 200
-"""At once: deadlines that are found to be later ones, and those that are told to be over. After a takeover that was
-followed by many heartbeats, the deadlines of a large group lie close together."""
+SIFTED, DUE = 2_000, 200
+"""How many entries of the heap one call moves to their later deadlines, and how many timers it expires. After a
+takeover that was followed by many heartbeats, the deadlines of a large group lie close together."""
 
 
 class Timers:
@@ -20,7 +20,7 @@ class Timers:
         self._held: dict[Key, tuple[tuple[int, int], int]] = {}
         """Key -> what was armed when it was held back, and its timeout in milliseconds."""
         self.behind = False
-        """There was more to do than may be done at once."""
+        """The last call of `expired` left timers that are due."""
 
     def set(self, key: Key, deadline_ms: int, tag: int = 0) -> None:
         """Arm or move. `tag` comes back with the expiry (the epoch a rebalance timer was armed in)."""
@@ -52,30 +52,30 @@ class Timers:
 
     def next_ms(self) -> int | None:
         """When to call `expired` next; may be early, never late."""
-        self._settle(MOVES)
+        self._sift(SIFTED)
         return self._heap[0][0] if self._heap else None
 
-    def _settle(self, moves: int) -> int:
-        """Bring a deadline that is true to the front, if that takes no more than so many moves; returns what is left of
-        them."""
+    def _sift(self, left: int) -> int:
+        """Brings the earliest deadline in force to the front of the heap, in at most `left` steps; returns how many of
+        them are left."""
         heap = self._heap
-        while heap and moves:
+        while heap and left:
             at, key = heap[0]
             live = self._deadlines.get(key)
             if live is not None and live[0] <= at:
                 break
-            moves -= 1
+            left -= 1
             heappop(heap)
             if live is not None:
                 heappush(heap, (live[0], key))
-        return moves
+        return left
 
     def expired(self, mono_ms: int) -> Iterator[tuple[Key, int]]:
         """Take out those that are due, one after the other in order of their deadlines, DUE of them at most. What is
         done about one may move or cancel those that follow; each comes once at most."""
         due: dict[Key, None] = {}
-        heap, moves = self._heap, MOVES
-        while len(due) < DUE and (moves := self._settle(moves)) and heap and heap[0][0] <= mono_ms:
+        heap, left = self._heap, SIFTED
+        while len(due) < DUE and (left := self._sift(left)) and heap and heap[0][0] <= mono_ms:
             due[heappop(heap)[1]] = None
         self.behind = bool(heap) and heap[0][0] <= mono_ms
         for key in due:

@@ -9,7 +9,7 @@ from typing import Any
 from sidecar.core.runtime.effects import Effects, Grant, Reply
 from sidecar.core.runtime.events import NO_TOKEN, Answer, Event
 from sidecar.core.runtime.member_limits import MemberLimits, Pending
-from sidecar.core.runtime.quarantine import Anew
+from sidecar.core.runtime.quarantine import Quarantine
 from sidecar.core.runtime.records import Record
 from sidecar.core.runtime.timers import Timers
 from sidecar.core.vocabulary.topics import TopicImage, TopicsMoved
@@ -72,13 +72,13 @@ class Ports:
     record_bytes: int = RECORD_BYTES
     """What one request may make a single record hold: a batch takes no more."""
     lease_ms: int = 0
-    """For so long the former owner of a partition may still tell members that all is well."""
-    anew: Anew = Anew()
-    """Whether the log of the groups was lost, and what is done about former members."""
+    """How long the former owner of a partition may go on answering members after the takeover."""
+    quarantine: Quarantine = Quarantine()
+    """How long joins are refused because the log of the groups was lost."""
     limits: MemberLimits = MemberLimits()
     topics_moved: TopicsMoved = field(default_factory=TopicsMoved)
     turns: Callable[[int, Event | None, Effects, Now], None] | None = None
-    """Hears of each turn of a partition: its event, if it had one, and what came of it."""
+    """Called after each turn of a partition with its event, if it had one, and its effects (`log.turns`)."""
 
 
 @dataclass(slots=True)

@@ -48,8 +48,8 @@ def _topics_changed(turn: Turn, group: ShareGroup, changed: frozenset[str]) -> N
         keep_placeholder(turn, group)
 
 
-def _released(turn: Turn, group: ShareGroup) -> None:
-    modern.released(turn, group)
+def _answer_waiting(turn: Turn, group: ShareGroup) -> None:
+    modern.answer_waiting(turn, group)
     turn.timers.cancel((TIMER, group.group_id))
 
 
@@ -80,7 +80,7 @@ SHARE = GroupKind(
     touched=modern.touched,
     topics_changed=_topics_changed,
     inspect=INSPECT,
-    released=_released,
+    answer_waiting=_answer_waiting,
     commits=False,
     run=run,
 )

@@ -57,8 +57,8 @@ def _topics_changed(turn: Turn, group: StreamsGroup, changed: frozenset[str]) ->
         turn.changed(group.group_id)
 
 
-def released(turn: Turn, group: StreamsGroup) -> None:
-    modern.released(turn, group)
+def answer_waiting(turn: Turn, group: StreamsGroup) -> None:
+    modern.answer_waiting(turn, group)
     turn.timers.cancel((TIMER, group.group_id))
 
 
@@ -91,6 +91,6 @@ STREAMS = GroupKind(
     touched=modern.touched,
     topics_changed=_topics_changed,
     inspect=INSPECT,
-    released=released,
+    answer_waiting=answer_waiting,
     run=run,
 )

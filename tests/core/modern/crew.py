@@ -389,7 +389,7 @@ KIND = GroupKind(
     touched=modern.touched,
     topics_changed=modern.topics_changed,
     inspect=INSPECT,
-    released=modern.released,
+    answer_waiting=modern.answer_waiting,
     run=run,
 )
 ASSIGNORS: Mapping[str, Mapping[str, Any]] = {CREW: {"pairs": pairs}}

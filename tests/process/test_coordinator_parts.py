@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.statelog.topic_watch import LOOKS
-from sidecar.core.runtime.quarantine import Anew
-from sidecar.process.coordinator_parts import OTHERS_START_MS, began_anew, coordinator_settings
+from sidecar.core.runtime.quarantine import Quarantine
+from sidecar.process.coordinator_parts import OTHERS_START_MS, begin_quarantine, coordinator_settings
 from sidecar.process.settings import Settings
 from tests.inprocess.embedded_sidecar import Lines
 
@@ -18,12 +18,12 @@ def settings(**state: int) -> Settings:
 def test_it_counts_until_the_slowest_of_the_others_has_noticed_and_started() -> None:
     lines = Lines()
     before_ms = now().mono_ms
-    made = began_anew(settings(quarantine_ms=9_000), lines)
+    made = begin_quarantine(settings(quarantine_ms=9_000), lines)
     after_ms = now().mono_ms
     assert made.quarantine_ms == 9_000
     assert before_ms <= made.until_ms - OTHERS_START_MS - LOOKS * 30_000 <= after_ms
     assert lines.events("warning") == ["nobody joins a group at first, so that former members hear of it"]
-    assert coordinator_settings(settings(), ("h", 1), made).anew is made
+    assert coordinator_settings(settings(), ("h", 1), made).quarantine is made
 
 
 def test_by_default_it_is_longer_than_the_pause_between_two_heartbeats() -> None:
@@ -32,4 +32,4 @@ def test_by_default_it_is_longer_than_the_pause_between_two_heartbeats() -> None
 
 
 def test_a_coordinator_that_has_lost_nothing_closes_no_partition() -> None:
-    assert Anew().closed_until_ms(now().mono_ms) == 0
+    assert Quarantine().closed_until_ms(now().mono_ms) == 0

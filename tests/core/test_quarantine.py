@@ -13,7 +13,7 @@ from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.events import Event, KnownGroups, KnownReply, Standing
 from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck
-from sidecar.core.runtime.quarantine import Anew
+from sidecar.core.runtime.quarantine import Quarantine
 from sidecar.core.runtime.service import Service
 from sidecar.core.runtime.settings import ServiceSettings
 from sidecar.core.runtime.turn import Computed, Ports
@@ -28,10 +28,10 @@ CONFIG = ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0,
 class Successor(Heir):
     """A sidecar that began anew; the log is empty, or holds what was not lost."""
 
-    def __init__(self, anew: Anew, log: Log | None = None) -> None:
+    def __init__(self, quarantine: Quarantine, log: Log | None = None) -> None:
         super().__init__(log or Log([]))
         config = Computed(lambda kind, group_id: ClassicConfig() if kind == CLASSIC else CONFIG)
-        ports = Ports({"consumer": BUILT_IN}, config, anew=anew)
+        ports = Ports({"consumer": BUILT_IN}, config, quarantine=quarantine)
         self.service = Service(1, 1, REGISTRY, ports, self.log, ServiceSettings())
         self.service.lease.extended(10**9)
         self.service.topics((topic(1, "t", 12),), self.now)
@@ -79,7 +79,7 @@ OF_MEMBERS: list[Event] = [
 
 
 def anew(quarantine_ms: int = QUARANTINE_MS) -> Successor:
-    made = Successor(Anew(quarantine_ms, UNTIL_MS))
+    made = Successor(Quarantine(quarantine_ms, UNTIL_MS))
     made.take_over()
     return made
 
@@ -106,7 +106,7 @@ def test_whoever_was_a_member_hears_at_once_that_it_is_none(event: Event) -> Non
 def test_a_coordinator_that_has_lost_nothing_says_the_same(event: Event) -> None:
     """A group that is not there may have been lost, or may just have come from the broker without this member. Kafka's
     answer, GROUP_ID_NOT_FOUND, ends Java's and librdkafka's consumers for good."""
-    lost_nothing = Successor(Anew())
+    lost_nothing = Successor(Quarantine())
     lost_nothing.take_over()
     assert lost_nothing.code(event) == Code.UNKNOWN_MEMBER_ID
     assert lost_nothing.code(beat("m", 0)) == Code.NONE
@@ -114,7 +114,7 @@ def test_a_coordinator_that_has_lost_nothing_says_the_same(event: Event) -> None
 
 @pytest.mark.parametrize("event", [Standing("g"), FetchCheck("g", "m", 3), commit(-1), beat("m", -1)], ids=name_of)
 def test_whoever_owns_nothing_by_it_is_answered_as_ever(event: Event) -> None:
-    lost_nothing = Successor(Anew())
+    lost_nothing = Successor(Quarantine())
     lost_nothing.take_over()
     assert anew().code(event) == lost_nothing.code(event)
 
@@ -134,7 +134,7 @@ def test_the_time_counts_from_each_takeover() -> None:
 
 
 def test_it_lasts_its_time_for_a_takeover_at_the_last_moment_and_is_over_for_later_ones() -> None:
-    last = Successor(Anew(QUARANTINE_MS, UNTIL_MS))
+    last = Successor(Quarantine(QUARANTINE_MS, UNTIL_MS))
     last.at = UNTIL_MS - 1
     last.take_over()
     last.at += QUARANTINE_MS - 1
@@ -142,14 +142,14 @@ def test_it_lasts_its_time_for_a_takeover_at_the_last_moment_and_is_over_for_lat
     assert last.code(beat("m", 0)) == Code.COORDINATOR_LOAD_IN_PROGRESS
     last.at += 1
     assert last.code(beat("m", 0)) == Code.NONE
-    late = Successor(Anew(QUARANTINE_MS, UNTIL_MS))
+    late = Successor(Quarantine(QUARANTINE_MS, UNTIL_MS))
     late.at = UNTIL_MS
     late.take_over()
     assert late.code(beat("m", 0)) == Code.NONE
 
 
 def test_a_request_that_waited_for_the_takeover_does_not_slip_in() -> None:
-    heir = Successor(Anew(QUARANTINE_MS, UNTIL_MS))
+    heir = Successor(Quarantine(QUARANTINE_MS, UNTIL_MS))
     heir.service.assigned([1], 1, {1}, heir.now)
     assert heir.service.out, "it has to be fenced first"
     heir.service.request(1, beat("m", 0), heir.now)
