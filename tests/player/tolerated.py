@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.player import states
 from tests.player.cases import Case
-from tests.player.side import NO_TRANSACTION, SILENT, Heard
+from tests.player.side import ASKED, NO_TRANSACTION, OF_GROUPS, SILENT, Heard
 
 NONE, UNKNOWN_SERVER_ERROR = 0, -1
 INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND = 23, 25, 69
@@ -40,6 +40,9 @@ def judge(case: Case, theirs: list[Heard], ours: list[Heard]) -> tuple[list[str]
     """The rows by which the answers differ, and whether they are the same but for these."""
     names: list[str] = []
     for a, b in zip(theirs, ours, strict=False):
+        if a != b and in_the_order_asked(b):
+            a, b = in_order_of_names(a), in_order_of_names(b)
+            names.append(ORDER)
         if a == b:
             continue
         rule = next((r for r in RULES if a[:2] == b[:2] and r.says(case, a[0], a[2], b[2])), None)
@@ -49,6 +52,26 @@ def judge(case: Case, theirs: list[Heard], ours: list[Heard]) -> tuple[list[str]
         if rule.ends:
             return names, True
     return names, len(theirs) == len(ours)
+
+
+ORDER = "the order of groups in an answer"
+
+
+def in_the_order_asked(heard: Heard) -> bool:
+    api, _, answer = heard
+    if api not in OF_GROUPS or not isinstance(answer, dict):
+        return False
+    told = [g["groupId"] for g in answer[OF_GROUPS[api][1]]]
+    asked = [name for name in answer[ASKED] or () if name in told]
+    return told in (asked, list(dict.fromkeys(asked)))
+
+
+def in_order_of_names(heard: Heard) -> Heard:
+    api, version, answer = heard
+    if not isinstance(answer, dict):
+        return heard
+    name = OF_GROUPS[api][1]
+    return api, version, {**answer, name: sorted(answer[name], key=lambda g: str(g["groupId"]))}
 
 
 def without(value: Any, *names: str) -> Any:

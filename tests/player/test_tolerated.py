@@ -1,0 +1,29 @@
+"""The order of groups in an answer is looked at: theirs may be any, ours is that of the request."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.player import states
+from tests.player.cases import Case
+from tests.player.side import ASKED
+from tests.player.tolerated import judge
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "same"),
+    [
+        ("aacb", "abac", True),
+        ("cab", "abc", True),  # each name is answered once, as by DeleteGroups
+        ("aacb", "baac", False),
+        ("cab", "bac", False),
+        ("aacb", "abc", False),
+        ("aacb", "aacb", True),  # the broker's own answer
+    ],
+)
+def test_a_group_is_answered_where_it_was_asked_for(theirs: str, ours: str, same: bool) -> None:
+    heard = [
+        ("DescribeGroups", 5, {"groups": [{"groupId": g, "groupState": "Stable"} for g in ids], ASKED: list("abac")})
+        for ids in (theirs, ours)
+    ]
+    assert judge(Case("DescribeGroups", 5, states.nothing), heard[:1], heard[1:])[1] is same
