@@ -1,4 +1,4 @@
-"""The order of groups in an answer is looked at: theirs may be any, ours is that of the request."""
+"""What the player tolerates, and what it does not."""
 
 from __future__ import annotations
 
@@ -27,3 +27,12 @@ def test_a_group_is_answered_where_it_was_asked_for(theirs: str, ours: str, same
         for ids in (theirs, ours)
     ]
     assert judge(Case("DescribeGroups", 5, states.nothing), heard[:1], heard[1:])[1] is same
+
+
+@pytest.mark.parametrize(("api", "same"), [("OffsetCommit", True), ("TxnOffsetCommit", True), ("JoinGroup", False)])
+def test_only_a_commit_leaves_an_empty_group_at_the_broker_behind_the_sidecar(api: str, same: bool) -> None:
+    left = {"groupId": "g", "protocolType": "", "groupState": "Empty", "groupType": "classic"}
+    theirs, ours = ([("ListGroups", 5, {"groups": groups})] for groups in ([], [left]))
+    case = Case(api, 9, states.nothing)
+    assert judge(case, theirs, ours)[1] is same
+    assert judge(case, ours, theirs)[1]
