@@ -36,3 +36,14 @@ def test_only_a_commit_leaves_an_empty_group_at_the_broker_behind_the_sidecar(ap
     case = Case(api, 9, states.nothing)
     assert judge(case, theirs, ours)[1] is same
     assert judge(case, ours, theirs)[1]
+
+
+@pytest.mark.parametrize(("state", "same"), [(states.consumer_empty, True), (states.consumer, False)])
+def test_only_an_empty_consumer_group_is_forgotten(state: states.Make, same: bool) -> None:
+    answers = (
+        {"errorCode": 69, "groupState": "", "members": []},
+        {"errorCode": 0, "groupState": "Empty", "members": []},
+    )
+    told = [("ConsumerGroupDescribe", 1, {"groups": [{"groupId": "g", **a}], ASKED: ["g"]}) for a in answers]
+    assert judge(Case("JoinGroup", 5, state), told[:1], told[1:])[1] is same
+    assert not judge(Case("JoinGroup", 5, state), told[1:], told[:1])[1]

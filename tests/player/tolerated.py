@@ -41,7 +41,7 @@ def judge(case: Case, theirs: list[Heard], ours: list[Heard]) -> tuple[list[str]
     """The rows by which the answers differ, and whether they are the same but for these."""
     names: list[str] = []
     for a, b in zip(theirs, ours, strict=False):
-        if a != b and in_the_order_asked(b):
+        if a != b and in_the_order_asked(b) and ids_of(a) != ids_of(b):
             a, b = in_order_of_names(a), in_order_of_names(b)
             names.append(ORDER)
         if a == b:
@@ -58,12 +58,15 @@ def judge(case: Case, theirs: list[Heard], ours: list[Heard]) -> tuple[list[str]
 ORDER = "the order of groups in an answer"
 
 
-def in_the_order_asked(heard: Heard) -> bool:
+def ids_of(heard: Heard) -> list[Any]:
+    """Of the groups in an answer, in its order."""
     api, _, answer = heard
-    if api not in OF_GROUPS or not isinstance(answer, dict):
-        return False
-    told = [g["groupId"] for g in answer[OF_GROUPS[api][1]]]
-    asked = [name for name in answer[ASKED] or () if name in told]
+    return [g["groupId"] for g in answer[OF_GROUPS[api][1]]] if api in OF_GROUPS and isinstance(answer, dict) else []
+
+
+def in_the_order_asked(heard: Heard) -> bool:
+    told = ids_of(heard)
+    asked = [name for name in heard[2][ASKED] or () if name in told] if told else []
     return told in (asked, list(dict.fromkeys(asked)))
 
 
@@ -257,6 +260,9 @@ def _empty_group_forgotten(case: Case, api: str, theirs: Any, ours: Any) -> bool
     if api == "DescribeGroups":
         stays = "is not a classic group." in str(ours)
         return stays and not theirs["groups"][0]["members"]
+    if api == "ConsumerGroupDescribe":
+        told = [(g["errorCode"], g["groupState"], g["members"]) for answer in (theirs, ours) for g in answer["groups"]]
+        return told == [(GROUP_ID_NOT_FOUND, "", []), (NONE, "Empty", [])]
     return api == "ListGroups" and [g["groupType"] for g in ours["groups"]] == ["consumer"] and not theirs["groups"]
 
 
