@@ -71,8 +71,9 @@ class Case:
         return f"{zlib.crc32(str(self).encode()):08x}"
 
     def play(self, side: Side, ids: Mapping[str, Any], newest: Mapping[str, int], run: str) -> list[Heard]:
+        side.tidy()
         side.begin(f"{run}-{self.id}")
-        s = State(side, ids)
+        s = State(side, ids, states.REBALANCE_MS if self.api == "JoinGroup" else states.SESSION_MS)
         self.state(s)
         make = REQUESTS.get(self.api)
         body = make(s) if make is not None else {}

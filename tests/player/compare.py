@@ -26,7 +26,8 @@ LIMIT_S = 10.0
 """For an answer. A rebalance without a silent member ends before (REBALANCE_MS)."""
 OF_CONSUMER_GROUPS = {"ConsumerGroupHeartbeat", "ConsumerGroupDescribe"}
 REFUSED = 35
-WORKERS = 6
+WORKERS = 12
+"""Most of them wait: for a rebalance, or for an answer that never comes."""
 SLOW_MS = 3000
 
 

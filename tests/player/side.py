@@ -6,7 +6,6 @@ What must differ between the two is replaced by a name, by these rules and no ot
 - a member id that the coordinator made, by the order in which the ids came;
 - a producer id, a time at which something began, the bytes of a disk (CHANGING);
 - the order of members, and of the topics of one, which is that of a hash table (UNORDERED);
-- the order of groups that a broker answers by their partition of __consumer_offsets (BY_PARTITION);
 - whether a transaction that is not there makes a commit INVALID_TXN_STATE or TRANSACTION_ABORTABLE, which depends on
   what else a broker is verifying (WITHOUT_TRANSACTION);
 - whether the group without a name, which is one for all cases, could be deleted;
@@ -17,8 +16,11 @@ What must differ between the two is replaced by a name, by these rules and no ot
 
 from __future__ import annotations
 
+import time
 import uuid
+from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from tests.player.line import Line, Silent
@@ -34,11 +36,13 @@ both sides or at neither: a transaction that covers one of them also covers the 
 """
 CLOSED, SILENT = "closes the connection", "does not answer"
 NO_TRANSACTION = "<no transaction>"
-BY_PARTITION: Mapping[str, str] = {
-    "DescribeGroups": "groups",
-    "ConsumerGroupDescribe": "groups",
-    "DeleteGroups": "results",
+OF_GROUPS: Mapping[str, tuple[str, str]] = {
+    "DescribeGroups": ("groups", "groups"),
+    "ConsumerGroupDescribe": ("groupIds", "groups"),
+    "DeleteGroups": ("groupsNames", "results"),
 }
+"""API -> field with the names in the request, and with the groups in the answer. What was asked is kept, too."""
+ASKED = "<asked>"
 KEPT: Mapping[str, tuple[str, str]] = {
     "ListGroups": ("groups", "groupId"),
     "ListTransactions": ("transactionStates", "transactionalId"),
@@ -49,6 +53,12 @@ UNORDERED = frozenset({"members", "topicPartitions", "subscribedTopicNames"})
 CHANGING = frozenset(
     {"producerId", "transactionStartTimeMs", "usableBytes", "totalBytes", "partitionSize", "finalizedFeaturesEpoch"}
 )
+KEPT_S = 60
+"""Longer than a session, so that a group has no members any more."""
+DELETED = 10
+"""Groups in one request."""
+DELETE_GROUPS = 2
+"""A version that every Kafka has."""
 OFFSETS_TOPIC = "__consumer_offsets"
 WITHOUT_TRANSACTION = frozenset({48, 120})
 
@@ -61,6 +71,8 @@ class Side:
         self._port, self._ports, self._limit_s = port, ports, limit_s
         self._line: Line | None = None
         self._api = ""
+        self._old: deque[tuple[float, str]] = deque()
+        """Groups of ended cases that are still there, and since when."""
         self._foreign = next(ids for side, ids in PREFIXES.items() if side != name)
         self.begin("")
 
@@ -71,6 +83,18 @@ class Side:
         self._sent: set[str] = set()
         self._made: dict[str, str] = {}
 
+    def tidy(self) -> None:
+        """Deletes groups of old cases: each case lists all groups, and would take the longer the more there are."""
+        while len(self._old) >= DELETED and self._old[DELETED - 1][0] < time.monotonic() - KEPT_S:
+            names = [self._old.popleft()[1] for _ in range(DELETED)]
+            with suppress(Silent, ConnectionError):
+                self._connected().ask("DeleteGroups", DELETE_GROUPS, {"groupsNames": names})
+
+    def _connected(self) -> Line:
+        if self._line is None:
+            self._line = Line(self._port, self.messages, self._limit_s)
+        return self._line
+
     def close(self) -> None:
         if self._line is not None:
             self._line.close()
@@ -80,16 +104,15 @@ class Side:
         """The answer, which is written down; nothing if there is none."""
         self._remember(body)
         data = self.messages[f"{api}Request"].encode(body, version) if raw is None else raw
-        if self._line is None:
-            self._line = Line(self._port, self.messages, self._limit_s)
+        line = self._connected()
         try:
-            self._line.send(api, version, data)
-            answer = self._line.receive(api, version)
+            line.send(api, version, data)
+            answer = line.receive(api, version)
         except Silent:
             return self._none(api, version, SILENT)
         except ConnectionError:
             return self._none(api, version, CLOSED)
-        self.heard.append((api, version, self._comparable(api, answer)))
+        self.heard.append((api, version, self._comparable(api, body, answer)))
         return answer
 
     def _none(self, api: str, version: int, why: str) -> dict[str, Any]:
@@ -108,15 +131,17 @@ class Side:
             for v in value:
                 self._remember(v)
 
-    def _comparable(self, api: str, answer: dict[str, Any]) -> Any:
+    def _comparable(self, api: str, body: Mapping[str, Any], answer: dict[str, Any]) -> Any:
         if api in KEPT:
             name, key = KEPT[api]
             kept = [e for e in answer.get(name) or () if self.case in e[key] and not e[key].startswith(self._foreign)]
+            if api == "ListGroups":
+                self._old += ((time.monotonic(), e[key]) for e in kept)
             answer = {**answer, name: sorted(kept, key=lambda e: str(self._plain("", e[key])))}
-        if api in BY_PARTITION:
-            name = BY_PARTITION[api]
+        if api in OF_GROUPS:
+            asked, name = OF_GROUPS[api]
             told = [g for g in answer[name] if api != "DeleteGroups" or g["groupId"]]
-            answer = {**answer, name: sorted(told, key=lambda g: str(self._plain("", g["groupId"])))}
+            answer = {**answer, name: told, ASKED: body[asked]}
         self._learn("", answer)
         self._api = api
         return self._plain("", answer)

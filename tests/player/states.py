@@ -16,7 +16,7 @@ PARTITIONS = 3
 CLASSIC_MEMBER_VERSION, SYNC, COMMIT, CGH = 5, 3, 8, 0
 """Versions that every Kafka has; no case looks at them."""
 SESSION_MS, REBALANCE_MS = 45_000, 2_500
-"""A rebalance ends soon without a member that is silent."""
+"""A JoinGroup waits no longer for a member that is silent."""
 
 
 @dataclass
@@ -26,6 +26,8 @@ class State:
     side: Side
     ids: Mapping[str, uuid.UUID]
     """Of the topics."""
+    rebalance_ms: int
+    """What the members of the classic protocol say. A leader that has not sent its assignments is removed after it."""
     member: str = ""
     epoch: int = -1
     """Generation or member epoch."""
@@ -69,7 +71,7 @@ def join(s: State, topic: str, member: str = "", kind: str = "consumer") -> dict
     body = {
         "groupId": s.group,
         "sessionTimeoutMs": SESSION_MS,
-        "rebalanceTimeoutMs": REBALANCE_MS,
+        "rebalanceTimeoutMs": s.rebalance_ms,
         "memberId": member,
         "groupInstanceId": s.instance,
         "protocolType": kind,
@@ -215,7 +217,7 @@ def several(s: State) -> None:
 
 
 def _of_another(s: State, group: str, make: Make) -> None:
-    other = State(s.side, s.ids, named=group)
+    other = State(s.side, s.ids, s.rebalance_ms, named=group)
     make(other)
 
 

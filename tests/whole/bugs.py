@@ -12,6 +12,7 @@ import pytest
 import sidecar.api.access as access
 import sidecar.api.offset_commit as offset_commit
 import sidecar.api.offset_fetch as offset_fetch
+import sidecar.core.consumer.step as consumer_step
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.membership.former_owners import FormerOwners
 from sidecar.coordinator.membership.lease_commit import Confirming
@@ -40,7 +41,7 @@ from sidecar.core.runtime.phases import Phase
 from sidecar.core.runtime.service import Service
 from sidecar.core.runtime.shard import Shard
 from sidecar.core.runtime.turn import Turn
-from sidecar.core.vocabulary.errors import Code
+from sidecar.core.vocabulary.errors import Code, CoordinatorError
 from sidecar.front.steady import Grants
 from sidecar.kafka.cluster import ConnectionLost
 from sidecar.state.batch import encode_batch
@@ -257,6 +258,22 @@ def keeps_a_problem(patch: Patch, world: World) -> None:
 def stays_withdrawn(patch: Patch, world: World) -> None:
     """Who has left because its broker was gone does not come back with it."""
     patch.setattr(OwnersGroup, "resume", lambda self: None)
+
+
+def keeps_an_instance_for_ever(patch: Patch, world: World) -> None:
+    """A static member that was removed still has its instance id."""
+    real: Any = vars(consumer_step)["_find_or_make"]
+    last: dict[tuple[str, str], str] = {}
+
+    def planted(group: Any, hb: Any, member_id: str) -> Any:
+        if hb.instance_id is not None and hb.member_epoch == 0:
+            key = group.group_id, hb.instance_id
+            if group.static_member(hb.instance_id) is None and last.get(key, member_id) != member_id:
+                raise CoordinatorError(Code.UNRELEASED_INSTANCE_ID, "planted")
+            last[key] = member_id
+        return real(group, hb, member_id)
+
+    patch.setattr(consumer_step, "_find_or_make", planted)
 
 
 # ---- offsets --------------------------------------------------------------------------------------------------

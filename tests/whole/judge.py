@@ -236,12 +236,12 @@ class Judge:
         waited = self.universe.now_ms - asked_ms
         if waited > WAITS_MS + client.habits.rebalance_ms:
             self._wrong(f"{client.name} waited {waited:.0f} ms for {what}")
-        self._does_not_end(client, what, code, asked_ms)
+        self._does_not_end(client, host, what, code, asked_ms)
         is_loading = what == "Heartbeat" and waited >= LOADING_MS
         if code == Code.NONE and not is_loading and client.habits.group_id not in self.fold.foreign:
             self._all_is_well(client, host, what, asked_ms)
 
-    def _does_not_end(self, client: Client, what: str, code: int, asked_ms: float) -> None:
+    def _does_not_end(self, client: Client, host: str, what: str, code: int, asked_ms: float) -> None:
         """These clients do nothing wrong: only one in whose place another has come hears what ends it."""
         api = f"{what} of the {client.commits_as} protocol" if what == "OffsetCommit" else what
         h = client.habits
@@ -249,7 +249,9 @@ class Judge:
         if theirs and not isinstance(client, ShareMember | StreamsMember):
             return  # a broker's word, or may be: it knows no first answer that was lost
         fenced = code in OF_INSTANCES and any(
-            c is not client and (c.habits.group_id, c.habits.instance_id) == (h.group_id, h.instance_id)
+            c is not client
+            and (c.habits.group_id, c.habits.instance_id) == (h.group_id, h.instance_id)
+            and not (code == Code.UNRELEASED_INSTANCE_ID and self._was_gone(c, host, asked_ms))
             for c in self.clients
         )
         fenced |= code in OF_INSTANCES and self.moving.has_heard(h.group_id, client.member_id)
@@ -258,6 +260,11 @@ class Judge:
         earned = client.leaving or no_member or (what == "TxnOffsetCommit" and of_transactions)
         if api in ENDS and ends(api, code) and not (earned or (h.instance_id and fenced)):
             self._wrong(f"{client.name}: {what} is answered {name_of(code)}, which ends {', '.join(ends(api, code))}")
+
+    def _was_gone(self, client: Client, host: str, asked_ms: float) -> bool:
+        """Its record was gone when another asked, and that host knew."""
+        gone_ms, remover, _ = self.fold.gone.get((client.habits.group_id, client.member_id), (inf, -1, ""))
+        return asked_ms > gone_ms + _believed_ms(host, remover)
 
     def _all_is_well(self, client: Client, host: str, what: str, asked_ms: float) -> None:
         group_id = client.habits.group_id

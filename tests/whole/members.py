@@ -26,7 +26,7 @@ class ConsumerMember(Client):
     commits_as = "consumer"
 
     async def run(self) -> None:
-        self.member_id = f"{self.name}-{self.proc.universe.rng.getrandbits(32):08x}"
+        self._make_id()
         told: set[Place] | None = None
         """What it owns, as the coordinator was told; None: nothing that counts."""
         while not self.leaving:
@@ -42,6 +42,9 @@ class ConsumerMember(Client):
                     return
                 await self.pause(0.05)
                 continue
+            if res.error_code == Code.UNRELEASED_INSTANCE_ID:
+                await self.pause(0.5)
+                self._make_id()  # the process has ended, as Java's and librdkafka's do, and was started again
             if res.error_code != Code.NONE:
                 await self.pause(0.5)
                 told = None
@@ -54,6 +57,9 @@ class ConsumerMember(Client):
                     continue  # the coordinator waits for this
             await self.pause(self.habits.heartbeat_ms / 1000)
         await self._leave()
+
+    def _make_id(self) -> None:
+        self.member_id = f"{self.name}-{self.proc.universe.rng.getrandbits(32):08x}"
 
     def _beat(self, owned: set[Place] | None) -> ch.ConsumerGroupHeartbeatRequest:
         h = self.habits

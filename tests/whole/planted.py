@@ -72,6 +72,7 @@ PLANTED = [
     Bug(bugs.removes_whom_the_former_owner_answers, "was removed at|could be heard", scene=ALONE_WITH_MEMBERS),
     Bug(bugs.takes_silence_for_a_word, "was removed at|could be heard", scene=ALONE_WITH_MEMBERS),
     Bug(bugs.counts_the_lease_from_the_answer, "too long", ("disk_is_slow", "network_is_slow")),
+    Bug(bugs.keeps_an_instance_for_ever, "UNRELEASED_INSTANCE_ID, which ends", ("client_crashes", "client_comes")),
     Bug(bugs.stays_withdrawn, "not within", ("broker_crashes", "broker_stands_still")),
     Bug(bugs.gives_no_time_back, "could be heard for", ("host_is_suspended",)),
     Bug(bugs.keeps_a_problem, "not within.*cannot be taken over", scene="fences_take_long"),
