@@ -22,8 +22,8 @@ from sidecar.audit.columns import Table
 from sidecar.audit.decode_arrow import arrow_of, dig, mapped
 from sidecar.audit.decode_columns import Compiled
 from sidecar.audit.decode_nodes import LONG, Unfit, number
-from sidecar.audit.decode_rows import ALIAS, EMBEDDED, FROM_KEY, HEAD, SPECIAL_PATHS, headers_rows, value_row
-from sidecar.audit.layers import CORRUPT, SILVER
+from sidecar.audit.decode_rows import EMBEDDED, FIELD_OF, headers_rows, value_row
+from sidecar.audit.layers import CORRUPT, FROM_KEY, PATHS, SILVER
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA
 from sidecar.state.fold import EPOCH_DIGITS
 from sidecar.state.schema import MARK, Schemas, StateError, published
@@ -272,16 +272,15 @@ class _Kind:
     def _columns(self, node: Any, rows: int) -> Any:
         columns = []
         for f in (schema := self._schema()):
-            path = SPECIAL_PATHS.get((self.kind, f.name), (HEAD.get(f.name, f.name),))
-            inner = dig(node, path)
+            inner = dig(node, PATHS[self.kind, f.name])
             embedded = EMBEDDED.get((self.kind, f.name))
             if inner is None:
                 columns.append(pa.nulls(rows, f.type) if f.nullable else pa.array([""] * rows, f.type))
             elif embedded is None:
-                column = arrow_of(inner, f.type, ALIAS)
+                column = arrow_of(inner, f.type, FIELD_OF)
                 columns.append(column if f.nullable else pc.fill_null(column, EMPTY))
             else:
-                firsts = arrow_of(inner, embedded.read_as, ALIAS)
+                firsts = arrow_of(inner, embedded.read_as, FIELD_OF)
                 if pa.types.is_list(firsts.type):  # of a member's protocols the one that it prefers
                     some = pc.greater(pc.list_value_length(firsts), 0)
                     begins = firsts.offsets.slice(0, len(firsts))
