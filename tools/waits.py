@@ -66,7 +66,7 @@ WAITS: Mapping[str, tuple[int, str]] = {
     "coordinator/placeholder/share_membership.py ShareMembership._ask": (1, TURN),
     "coordinator/placeholder/share_membership.py ShareMembership.initialised": (1, TURN),
     "coordinator/runtime/cluster_watch.py Follower.stop": (1, THREAD),
-    "coordinator/runtime/topic_refresh.py Fresh.during": (1, EACH),
+    "coordinator/runtime/topic_refresh.py TopicRefresh.during": (1, EACH),
     "coordinator/statelog/fence_renewal.py renew": (1, WRITTEN),
     "coordinator/statelog/fenced_writer.py FencedWriter._encode_large": (1, THREAD),
     "coordinator/statelog/large_write.py LargeWrite._write_piece": (1, THREAD),

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sidecar.audit.decode import BODY_AT, times
-from sidecar.audit.decode_arrow import buffers_of, gathered, mapped
-from sidecar.audit.decode_avro import PLAIN, Pool, Unfit, Walk
-from sidecar.audit.decode_nodes import LONG, Spans, offsets_of
+from sidecar.audit.decode_arrow import arrow_of, mapped
+from sidecar.audit.decode_columns import Compiled
+from sidecar.audit.decode_nodes import LONG, Unfit, offsets_of
 from sidecar.audit.dump import TIME_TYPES
 from sidecar.audit.layers import BRONZE
 from sidecar.state.keys import decode_key
@@ -19,6 +19,8 @@ from sidecar.state.schema import MARK, StateError
 
 DAY_MS = 86_400_000
 Header = tuple[str, bytes | None]
+KEY = {"type": "record", "name": "key", "fields": [{"name": f"part{n}", "type": "string"} for n in range(3)]}
+"""Of all records: kind, group id and sub id."""
 
 
 def bronze_batch(
@@ -67,20 +69,14 @@ def headers_of(headers: Sequence[Sequence[Header] | None]) -> Any:
 
 def keys_of(key: Any) -> tuple[Any, Any, Any]:
     """Kind, group id and sub id; all three are null where the key cannot be read."""
-    offsets, data = buffers_of(key)
-    pool = Pool(data)
-    walk = Walk(pool, offsets.slice(0, len(key)), offsets.slice(1))
-    at, spans = walk.start, list[Spans]()
-    for _ in range(3):
-        found, at = PLAIN["string"](walk, at, walk.all())
-        spans.append(found)
     try:
-        parts = [gathered(pool, s, pa.string()) for s in spans]
+        node: Any
+        bad, node = Compiled(KEY).read(key, pa.arange(0, len(key), 1), 0)
+        if key.null_count or pc.any(bad).as_py():  # what a null points to is not defined
+            return _keys_singly(key)
+        kind, group_id, sub_id = (arrow_of(part, pa.string(), {}) for part in node.by_name.values())
     except Unfit:
         return _keys_singly(key)
-    bad = walk.bad
-    none = pa.scalar(None, pa.string())
-    kind, group_id, sub_id = parts if bad is None else [pc.if_else(bad, none, p) for p in parts]
     return kind, group_id, sub_id
 
 

@@ -1,8 +1,9 @@
 """Records as bytes (bronze) to typed Arrow tables (silver), one for each kind of record.
 
-Values of one schema are read by column (decode_avro.py). A value that cannot be read so is read by fastavro, which also
-judges what is damaged: such a record goes to the table `corrupt` and ends nothing. A field that a schema does not have
-is null, and one that the table does not have is left out: so older and newer versions of a schema fit in one table.
+Values of one schema are read by column (decode_columns.py). A value that cannot be read so is read by fastavro, which
+also judges what is damaged: such a record goes to the table `corrupt` and ends nothing. A field that a schema does not
+have is null, and one that the table does not have is left out: so older and newer versions of a schema fit in one
+table.
 """
 
 from __future__ import annotations
@@ -18,12 +19,11 @@ import pyarrow.compute as pc
 from fastavro import parse_schema, schemaless_reader
 
 from sidecar.audit.columns import Table
-from sidecar.audit.decode_arrow import arrow_of, buffers_of, dig, mapped
-from sidecar.audit.decode_avro import Pool, Unfit, Walk, compiled, number
+from sidecar.audit.decode_arrow import arrow_of, dig, mapped
 from sidecar.audit.decode_columns import Compiled
-from sidecar.audit.decode_nodes import LONG
-from sidecar.audit.decode_rows import ALIAS, EMBEDDED, FROM_KEY, HEAD, SPECIAL_PATHS, headers_rows, value_row
-from sidecar.audit.layers import CORRUPT, SILVER
+from sidecar.audit.decode_nodes import LONG, Unfit, number
+from sidecar.audit.decode_rows import EMBEDDED, FIELD_OF, headers_rows, value_row
+from sidecar.audit.layers import CORRUPT, FROM_KEY, PATHS, SILVER
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA
 from sidecar.state.fold import EPOCH_DIGITS
 from sidecar.state.schema import MARK, Schemas, StateError, published
@@ -38,6 +38,9 @@ EMPTY = pa.scalar("")
 PAIRS = count()
 """In a schema each record has a name of its own."""
 UNKNOWN_SCHEMA = "unknown schema"
+
+UNSOUND = (StateError, pa.ArrowException, KeyError, TypeError, ValueError, OverflowError)
+"""What a value raises that is damaged, or does not fit into its table."""
 
 Claims = Mapping[int, Sequence[tuple[int, int]]]
 """State partition -> (offset, owner epoch) of its claims, in the order of their offsets."""
@@ -98,7 +101,7 @@ class Decoder:
             self._names[name.rsplit("-", 1)[0]] = json.loads(text)["name"]
         for text in schemas.values():
             self.schemas.learn(text)
-        self._steps: dict[str, Any] = {}
+        self._steps: dict[str, Compiled | None] = {}
         self._singles: dict[str, Any] = {}
         self._claims = {
             p: (pa.array([o for o, _ in rows], LONG), pa.array([None, *(e for _, e in rows)], LONG))
@@ -133,20 +136,14 @@ class Decoder:
             out[CORRUPT.name] = corrupt
         return out
 
-    def step(self, fingerprint: str) -> Any:
+    def step(self, fingerprint: str) -> Compiled | None:
         """Reads values of that schema by column; None if it cannot be so."""
         if fingerprint not in self._steps:
             try:
-                self._steps[fingerprint] = self._reader(_bare(json.loads(self.schemas.texts[fingerprint])))
+                self._steps[fingerprint] = Compiled(_bare(json.loads(self.schemas.texts[fingerprint])))
             except (Unfit, KeyError, TypeError):
                 self._steps[fingerprint] = None
         return self._steps[fingerprint]
-
-    def _reader(self, schema: Any) -> Any:
-        try:
-            return Compiled(schema)
-        except Unfit:
-            return compiled(schema)
 
     def single(self, value: bytes) -> Any:
         """One decoded value. Raises StateError."""
@@ -262,44 +259,28 @@ class _Kind:
             left = which if step is None else self._by_column(which, step)
             self._singly(left)
 
-    def _by_column(self, which: Any, step: Any) -> Any:
+    def _by_column(self, which: Any, step: Compiled) -> Any:
         """Read what can be, and return the rest."""
-        if isinstance(step, Compiled):
-            bad, node = step.read(self.bronze["value"], which, BODY_AT)
-            good = which.filter(pc.invert(bad))
-            try:
-                self.parts.append((good, self._columns(None, node, len(good))))
-            except Unfit:
-                return which
-            return which.filter(bad)
-        offsets, data = buffers_of(self.bronze["value"])
-        pool = Pool(data)
-        walk = Walk(pool, pc.add(offsets.take(which), number(BODY_AT)), offsets.take(pc.add(which, number(1))))
+        bad, node = step.read(self.bronze["value"], which, BODY_AT)
+        good = which.filter(pc.invert(bad))
         try:
-            node, bad = walk.read(step), walk.bad
-            if bad is None:
-                self.parts.append((which, self._columns(pool, node, len(which))))
-                return which.slice(0, 0)
-            good = where(pc.invert(bad))
-            if len(good):
-                self.parts.append((which.take(good), self._columns(pool, node.pick(good), len(good))))
+            self.parts.append((good, self._columns(node, len(good))))
         except Unfit:
             return which
         return which.filter(bad)
 
-    def _columns(self, pool: Pool | None, node: Any, rows: int) -> Any:
+    def _columns(self, node: Any, rows: int) -> Any:
         columns = []
         for f in (schema := self._schema()):
-            path = SPECIAL_PATHS.get((self.kind, f.name), (HEAD.get(f.name, f.name),))
-            inner = dig(node, path)
+            inner = dig(node, PATHS[self.kind, f.name])
             embedded = EMBEDDED.get((self.kind, f.name))
             if inner is None:
                 columns.append(pa.nulls(rows, f.type) if f.nullable else pa.array([""] * rows, f.type))
             elif embedded is None:
-                column = arrow_of(pool, inner, f.type, ALIAS)
+                column = arrow_of(inner, f.type, FIELD_OF)
                 columns.append(column if f.nullable else pc.fill_null(column, EMPTY))
             else:
-                firsts = arrow_of(pool, inner, embedded.read_as, ALIAS)
+                firsts = arrow_of(inner, embedded.read_as, FIELD_OF)
                 if pa.types.is_list(firsts.type):  # of a member's protocols the one that it prefers
                     some = pc.greater(pc.list_value_length(firsts), 0)
                     begins = firsts.offsets.slice(0, len(firsts))
@@ -308,16 +289,25 @@ class _Kind:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _singly(self, which: Any) -> None:
+        schema, values = self._schema(), self.bronze["value"].take(which).to_pylist()
+        try:  # nearly always all are sound, and then a batch of them costs a fraction
+            rows = [value_row(self.kind, schema, self.decoder.single(raw)) for raw in values]
+            pa.RecordBatch.from_pylist(rows, schema=schema).validate(full=True)
+            self._add(which, rows)
+        except UNSOUND:
+            self._judge(which, values)
+
+    def _judge(self, which: Any, values: Sequence[bytes]) -> None:
+        """Each by itself: some of them are damaged."""
         rows, kept = [], []
         schema = self._schema()
-        for i, raw in zip(which.to_pylist(), self.bronze["value"].take(which).to_pylist(), strict=True):
+        for i, raw in zip(which.to_pylist(), values, strict=True):
             try:
                 row = value_row(self.kind, schema, self.decoder.single(raw))
                 pa.RecordBatch.from_pylist([row], schema=schema).validate(full=True)
-            except StateError as exc:
-                self.broken.append((pa.array([i], LONG), str(exc)))
-            except (pa.ArrowException, KeyError, TypeError, ValueError, OverflowError) as exc:
-                self.broken.append((pa.array([i], LONG), f"value of {self.kind} does not fit: {exc!r}"))
+            except UNSOUND as exc:
+                why = str(exc) if isinstance(exc, StateError) else f"value of {self.kind} does not fit: {exc!r}"
+                self.broken.append((pa.array([i], LONG), why))
             else:
                 rows.append(row)
                 kept.append(i)

@@ -1,5 +1,5 @@
-"""Avro values of one schema, read by the compiled kernel (native/_columns.c), if there is one. decode_avro.py gives the
-same without it, and decode_rows.py value by value."""
+"""Avro values of one schema, read by the compiled kernel (native/_columns.c), if there is one. decode_rows.py gives the
+same value by value."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sidecar.audit.decode_avro import Unfit
-from sidecar.audit.decode_nodes import LONG, Fields, Flags, Lists, Longs, Maybe, Node, Texts
+from sidecar.audit.decode_nodes import LONG, Fields, Flags, Lists, Longs, Maybe, Node, Texts, Unfit
 
 try:
     from sidecar.native._columns import columns as columns

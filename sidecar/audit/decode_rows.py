@@ -11,46 +11,11 @@ import pyarrow.compute as pc
 
 from sidecar.audit.columns import many
 from sidecar.audit.decode_arrow import TOPIC_ID_BYTES, shown_id
+from sidecar.audit.layers import HEAD, PATHS, RENAMED
 from sidecar.core.classic.embedded import assigned, whole_subscription
 
-HEADERS = {"why": "why", "owner_epoch": "owner_epoch", "time_ms": "written_ms", "revision": "revision"}
-"""Header of a tombstone -> column."""
-FROM_KEY = {
-    "member": "member_id",
-    "static_member": "instance_id",
-    "target_member": "member_id",
-    "current": "member_id",
-    "regex": "regex",
-    "config": "name",
-    "owner_claim": "claim",
-    "classic_member": "member_id",
-    "classic_assignment": "member_id",
-    "share_member": "member_id",
-    "share_target_member": "member_id",
-    "share_current": "member_id",
-    "streams_member": "member_id",
-    "streams_target_member": "member_id",
-    "streams_current": "member_id",
-    "schema": "fingerprint",
-}
-"""Kind -> the column that the key's sub id fills; the others have none."""
-HEAD = {"written_ms": "time_ms"}
-"""Column of all kinds -> its name in the schema."""
-ALIAS = {"topic": "topic_name", "subtopology": "subtopology_id"}
-"""Field of a place or a task -> its name in the schemas."""
-SPECIAL_PATHS: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("target_metadata", "epoch"): ("assignment_epoch",),
-    ("share_target_metadata", "epoch"): ("assignment_epoch",),
-    ("streams_target_metadata", "epoch"): ("assignment_epoch",),
-    ("member", "session_timeout_ms"): ("classic", "session_timeout_ms"),
-    ("member", "protocol_names"): ("classic", "protocols", "name"),
-    ("classic_member", "protocol_names"): ("protocols", "name"),
-    ("classic_member", "topic_names"): ("protocols", "metadata"),
-    ("classic_member", "rack_id"): ("protocols", "metadata"),
-    ("classic_assignment", "assigned"): ("assignment",),
-    ("classic_assignment", "assignment_bytes"): ("assignment",),
-}
-"""Kind and column -> where it stands in the value, if not under its own name."""
+FIELD_OF = {column: field for field, column in RENAMED.items()}
+"""Field of a struct -> its name in the schemas, if it has another."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +65,7 @@ def _headers_columns(headers: Any) -> dict[str, Any]:
     each, owners = headers.flatten(), pc.list_parent_indices(headers)
     names, values = each.field("name"), pc.fill_null(each.field("value"), pa.scalar(b""))
     columns = {}
-    for name, column in HEADERS.items():
+    for name, column in HEAD.items():
         mine = pc.equal(names, pa.scalar(name))
         said, rows = values.filter(mine), owners.filter(mine)[::-1]
         places = pc.index_in(pa.arange(0, len(headers), 1), value_set=rows)
@@ -133,7 +98,7 @@ def value_row(kind: str, schema: Any, body: Mapping[str, Any]) -> dict[str, Any]
     """The columns of `schema` from one decoded value."""
     row: dict[str, Any] = {}
     for f in schema:
-        found = _dig(body, SPECIAL_PATHS.get((kind, f.name), (HEAD.get(f.name, f.name),)))
+        found = _dig(body, PATHS[kind, f.name])
         embedded = EMBEDDED.get((kind, f.name))
         if embedded is not None:
             if isinstance(found, list):
@@ -170,5 +135,5 @@ def _plain(value: Any, kind: Any) -> Any:
 
 
 def _name_in(value: Mapping[str, Any], name: str) -> str:
-    alias = ALIAS.get(name)
+    alias = FIELD_OF.get(name)
     return alias if alias in value and alias is not None else name

@@ -20,7 +20,9 @@ Task = Callable[[Iterator[Any]], Iterable[str]]
 RAISED = (AuditError.__name__, Misused.__name__, NoTopic.__name__)
 TASK_SAID = re.compile(rf"{re.escape(AuditError.__module__)}\.(?:{'|'.join(RAISED)}): (.*)")
 TASK_FAILED = re.compile(
-    r"^((?:FileNotFoundError|PermissionError|OSError|\w+(?=: \[Errno)|pyarrow\.lib\.ArrowInvalid): .*)$", re.MULTILINE
+    r"^((?:FileNotFoundError|PermissionError|OSError|\w+(?=: \[Errno)|pyarrow\.lib\.ArrowInvalid"
+    r"|_duckdb\.(?:IO|InvalidInput)Exception): .*)$",
+    re.MULTILINE,
 )
 """In what Spark tells of a task that failed: the last line of its Python traceback."""
 SPLITS = re.compile(r"splits=(\d+)")

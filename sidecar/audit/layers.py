@@ -1,11 +1,15 @@
 """The tables of bronze and silver: what was in the topic, as bytes and by kind of record. Gold: gold/tables.py.
 
 Bronze is the topic itself. A record is named by its partition and offset, so writing it twice changes nothing, and
-everything else can be made from it again. Silver has a table for each kind of record, with the fields of all versions
-of its schema: a field that a version does not have is null.
+everything else can be made from it again. Silver has a table for each kind of record, with the fields of the newest
+schema of its values (sidecar/state/schemas): a field that an older version does not have is null.
 """
 
 from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from sidecar.audit.columns import (
     BYTES,
@@ -21,6 +25,7 @@ from sidecar.audit.columns import (
     many,
     record,
 )
+from sidecar.state.schema import published
 
 BRONZE = Table(
     "bronze",
@@ -59,283 +64,185 @@ COMMON = (
     Column("deleted", FLAG, "A tombstone: all columns behind `why` are null but those that are in its key."),
     Column("why", TEXT, "What made it be written."),
 )
-PLACES = many(record(topic_id=TEXT, topic=TEXT, partitions=many(INT)))
-"""`topic_id` as Kafka's tools show it (base64); `topic`: its name when this was written, empty if unknown."""
-OWNED = many(record(topic_id=TEXT, topic=TEXT, partitions=many(INT), epochs=many(INT)))
-"""`epochs`: of each partition, in which it was assigned (KIP-1251)."""
-NAMED = many(record(topic=TEXT, partitions=many(INT)))
-TASKS = many(record(subtopology=TEXT, partitions=many(INT)))
-OWNED_TASKS = many(record(subtopology=TEXT, partitions=many(INT), epochs=many(INT)))
-PAIRS = many(record(name=TEXT, value=TEXT))
-INTERNAL_TOPICS = many(
-    record(name=TEXT, partitions=INT, replication_factor=INT, configs=many(record(key=TEXT, value=TEXT)))
-)
-SUBTOPOLOGIES = many(
-    record(
-        subtopology=TEXT,
-        source_topics=many(TEXT),
-        repartition_sink_topics=many(TEXT),
-        repartition_source_topics=INTERNAL_TOPICS,
-        changelog_topics=INTERNAL_TOPICS,
-        copartition_groups=many(record(source_topics=many(INT), repartition_source_topics=many(INT))),
-    )
-)
-ROLES = ("active", "standby", "warmup")
-MEMBER = Column("member_id", TEXT, "The member.")
-
-
 GONE = "a tombstone"
-EPOCH = (
-    Column("epoch", INT, "Group epoch.", GONE),
-    Column("metadata_hash", LONG, "Over what is known of the topics that the group reads.", GONE),
-)
-TARGET = (
-    Column("epoch", INT, "Epoch of the target assignment.", GONE),
-    Column("assignment_timestamp_ms", LONG, "When the calculation ended; 0: never.", GONE),
-    Column("assignor", TEXT, "Which assignor.", GONE),
-)
-EPOCHS = (
-    Column("member_epoch", INT, "Member epoch.", GONE),
-    Column("previous_epoch", INT, "The one before.", GONE),
-)
-INSTANCE = Column("instance_id", TEXT, "Of a static member.", "a dynamic member")
-CLIENT = (
-    Column("rack_id", TEXT, "Its rack.", "it names none"),
-    Column("client_id", TEXT, "Its client id.", GONE),
-    Column("client_host", TEXT, "Where it connects from.", GONE),
-)
-NAMES = Column("topic_names", many(TEXT), "What it subscribes to by name.", GONE)
-REBALANCE_TIMEOUT = Column("rebalance_timeout_ms", INT, "How long it may take to give partitions up.", GONE)
+ROLES = ("active", "standby", "warmup")
+HEAD = {"why": "why", "owner_epoch": "owner_epoch", "time_ms": "written_ms", "revision": "revision"}
+"""Field that all values have, and header of all tombstones -> column."""
+RENAMED = {"assignment_epoch": "epoch", "topic_name": "topic", "subtopology_id": "subtopology"}
+"""Field of a schema -> its name in the tables. All others keep theirs."""
+KINDS = {
+    "group": ("groups", ""),
+    "member": ("members", "member_id"),
+    "static_member": ("static_members", "instance_id"),
+    "target_metadata": ("targets", ""),
+    "target_member": ("target_members", "member_id"),
+    "current": ("current", "member_id"),
+    "regex": ("regexes", "regex"),
+    "config": ("settings", "name"),
+    "owner_claim": ("claims", "claim"),
+    "classic_group": ("classic_groups", ""),
+    "classic_member": ("classic_members", "member_id"),
+    "classic_assignment": ("classic_assignments", "member_id"),
+    "share_group": ("share_groups", ""),
+    "share_member": ("share_members", "member_id"),
+    "share_target_metadata": ("share_targets", ""),
+    "share_target_member": ("share_target_members", "member_id"),
+    "share_current": ("share_current", "member_id"),
+    "share_placeholder": ("share_placeholders", ""),
+    "streams_group": ("streams_groups", ""),
+    "streams_topology": ("streams_topologies", ""),
+    "streams_member": ("streams_members", "member_id"),
+    "streams_target_metadata": ("streams_targets", ""),
+    "streams_target_member": ("streams_target_members", "member_id"),
+    "streams_current": ("streams_current", "member_id"),
+}
+"""Kind of record -> its table, and the column that the key's sub id fills."""
+FROM_KEY = {kind: column for kind, (_, column) in KINDS.items() if column} | {"schema": "fingerprint"}
+IN_KEY = {
+    "member_id": "The member.",
+    "instance_id": "The instance id.",
+    "regex": "The pattern.",
+    "name": "Name of the setting.",
+    "claim": "The owner epoch that the key names; one of -1 is a proof and claims nothing.",
+}
+NAMED = many(record(topic=TEXT, partitions=many(INT)))
+SPEAKS_CLASSIC = ("Of a member that speaks the classic protocol.", "it does not")
+INSTEAD: Mapping[tuple[str, str], tuple[tuple[Column, tuple[str, ...]], ...]] = {
+    ("member", "classic"): (
+        (Column("session_timeout_ms", INT, *SPEAKS_CLASSIC), ("classic", "session_timeout_ms")),
+        (Column("protocol_names", many(TEXT), *SPEAKS_CLASSIC), ("classic", "protocols", "name")),
+    ),
+    ("classic_member", "protocols"): (
+        (Column("protocol_names", many(TEXT), "In the member's order of preference.", GONE), ("protocols", "name")),
+        (Column("topic_names", many(TEXT), "What it subscribes to.", "it is no consumer"), ("protocols", "metadata")),
+        (Column("rack_id", TEXT, "Its rack.", "it names none"), ("protocols", "metadata")),
+    ),
+    ("owner_claim", "cluster_id"): (),  # lakes are there whose files have no such column
+    ("classic_assignment", "assignment"): (
+        (Column("assigned", NAMED, "The partitions.", "these bytes are no assignment of a consumer"), ("assignment",)),
+        (Column("assignment_bytes", INT, "How many bytes the leader sent.", GONE), ("assignment",)),
+    ),
+}
+"""Kind and field -> the columns that stand for it, and where each is in the value."""
+DOCS = {
+    "active": "Its active tasks.",
+    "assigned": "What it may own.",
+    "assignor": "Which assignor.",
+    "client_host": "Where it connects from.",
+    "client_id": "Its client id.",
+    "client_tags": "Its tags.",
+    "epoch": "Epoch of the group, of its target assignment, or of its topology.",
+    "generation": "Generation of the sidecars' own group.",
+    "instance_id": "Of a static member.",
+    "member_epoch": "Member epoch.",
+    "member_id": "The member that holds it.",
+    "names_version": "Of the list of topics in which they were looked up.",
+    "partitions": "The partitions.",
+    "pending": "What it must give up and has not yet given up.",
+    "pending_active": "Active tasks that it must give up and has not yet.",
+    "pending_standby": "Standby tasks that it must give up and has not yet.",
+    "pending_warmup": "Warm-up tasks that it must give up and has not yet.",
+    "previous_epoch": "The one before.",
+    "producer_epoch": "Of its fence.",
+    "producer_id": "Of its fence.",
+    "rack_id": "Its rack.",
+    "rebalance_timeout_ms": "How long it may take to give partitions up, or to join again.",
+    "resolved_ms": "When, Unix ms.",
+    "server_assignor": "The assignor that it asks for.",
+    "session_timeout_ms": "Its session.",
+    "standby": "Its standby tasks.",
+    "state": "STABLE, UNREVOKED_PARTITIONS or UNRELEASED_PARTITIONS; of a streams group with TASKS.",
+    "subtopologies": "As its members sent it.",
+    "topic_names": "What it subscribes to by name.",
+    "topic_regex": "What it subscribes to by pattern.",
+    "topics": "The topics.",
+    "warmup": "Its warm-up tasks.",
+}
+"""Of fields of which the schemas themselves say nothing. A published one never changes."""
+NULLS = {
+    "instance_id": "a dynamic member",
+    "topic_regex": "no pattern",
+    "server_assignor": "it leaves that to the group",
+    "shutdown_member": "nobody has",
+}
+"""When a field that may be null is, if not because there is none."""
 
 
-def _silver(kind: str, name: str, doc: str, *columns: Column) -> tuple[str, Table]:
-    return kind, Table("silver", name, doc, ("state_partition", "offset"), (*COMMON, *columns))
+def _type(schema: Any, named: dict[str, Any]) -> Any:
+    """An Avro type as the tables have it: a topic id is text as Kafka's tools show it, a map a list of pairs."""
+    if isinstance(schema, list):
+        return _type(next(s for s in schema if s != "null"), named)
+    if isinstance(schema, str):
+        return SIMPLE_AVRO[schema] if schema in SIMPLE_AVRO else named[schema]
+    if schema["type"] == "array":
+        return many(_type(schema["items"], named))
+    if schema["type"] == "map":
+        return many(record(name=TEXT, value=_type(schema["values"], named)))
+    if schema["type"] == "fixed":
+        named[schema["name"]] = TEXT
+    elif schema["type"] == "record":
+        parts = {RENAMED.get(f["name"], f["name"]): _type(f["type"], named) for f in schema["fields"]}
+        named[schema["name"]] = record(**parts)
+    else:
+        return _type(schema["type"], named)
+    return named[schema["name"]]
 
 
-SILVER: dict[str, Table] = dict(
+SIMPLE_AVRO = {"int": INT, "long": LONG, "string": TEXT, "boolean": FLAG}
+
+
+Found = tuple[Column, tuple[str, ...]]
+"""A column, and where it is in the value."""
+
+
+def _columns(kind: str, fields: Sequence[Any]) -> Iterator[Found]:
+    named: dict[str, Any] = {}
+    for f in fields:
+        name = RENAMED.get(f["name"], f["name"])
+        if (kind, f["name"]) in INSTEAD:
+            yield from INSTEAD[kind, f["name"]]
+        elif name not in HEAD:
+            null = NULLS.get(name, "there is none") if isinstance(f["type"], list) else GONE
+            yield Column(name, _type(f["type"], named), f.get("doc") or DOCS[name], null), (f["name"],)
+
+
+def _silver(kind: str) -> Table:
+    """The table of a kind, from the newest schema of its values."""
+    versions = (name for name in published() if name.rsplit("-", 1)[0] == kind)
+    schema = json.loads(published()[max(versions, key=lambda name: int(name.rsplit("-v", 1)[1]))])
+    name, sub_id = KINDS[kind]
+    from_key = (Column(sub_id, TEXT, IN_KEY[sub_id]),) if sub_id else ()
+    found = list(_columns(kind, schema["fields"]))
+    PATHS.update({(kind, column.name): path for column, path in found})
+    PATHS.update({(kind, column): (field,) for field, column in HEAD.items()})
+    return Table("silver", name, schema["doc"], KEY, (*COMMON, *from_key, *(column for column, _ in found)))
+
+
+PATHS: dict[tuple[str, str], tuple[str, ...]] = {}
+"""Kind and column -> where it is in the value."""
+KEY = ("state_partition", "offset")
+SCHEMAS = Table(
+    "silver",
+    "schemas",
+    "Schemas of values.",
+    KEY,
     (
-        _silver(
-            "group",
-            "groups",
-            "Group epochs (KIP-848).",
-            *EPOCH,
-        ),
-        _silver(
-            "member",
-            "members",
-            "Members of consumer groups, as they subscribe.",
-            MEMBER,
-            INSTANCE,
-            *CLIENT,
-            REBALANCE_TIMEOUT,
-            NAMES,
-            Column("topic_regex", TEXT, "What it subscribes to by pattern.", "no pattern"),
-            Column("server_assignor", TEXT, "The assignor that it asks for.", "it leaves that to the group"),
-            Column("session_timeout_ms", INT, "Of a member that speaks the classic protocol.", "it does not"),
-            Column("protocol_names", many(TEXT), "Of a member that speaks the classic protocol.", "it does not"),
-        ),
-        _silver(
-            "static_member",
-            "static_members",
-            "Which member holds an instance id (KIP-345).",
-            Column("instance_id", TEXT, "The instance id."),
-            Column("member_id", TEXT, "The member that holds it.", GONE),
-        ),
-        _silver(
-            "target_metadata",
-            "targets",
-            "Epochs of target assignments, and when they were computed (KIP-1263).",
-            *TARGET,
-        ),
-        _silver(
-            "target_member",
-            "target_members",
-            "What a member shall own.",
-            MEMBER,
-            Column("partitions", PLACES, "The partitions.", GONE),
-        ),
-        _silver(
-            "current",
-            "current",
-            "What a member of a consumer group owns.",
-            MEMBER,
-            *EPOCHS,
-            Column("state", TEXT, "STABLE, UNREVOKED_PARTITIONS or UNRELEASED_PARTITIONS.", GONE),
-            Column("assigned", OWNED, "What it may own.", GONE),
-            Column("pending", OWNED, "What it must give up and has not yet given up.", GONE),
-        ),
-        _silver(
-            "regex",
-            "regexes",
-            "Topics that a pattern stands for.",
-            Column("regex", TEXT, "The pattern."),
-            Column("topics", many(TEXT), "The topics.", GONE),
-            Column("names_version", INT, "Of the list of topics in which they were looked up.", GONE),
-            Column("resolved_ms", LONG, "When, Unix ms.", GONE),
-        ),
-        _silver(
-            "config",
-            "settings",
-            "Settings of a group, or of the brokers where the group id is empty.",
-            Column("name", TEXT, "Name of the setting."),
-            Column("value", TEXT, "Its value, as text.", GONE),
-        ),
-        _silver(
-            "owner_claim",
-            "claims",
-            "A sidecar took the partition over.",
-            Column("claim", TEXT, "The owner epoch that the key names; one of -1 is a proof and claims nothing."),
-            Column("node_id", INT, "Broker that the owner stands beside.", GONE),
-            Column("address", TEXT, "Where clients reach it.", GONE),
-            Column("member_id", TEXT, "Its member id in the sidecars' own group.", GONE),
-            Column("generation", INT, "Generation of the sidecars' own group.", GONE),
-            Column("producer_id", LONG, "Of its fence.", GONE),
-            Column("producer_epoch", INT, "Of its fence.", GONE),
-        ),
-        _silver(
-            "classic_group",
-            "classic_groups",
-            "States of classic groups.",
-            Column("state", TEXT, "Empty, PreparingRebalance, CompletingRebalance or Stable.", GONE),
-            Column("generation", INT, "Rises by one whenever a join phase ends.", GONE),
-            Column("protocol_type", TEXT, "`consumer` for consumers.", "none is known"),
-            Column("protocol", TEXT, "The protocol that was selected.", "none is"),
-            Column("leader", TEXT, "The member that assigns.", "there is none"),
-            Column("assigned_generation", INT, "The last generation whose assignments are known.", GONE),
-            Column("since_ms", LONG, "When it came into this state, Unix ms.", GONE),
-            Column("adopted", FLAG, "Taken over from the broker, and its members have not joined yet.", GONE),
-        ),
-        _silver(
-            "classic_member",
-            "classic_members",
-            "Members of classic groups, as they joined.",
-            MEMBER,
-            Column("instance_id", TEXT, "Of a static member.", "a dynamic member"),
-            Column("client_id", TEXT, "Its client id.", GONE),
-            Column("client_host", TEXT, "Where it connects from.", GONE),
-            Column("session_timeout_ms", INT, "Its session.", GONE),
-            Column("rebalance_timeout_ms", INT, "How long it may take to join again.", GONE),
-            Column("protocol_names", many(TEXT), "In the member's order of preference.", GONE),
-            Column("topic_names", many(TEXT), "What it subscribes to.", "it is no consumer"),
-            Column("rack_id", TEXT, "Its rack.", "it names none"),
-            Column("id_told", FLAG, "Its client knew its member id then.", GONE),
-            Column("generation", INT, "That of the group when this was written.", GONE),
-            Column(
-                "stale_claims",
-                many(record(topic=TEXT, partitions=many(INT), generation=INT, holder=TEXT)),
-                "Partitions that it says it owns, but that were given to others since (KIP-792).",
-                GONE,
-            ),
-        ),
-        _silver(
-            "classic_assignment",
-            "classic_assignments",
-            "What the leader of a classic group assigned.",
-            MEMBER,
-            Column("generation", INT, "In which it was first assigned so.", GONE),
-            Column("assigned", NAMED, "The partitions.", "these bytes are no assignment of a consumer"),
-            Column("assignment_bytes", INT, "How many bytes the leader sent.", GONE),
-        ),
-        _silver("share_group", "share_groups", "Group epochs of share groups (KIP-932).", *EPOCH),
-        _silver("share_member", "share_members", "Members of share groups, as they subscribe.", MEMBER, *CLIENT, NAMES),
-        _silver("share_target_metadata", "share_targets", "Epochs of target assignments of share groups.", *TARGET),
-        _silver(
-            "share_target_member",
-            "share_target_members",
-            "What a member of a share group shall have.",
-            MEMBER,
-            Column("partitions", PLACES, "The partitions.", GONE),
-        ),
-        _silver(
-            "share_current",
-            "share_current",
-            "What a member of a share group has. Others may have it, too.",
-            MEMBER,
-            *EPOCHS,
-            Column("assigned", PLACES, "The partitions.", GONE),
-        ),
-        _silver(
-            "share_placeholder",
-            "share_placeholders",
-            "The owner's member in the broker's share group of the same name, and what the broker has initialised.",
-            Column("member_id", TEXT, "The member's id at the broker.", GONE),
-            Column("keeper", INT, "Node id of the broker that coordinates that group.", GONE),
-            Column("topic_names", many(TEXT), "What the member subscribes to there.", GONE),
-            Column("since_ms", LONG, "When the broker took the member, Unix ms.", GONE),
-            Column("initialised", PLACES, "Partitions whose share state the broker has initialised.", GONE),
-        ),
-        _silver(
-            "streams_group",
-            "streams_groups",
-            "Group epochs of streams groups (KIP-1071).",
-            *EPOCH,
-            Column("validated_topology_epoch", INT, "Epoch of the topology that was ready then; -1: none was.", GONE),
-            Column("assignment_configs", PAIRS, "Settings of the assignor.", GONE),
-            Column("delay_until_ms", LONG, "There is no target before then, Unix ms; 0: at any time.", GONE),
-            Column("endpoint_epoch", INT, "Epoch of the endpoint information.", GONE),
-            Column("shutdown_member", TEXT, "Who asked for the end of the application.", "nobody has"),
-        ),
-        _silver(
-            "streams_topology",
-            "streams_topologies",
-            "Topologies of streams applications.",
-            Column("epoch", INT, "Topology epoch.", GONE),
-            Column("subtopologies", SUBTOPOLOGIES, "As its members sent it.", GONE),
-            Column("partial", FLAG, "Taken over from a broker, which says nothing of copartition groups.", GONE),
-        ),
-        _silver(
-            "streams_member",
-            "streams_members",
-            "Members of streams groups.",
-            MEMBER,
-            INSTANCE,
-            *CLIENT,
-            REBALANCE_TIMEOUT,
-            Column("topology_epoch", INT, "Epoch of the topology that it joined with.", GONE),
-            Column("process_id", TEXT, "The Streams instance that it is a thread of.", GONE),
-            Column("endpoint", record(host=TEXT, port=INT), "For Interactive Queries.", "it names none"),
-            Column("client_tags", PAIRS, "Its tags.", GONE),
-        ),
-        _silver(
-            "streams_target_metadata", "streams_targets", "Epochs of target assignments of streams groups.", *TARGET
-        ),
-        _silver(
-            "streams_target_member",
-            "streams_target_members",
-            "Tasks that a member of a streams group shall have.",
-            MEMBER,
-            *(Column(role, TASKS, f"Its {role} tasks.", GONE) for role in ROLES),
-        ),
-        _silver(
-            "streams_current",
-            "streams_current",
-            "Tasks that a member of a streams group has.",
-            MEMBER,
-            *EPOCHS,
-            Column("state", TEXT, "STABLE, UNREVOKED_TASKS or UNRELEASED_TASKS.", GONE),
-            Column("active", OWNED_TASKS, "Its active tasks.", GONE),
-            Column("standby", TASKS, "Its standby tasks.", GONE),
-            Column("warmup", TASKS, "Its warm-up tasks.", GONE),
-            Column("pending_active", OWNED_TASKS, "Active tasks that it must give up and has not yet.", GONE),
-            Column("pending_standby", TASKS, "Standby tasks that it must give up and has not yet.", GONE),
-            Column("pending_warmup", TASKS, "Warm-up tasks that it must give up and has not yet.", GONE),
-        ),
-        _silver(
-            "schema",
-            "schemas",
-            "Schemas of values.",
-            Column("fingerprint", TEXT, "CRC-64-AVRO, hex."),
-            Column("text", TEXT, "The schema, JSON.", GONE),
-        ),
-    )
+        *COMMON,
+        Column("fingerprint", TEXT, "CRC-64-AVRO, hex."),
+        Column("text", TEXT, "The schema, JSON.", GONE),
+    ),
 )
+SILVER: dict[str, Table] = {kind: _silver(kind) for kind in KINDS} | {"schema": SCHEMAS}
 """Kind of record -> its table."""
+OWNED = SILVER["current"].arrow.field("assigned").type
+"""`topic`: its name when this was written, empty if unknown; `epochs`: of each partition, in which it was assigned."""
+PLACES = SILVER["target_member"].arrow.field("partitions").type
 
 CORRUPT = Table(
     "silver",
     "corrupt",
     "Records that cannot be read, or whose kind is not known here.",
-    ("state_partition", "offset"),
+    KEY,
     (
         *COMMON[:4],
         Column("kind", TEXT, "From the key.", "the key cannot be read"),

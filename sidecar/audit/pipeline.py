@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
+from deltalake.exceptions import CommitFailedError
 
 from sidecar.audit.errors import AuditError, number
 from sidecar.audit.gold.carried import CARRIED, CARRIED_VERSION
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 LISTED = "files.json"
+FASTER = (CommitFailedError, AuditError, FileNotFoundError)
+"""Raised where another writer has the batch first: Delta's conflict of commits; or what the batch before had left is
+gone, as a task or this process finds."""
 
 
 @dataclass(frozen=True)
@@ -129,10 +133,10 @@ def make_gold(
         part = share(lake, n)
         try:
             _batch(spark, lake, part, options or {})
-        except Exception:
+        except FASTER:
             if _done(lake) < part.batch:
                 raise
-            continue  # another writer was faster, and has removed what the batch before had left
+            continue
         made += 1
         say(f"batch {part.batch}: gold is up to date")
     return made

@@ -271,16 +271,14 @@ def report(
     out: Annotated[Path, typer.Option(help="The page: one file, which needs no network.")] = Path(
         "out/audit/report.html"
     ),
-    trace: Annotated[Path | None, typer.Option(help="Also write a trace for Perfetto: JSON.")] = None,
     since: Since = None,
     until: Until = None,
 ) -> None:
-    """Draw it: a page for the browser, of all groups or of one, of all time or of some."""
-    import json
-
+    """Draw it: a page for the browser, of all groups or of one, of all time or of some. It has a button that saves the
+    same as a trace for Perfetto.
+    """
     from sidecar.audit.gold.tables import GOLD
     from sidecar.audit.page import Period, build, view
-    from sidecar.audit.page import trace as traced
     from sidecar.audit.query import at_one_batch
 
     found = _filled(lake)
@@ -292,9 +290,6 @@ def report(
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(build(shown))
     echo(f"the page: {out}")
-    if trace is not None:
-        trace.write_text(json.dumps(traced(shown)))
-        echo(f"the trace: {trace}; open it at ui.perfetto.dev")
 
 
 @audit.command()

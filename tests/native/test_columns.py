@@ -11,9 +11,8 @@ import pyarrow as pa
 import pytest
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
-from sidecar.audit.decode_avro import Unfit
 from sidecar.audit.decode_columns import Compiled
-from sidecar.audit.decode_nodes import Fields
+from sidecar.audit.decode_nodes import Fields, Unfit
 from sidecar.native._columns import columns
 
 SCHEMA: dict[str, Any] = {

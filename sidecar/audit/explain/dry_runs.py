@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from sidecar.core.classic.events import LeaveGroup, Leaving
@@ -42,6 +43,24 @@ class DryRun:
         return [self.join(group, f"new-{i}", common[0][0]) for i in range(1, count + 1)] if common else None
 
 
+def _leaves(heartbeat: Callable[..., Event]) -> Callable[[Any, tuple[str, ...]], Events]:
+    return lambda group, members: [heartbeat(group.group_id, m, LEAVE_EPOCH) for m in members]
+
+
+def _beats(heartbeat: Callable[..., Event], *more: str) -> Callable[[Any], Events]:
+    """Of one member that has joined and speaks the group's own protocol. `more`: what the heartbeat says of it."""
+
+    def beat(group: Any) -> Events:
+        joined = (m for m in group.members.values() if m.member_epoch > 0 and getattr(m, "classic", None) is None)
+        said = ("client_id", "client_host", *more)
+        return [
+            heartbeat(group.group_id, m.member_id, m.member_epoch, **{name: getattr(m, name) for name in said})
+            for m in islice(joined, 1)
+        ]
+
+    return beat
+
+
 def _joins_consumer(group: ConsumerGroup, member_id: str, wants: Any) -> Event:
     names, regex = wants
     return ConsumerHeartbeat(
@@ -62,35 +81,8 @@ def _leaves_consumer(group: ConsumerGroup, members: tuple[str, ...]) -> Events:
     return [LeaveGroup(group.group_id, tuple(Leaving(m, None, "what if") for m in members))] if members else ()
 
 
-def _beats_consumer(group: ConsumerGroup) -> Events:
-    for m in group.members.values():
-        if m.classic is None and m.member_epoch > 0:
-            return [
-                ConsumerHeartbeat(
-                    group.group_id,
-                    m.member_id,
-                    m.member_epoch,
-                    instance_id=m.instance_id,
-                    client_id=m.client_id,
-                    client_host=m.client_host,
-                )
-            ]
-    return ()
-
-
 def _joins_share(group: ShareGroup, member_id: str, wants: Any) -> Event:
     return ShareHeartbeat(group.group_id, member_id, 0, topic_names=wants, client_id=member_id, client_host="/")
-
-
-def _leaves_share(group: ShareGroup, members: tuple[str, ...]) -> Events:
-    return [ShareHeartbeat(group.group_id, m, LEAVE_EPOCH) for m in members]
-
-
-def _beats_share(group: ShareGroup) -> Events:
-    return [
-        ShareHeartbeat(group.group_id, m.member_id, m.member_epoch, client_id=m.client_id, client_host=m.client_host)
-        for m in list(group.members.values())[:1]
-    ]
 
 
 def _joins_streams(group: StreamsGroup, member_id: str, wants: Any) -> Event:
@@ -111,24 +103,6 @@ def _joins_streams(group: StreamsGroup, member_id: str, wants: Any) -> Event:
     )
 
 
-def _leaves_streams(group: StreamsGroup, members: tuple[str, ...]) -> Events:
-    return [StreamsHeartbeat(group.group_id, m, LEAVE_EPOCH) for m in members]
-
-
-def _beats_streams(group: StreamsGroup) -> Events:
-    return [
-        StreamsHeartbeat(
-            group.group_id,
-            m.member_id,
-            m.member_epoch,
-            instance_id=m.instance_id,
-            client_id=m.client_id,
-            client_host=m.client_host,
-        )
-        for m in list(group.members.values())[:1]
-    ]
-
-
 def _config_of_streams(group: StreamsGroup) -> Mapping[str, Any]:
     told = group.assignment_configs
     standbys = int(told.get("num.standby.replicas", 0))
@@ -142,10 +116,19 @@ def _config_of_streams(group: StreamsGroup) -> Mapping[str, Any]:
 
 
 DRY_RUNS: Mapping[type, DryRun] = {
-    ConsumerGroup: DryRun(lambda m: (m.topic_names, m.topic_regex), _joins_consumer, _leaves_consumer, _beats_consumer),
-    ShareGroup: DryRun(lambda m: m.topic_names, _joins_share, _leaves_share, _beats_share),
+    ConsumerGroup: DryRun(
+        lambda m: (m.topic_names, m.topic_regex),
+        _joins_consumer,
+        _leaves_consumer,
+        _beats(ConsumerHeartbeat, "instance_id"),
+    ),
+    ShareGroup: DryRun(lambda m: m.topic_names, _joins_share, _leaves(ShareHeartbeat), _beats(ShareHeartbeat)),
     StreamsGroup: DryRun(
-        lambda m: tuple(m.client_tags.items()), _joins_streams, _leaves_streams, _beats_streams, _config_of_streams
+        lambda m: tuple(m.client_tags.items()),
+        _joins_streams,
+        _leaves(StreamsHeartbeat),
+        _beats(StreamsHeartbeat, "instance_id"),
+        _config_of_streams,
     ),
 }
 """Of the kinds whose assignor runs at the coordinator."""

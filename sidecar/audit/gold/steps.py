@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sidecar.audit.decode_rows import FROM_KEY
 from sidecar.audit.gold.frames import Database, Frame, done, pack, sql
-from sidecar.audit.layers import SILVER
+from sidecar.audit.layers import FROM_KEY, SILVER
 from sidecar.state.fold import UNFENCED
 
 VOID = "(owner_epoch is not null and claimed_epoch is not null and owner_epoch <> claimed_epoch)"

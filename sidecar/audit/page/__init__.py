@@ -4,6 +4,5 @@ from sidecar.audit.page.build import build
 from sidecar.audit.page.model import Mark, view
 from sidecar.audit.page.period import Period
 from sidecar.audit.page.source import Budget
-from sidecar.audit.page.trace import trace
 
-__all__ = ["Budget", "Mark", "Period", "build", "trace", "view"]
+__all__ = ["Budget", "Mark", "Period", "build", "view"]

@@ -13,12 +13,13 @@ import pytest
 from fastavro import schemaless_writer
 
 from sidecar.audit import decode, decode_columns
+from sidecar.audit.bronze import keys_of
 from sidecar.audit.decode import Decoder, claims_in, schemas_in
-from sidecar.audit.decode_rows import HEAD, value_row
+from sidecar.audit.decode_rows import value_row
 from sidecar.audit.layers import CORRUPT, SILVER, SILVER_TABLES
 from sidecar.core.consumer.records import CurrentRecord, GroupRecord, MemberState
 from sidecar.state.codec import Stamp, StateCodec
-from sidecar.state.keys import encode_key
+from sidecar.state.keys import decode_key, encode_key
 from sidecar.state.schema import MARK, Schemas, StateError, published
 from tests.audit.lake.making import IDS, NAMES, T0, bronze, log
 
@@ -62,6 +63,7 @@ def test_by_column_and_one_by_one_are_the_same(seed: int, monkeypatch: pytest.Mo
     assert sum(map(len, fast.values())) == 1500
 
 
+@pytest.mark.parametrize("kernel", ["compiled"], indirect=True)
 def test_all_values_are_really_read_by_column(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*args: Any) -> None:
         raise AssertionError("read by itself")
@@ -103,6 +105,21 @@ def test_damaged_values_are_judged_as_fastavro_judges_them(seed: int) -> None:
 HEADS_OF_ALL = ("why", "revision", "owner_epoch")
 
 
+@pytest.mark.parametrize(
+    "damaged", [None, b"", encode_key("member", "g", "m") + b"x", encode_key("member", "g", "m")[:-1], b"\2a\2\xff\2b"]
+)
+def test_keys_are_read_as_the_codec_reads_them(damaged: bytes | None) -> None:
+    keys = [encode_key("member", "g", "ü"), damaged, encode_key("group", "g", "")]
+    told: list[tuple[Any, ...]] = []
+    for key in keys:
+        try:
+            told.append(tuple(decode_key(key or b"")))
+        except (StateError, UnicodeDecodeError):
+            told.append((None, None, None))
+    assert list(zip(*(part.to_pylist() for part in keys_of(pa.array(keys, pa.binary()))), strict=True)) == told
+    assert keys_of(pa.array(keys[:1], pa.binary()))[2].to_pylist() == ["ü"]
+
+
 def test_the_codec_reads_the_same() -> None:
     entries = log(5, 800)
     rows = {row["offset"]: row for rows in decoded(bronze(entries)).values() for row in rows}
@@ -111,7 +128,7 @@ def test_the_codec_reads_the_same() -> None:
         if e.value is not None and e.value[:2] == MARK:
             body, row = schemas.decode(e.value), rows[offset]
             assert row["written_time"] == body["time_ms"]
-            for name in body.keys() & row.keys() - set(HEAD):
+            for name in body.keys() & row.keys():
                 if isinstance(body[name], (int, str, bool, type(None))):
                     assert row[name] == body[name], name
 

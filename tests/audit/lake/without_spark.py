@@ -6,9 +6,11 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import duckdb
 import pytest
 
 from sidecar.audit import ingest, pipeline
+from sidecar.audit.errors import AuditError
 
 SPARK: Any = None
 """In the place of a session, where nothing asks it."""
@@ -18,7 +20,10 @@ def here(
     spark: Any, n: int, task: Callable[[Iterator[int]], list[str]], shares: Sequence[Sequence[int]] = ()
 ) -> list[Any]:
     """What `numbered` does."""
-    return [json.loads(t) for share in shares or [[i] for i in range(n)] for t in task(iter(share))]
+    try:
+        return [json.loads(t) for share in shares or [[i] for i in range(n)] for t in task(iter(share))]
+    except (OSError, duckdb.IOException, duckdb.InvalidInputException) as exc:
+        raise AuditError(f"a task could not read or write its files ({exc})") from exc
 
 
 def run_here(patch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sidecar.audit.page import trace
 from tests.audit.page.looking import COVERED, NEEDS_BROWSER, OUTSIDE, SIZES, Open, axis, group, press, settled
 
 pytestmark = NEEDS_BROWSER
@@ -198,19 +195,6 @@ def test_back_leads_to_where_one_came_from(open_page: Open) -> None:
     page.go_back()
     settled(page)
     assert page.locator("#pick option:checked").inner_text() == "All groups (6)"
-
-
-@pytest.mark.parametrize("name", ("", "payments"))
-def test_the_button_exports_what_the_function_does(open_page: Open, shown: dict[str, Any], name: str) -> None:
-    page = open_page()
-    if name:
-        group(page, name)
-    with page.expect_download() as saved:
-        page.click("#trace")
-    told = json.loads(Path(saved.value.path()).read_text())
-    number = [g["id"] for g in shown["groups"]].index(name) if name else None
-    assert told == json.loads(json.dumps(trace(shown, number)))
-    assert saved.value.suggested_filename == f"trace-{name or 'all-groups'}.json"
 
 
 def test_on_paper_there_are_verdict_findings_and_the_table(open_page: Open) -> None:

@@ -1,4 +1,4 @@
-// The same as Chrome trace JSON, which ui.perfetto.dev opens. trace.py makes the same events; a test compares both.
+// The same as Chrome trace JSON, which ui.perfetto.dev opens.
 
 const COORDINATORS = 1, MARKS = 2, GROUPS = 10;
 
