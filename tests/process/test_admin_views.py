@@ -17,6 +17,7 @@ from sidecar.core.classic.embedded import assignment
 from sidecar.core.consumer import records as consumer
 from sidecar.core.consumer.records import MemberState
 from sidecar.core.runtime.records import Tombstone
+from sidecar.kafka.group_lists import PartitionLag
 from sidecar.process.admin import encoded
 from tests.harness.collector import no_collector
 from tests.process.synthetic import BEGIN_MS, NAMES, TOPIC_ID, Synthetic
@@ -154,15 +155,22 @@ def test_lag_is_told_where_it_is_known() -> None:
     s = Synthetic()
     s.consumer_group("g", members=1, each=2)
     assert {p["lag"] for p in group(s, "g")["partitions"]["rows"]} == {None}
-    s.views.lag = Lag(lambda name: {("orders", 0): (5, 9), ("orders", 1): (-1, 3), ("left", 0): (1, 1)})
+    known = {
+        ("orders", 0): PartitionLag(5, 9, 4),
+        ("orders", 1): PartitionLag(7, None, 2),
+        ("left", 0): PartitionLag(1, 1, 0),
+    }
+    s.views.lag = Lag(lambda name: known)
     told = group(s, "g")
     assert [(p["topic"], p["partition"], p["lag"], p["end"]) for p in told["partitions"]["rows"]] == [
         ("left", 0, 0, 1),
         ("orders", 0, 4, 9),
-        ("orders", 1, None, 3),
+        ("orders", 1, 2, None),
     ]
-    assert told["lag"] == 4
-    assert done(s.views.groups("", "", "", "group", 0, 9))[1][0]["lag"] == 4
+    assert told["lag"] == 6
+    assert done(s.views.groups("", "", "", "group", 0, 9))[1][0]["lag"] == 6
+    s.views.lag = Lag(lambda name: {})
+    assert group(s, "g")["lag"] is None, "it has committed nothing"
 
 
 def test_pages_of_members_and_partitions() -> None:

@@ -18,22 +18,23 @@ from sidecar.coordinator.moves.managed_groups import Rules
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.core.runtime.inspect import listed, topic_place
 from sidecar.core.vocabulary.placement import partition_for
+from sidecar.kafka.group_lists import PartitionLag
+from sidecar.kafka.offsets import Place
 from sidecar.state.codec import StateCodec
 from sidecar.state.rebuilt import Rebuilt, rebuilt
 
 LOOKED_AT = 32
 Told = dict[str, Any]
-Partition = tuple[str, int]
-Place = dict[str, list[str]]
+Whose = dict[str, list[str]]
 """`owner`, `target`, `leaves` -> members."""
 
 
 @dataclass(frozen=True)
 class Lag:
-    """`of(group)`: topic and partition -> committed offset, end of the partition; None: it is not known here.
-    `version()`: another one whenever that is something else."""
+    """`of(group)`: by topic and partition; None: it is not known here. `version()`: another one whenever that is
+    something else."""
 
-    of: Callable[[str], Mapping[Partition, tuple[int, int]] | None] = lambda group_id: None
+    of: Callable[[str], Mapping[Place, PartitionLag] | None] = lambda group_id: None
     version: Callable[[], object] = lambda: 0
 
 
@@ -201,7 +202,7 @@ class Views:
     def _partitions(self, head: Told, members: Mapping[str, Told], begin: int, limit: int) -> Slices:
         """Topic (or role and subtopology) and partition, who has it, who shall have it, and who still has to give it
         up; several members where the kind allows it."""
-        found: dict[str, dict[int, Place]] = {}
+        found: dict[str, dict[int, Whose]] = {}
         for member_id, m in members.items():
             yield
             for name, part in (("owner", "owns"), ("target", "target"), ("leaves", "gives_up")):
@@ -238,14 +239,10 @@ def _freed(things: dict[Any, Any]) -> Slices:
         yield
 
 
-def _behind(offsets: tuple[int, int] | None) -> dict[str, int | None]:
-    if offsets is None:
-        return {"committed": None, "end": None, "lag": None}
-    committed, end = offsets
-    if committed < 0:
-        return {"committed": None, "end": end, "lag": None}
-    return {"committed": committed, "end": end, "lag": max(end - committed, 0)}
+def _behind(known: PartitionLag | None) -> dict[str, int | None]:
+    return {"committed": None, "end": None, "lag": None} if known is None else known._asdict()
 
 
-def _sum(lag: Mapping[Partition, tuple[int, int]] | None) -> int | None:
-    return None if lag is None else sum(max(end - done, 0) for done, end in lag.values() if done >= 0)
+def _sum(lag: Mapping[Place, PartitionLag] | None) -> int | None:
+    """None also for a group that has committed nothing."""
+    return sum(p.lag for p in lag.values()) if lag else None
