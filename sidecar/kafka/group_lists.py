@@ -18,7 +18,7 @@ from sidecar.wire.frames import response_body
 from sidecar.wire.generated import describe_share_group_offsets as ds
 from sidecar.wire.generated import list_groups as lg
 
-AT_ONCE = 200
+AT_ONCE = 100
 """Groups that one request names."""
 CLASSIC, SHARE = "classic", "share"
 TELLS_LAG = 1
