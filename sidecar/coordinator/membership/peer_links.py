@@ -6,8 +6,8 @@ can fill up. Its links are no proof of anything: a peer that was removed by mist
 
 A sidecar whose broker is gone says so on its links (`LEFT`), so that the others need not wait until the brokers tell
 them that there is a rebalance: while a commit waits for the dead broker, no heartbeat is answered. A sidecar through
-which topics were changed says that (`TOPICS`): the groups of the others hear of it as soon as its own. Behind the answer
-to a ping it says whether it is ready (`STATES`).
+which topics were changed says that (`TOPICS`): the groups of the others hear of it as soon as its own. Behind the
+answer to a ping it says whether it is ready (`STATES`).
 """
 
 from __future__ import annotations
