@@ -130,10 +130,10 @@ function showOverview(o) {
     if ($('problems').textContent !== `Not ready${list.textContent}`) $('problems').replaceChildren('Not ready', list);
   }
   const lists = new Map(o.brokers.map(b => [b.node, b])), there = new Set(o.sidecars.map(s => s.node));
-  const alone = o.brokers.filter(b => !there.has(b.node)).map(b => [`${b.node}`, 'none', '', '', '', '', '', brokerGroups(b)]);
+  const alone = o.brokers.filter(b => !there.has(b.node)).map(b => [`${b.node}`, 'none', ['', 'less'], ['', 'less'], ['', 'less'], ['', 'less'], '', brokerGroups(b)]);
   rows($('sidecars'), o.sidecars.map(s => [
     `${s.node}${s.here ? ' (this one)' : ''}`, sidecarHealth(s, o), [s.broker, 'less'], [known(s.version), 'less'],
-    [s.since_ms === null ? 'not known' : ago(s.since_ms), 'less'], [s.partitions, 'number'], [s.groups, 'number'],
+    [s.since_ms === null ? 'not known' : ago(s.since_ms), 'less'], [s.partitions, 'number less'], [s.groups, 'number'],
     brokerGroups(lists.get(s.node))]).concat(alone));
   set($('owners-told'), o.generation < 0 ? 'No owner is known yet.' : `Generation ${o.generation} of the owners`);
   const g = o.groups;
