@@ -159,16 +159,11 @@ def _removed(admin: _GroupAdmin, instances: list[str]) -> list[str]:
 
 
 async def _listed(cluster: Cluster) -> set[str]:
-    """The ids of all groups. Raises Failed, ConnectionLost, TimeoutError, WireError."""
-    from sidecar.wire.generated import list_groups as lg
+    """The ids of all groups. Raises ConnectionLost, TimeoutError, WireError."""
+    from sidecar.kafka.group_lists import groups_at
 
-    found: set[str] = set()
-    for node_id in (await cluster.refresh([])).brokers:
-        res = await (await cluster.node(node_id)).request(lg, "ListGroups", lg.ListGroupsRequest())
-        if res.error_code != Kafka.NONE:
-            raise Failed(Code.UNREACHED, f"node {node_id}: {name_of(res.error_code)}", CHECK)
-        found.update(g.group_id for g in res.groups)
-    return found
+    brokers = (await cluster.refresh([])).brokers
+    return {g for node_id in brokers for g in await groups_at(await cluster.node(node_id), ANSWER_S)}
 
 
 # ---- the way to the sidecars --------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ nobody can say so, but the placeholder of a managed group is known by its instan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,13 +19,11 @@ from sidecar.cli.groups import groups
 from sidecar.cli.output import Format, Output, Watch, print_rows, run
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code as Kafka
-from sidecar.core.vocabulary.errors import name_of
 from sidecar.core.vocabulary.group_patterns import Patterns, fault
 
 if TYPE_CHECKING:
     from sidecar.kafka.cluster import Cluster
     from sidecar.kafka.net import BrokerConnection
-    from sidecar.kafka.offsets import Offsets
 
 ANSWER_S = 30.0
 WHERE = {"sidecar": "sidecar", "broker": "broker", "comes": "comes to the sidecars", "leaves": "goes to the broker"}
@@ -40,7 +38,6 @@ class Listing:
     where: dict[str, str] = field(default_factory=dict)
     said: dict[str, str] = field(default_factory=dict)
     """Of which group alone it was said whose it is, and what: true, false or later."""
-    committed: dict[str, Offsets] = field(default_factory=dict)
     lag: dict[str, int] | None = None
     """Of groups of which it is known; None: nobody asked."""
     problems: list[str] = field(default_factory=list)
@@ -110,75 +107,31 @@ async def gathered(cluster: Cluster) -> Listing:
 
 async def with_lag(cluster: Cluster) -> Listing:
     """The same, and how many records each group is behind. Raises ConnectionLost, TimeoutError, WireError."""
-    import asyncio
-
     from sidecar.kafka.cluster import MetadataReader
+    from sidecar.kafka.group_lists import LagReader
 
     found = await gathered(cluster)
-    found.lag = {}
     by_node: dict[int, dict[str, str]] = {}
     for group_id, told in found.groups.items():
         by_node.setdefault(told["node"], {})[group_id] = told["type"]
-    await asyncio.gather(*(_committed(cluster, n, kinds, found) for n, kinds in by_node.items()))
     view = await MetadataReader({}).read(await cluster.anyone(), cluster)
-    ends = await _ends(cluster, view.leaders, found)
-    for group_id, offsets in found.committed.items():
-        if known := [max(0, ends[place] - offset) for place, offset in offsets.items() if place in ends]:
-            found.lag[group_id] = sum(known)
+    reader = LagReader(cluster.node, ANSWER_S)
+    await reader.read(by_node, view.leaders)
+    found.problems += (f"node {n}: {problem}" for n, problem in reader.problems.items())
+    found.lag = {g: sum(p.lag for p in of.values()) for g, of in reader.lags.items() if of}
     return found
 
 
-async def _committed(cluster: Cluster, node_id: int, kinds: Mapping[str, str], found: Listing) -> None:
-    """Of a share group the lag itself: the broker that keeps its share state knows it."""
-    from sidecar.kafka.net import NO_ANSWER
-    from sidecar.kafka.offsets import committed, group_batches
-    from sidecar.wire.generated import describe_share_group_offsets as dso
-
-    lag = found.lag if found.lag is not None else {}
-    try:
-        conn = await cluster.node(node_id)
-        for names in group_batches(g for g, kind in kinds.items() if kind != "share"):
-            found.committed |= await committed(conn, names, ANSWER_S)
-        for names in group_batches(g for g, kind in kinds.items() if kind == "share"):
-            asked = [dso.DescribeShareGroupOffsetsRequestGroup(name, topics=None) for name in names]
-            req = dso.DescribeShareGroupOffsetsRequest(asked)
-            res = await conn.request(dso, "DescribeShareGroupOffsets", req, timeout_s=ANSWER_S, low=1)
-            for g in res.groups:
-                if known := [p.lag for t in g.topics for p in t.partitions if p.lag >= 0]:
-                    lag[g.group_id] = sum(known)
-    except NO_ANSWER as exc:
-        found.problems.append(f"node {node_id}: {str(exc) or 'no answer in time'}")
-
-
-async def _ends(cluster: Cluster, leaders: Mapping[str, Sequence[int]], found: Listing) -> Offsets:
-    """Of all partitions of which something is committed."""
-    from sidecar.kafka.net import NO_ANSWER
-    from sidecar.kafka.offsets import LATEST, by_leader, listed
-
-    ends: Offsets = {}
-    places = {place for offsets in found.committed.values() for place in offsets}
-    for node_id, batches in by_leader(places, leaders).items():
-        try:
-            for asked in batches:
-                ends |= await listed(await cluster.node(node_id), asked, LATEST, ANSWER_S)
-        except NO_ANSWER as exc:
-            found.problems.append(f"node {node_id}: {str(exc) or 'no answer in time'}")
-    return ends
-
-
 async def _node(cluster: Cluster, node_id: int, found: Listing) -> None:
+    from sidecar.kafka.group_lists import groups_at
     from sidecar.kafka.net import NO_ANSWER
-    from sidecar.wire.generated import list_groups as lg
 
     try:
         conn = await cluster.node(node_id)
-        res = await conn.request(lg, "ListGroups", lg.ListGroupsRequest())
-        if res.error_code != Kafka.NONE:
-            found.problems.append(f"node {node_id}: {name_of(res.error_code)}")
-        mine = {}
-        for g in res.groups:
-            kind = g.group_type.lower() or "classic"
-            mine[g.group_id] = {"type": kind, "protocol": g.protocol_type, "state": g.group_state, "node": node_id}
+        mine = {
+            group_id: {"type": g.kind, "protocol": g.protocol, "state": g.state, "node": node_id}
+            for group_id, g in (await groups_at(conn, ANSWER_S)).items()
+        }
         found.groups |= mine
         await _members(conn, mine, found)
     except NO_ANSWER as exc:

@@ -40,4 +40,4 @@ class Lane(Enum):
     LOG_ENDS = "log ends"
     """ListOffsets of state partitions: a takeover waits for it."""
     EXPORTER = "exporter"
-    """OffsetFetch and ListOffsets for figures of lag, by hundreds."""
+    """OffsetFetch and ListOffsets for figures of lag, by hundreds; what brokers tell of groups for the page."""

@@ -117,13 +117,15 @@ class Pages:
     async def _overview(self, request: web.Request) -> web.StreamResponse:
         problems, start_ms = self._problems()
         views = self._views()
+        if views is not None:
+            await views.brokers.look()
         said = "" if views is None else views.version()
 
         async def tell() -> Told:
             head: Told = {"node": self._node_id, "role": self._role, "version": package_version()}
             head |= {"ready": not problems, "problems": problems, "start_ms": start_ms, "now_ms": self._wall_ms()}
-            found = {} if views is None else await finished(views.overview())
-            return head | {"cluster": "", "generation": -1, "sidecars": [], "groups": None} | found
+            found = {} if views is None else await self._worked(views.overview())
+            return head | {"cluster": "", "generation": -1, "sidecars": [], "brokers": [], "groups": None} | found
 
         return await self._answer(request, f"{said}/{problems}/{start_ms}", tell)
 
@@ -143,10 +145,13 @@ class Pages:
             return _bad(exc)
 
         async def tell() -> Told:
-            total, rows = await finished(views.groups(search, kind, state, sort, begin, limit))
+            total, rows = await self._worked(views.find(search, kind, state, sort, begin, limit))
+            await views.lag.look(rows)
             more = begin + len(rows) < total
-            return {"total": total, "groups": rows, "next": str(begin + len(rows)) if more and rows else None}
+            told = [views.told(row) for row in rows]
+            return {"total": total, "groups": told, "next": str(begin + len(rows)) if more and rows else None}
 
+        await views.brokers.look()
         return await self._answer(request, f"{views.version()}/{views.lag.version()}", tell)
 
     async def _group(self, request: web.Request) -> web.StreamResponse:
@@ -161,10 +166,19 @@ class Pages:
             return _bad(exc)
 
         async def tell() -> Told | None:
-            found: Told | None = await finished(views.group(group_id, begins["members"], begins["partitions"], limit))
+            if (row := await self._worked(views.row(group_id))) is not None:
+                await views.lag.look([row])
+            page = views.group(group_id, begins["members"], begins["partitions"], limit)
+            found: Told | None = await self._worked(page)
             return found
 
+        await views.brokers.look()
         return await self._answer(request, f"{views.version_of(group_id)}/{views.lag.version()}", tell)
+
+    async def _worked(self, work: Generator[None, None, Any]) -> Any:
+        """One at a time. What brokers are asked is waited for outside: a silent one holds nobody else up."""
+        async with self._turn:
+            return await finished(work)
 
     async def _answer(
         self, request: web.Request, said: str, tell: Callable[[], Awaitable[Told | None]]
@@ -175,8 +189,7 @@ class Pages:
         tag = f'W/"{self._id}-{crc32(f"{request.query_string} {said}".encode()):08x}"'
         if request.headers.get("If-None-Match") == tag:
             return web.Response(status=304, headers={"ETag": tag})
-        async with self._turn:
-            told = await tell()
+        told = await tell()
         if told is None:
             return web.json_response({"problem": "no such group"}, status=404)
         return web.Response(body=msgspec.json.encode(told), content_type="application/json", headers={"ETag": tag})

@@ -18,11 +18,13 @@ from sidecar.assign.share import ShareAssignor
 from sidecar.assign.spec import Assignor
 from sidecar.assign.task_spec import TaskAssignor
 from sidecar.coordinator.clock import now
+from sidecar.coordinator.inspect.broker_groups import BrokerGroups, PageLags
 from sidecar.coordinator.inspect.group_metrics import Census
 from sidecar.coordinator.inspect.group_views import Known, Lag, Views
 from sidecar.coordinator.inspect.lag_exporter import Exporter, ExporterPorts
 from sidecar.coordinator.inspect.live_state import live
 from sidecar.coordinator.inspect.rebalance_history import RebalanceHistory
+from sidecar.coordinator.membership.owners_group import sidecar_of
 from sidecar.coordinator.membership.peer_links import PeerListener
 from sidecar.coordinator.moves.empty_groups import EmptyGroupPorts, EmptyGroups
 from sidecar.coordinator.moves.managed_groups import OwnRules, Rules
@@ -50,6 +52,7 @@ from sidecar.core.share.config import SHARE
 from sidecar.core.streams.config import STREAMS
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.kafka.cluster import Cluster
+from sidecar.kafka.lanes import Lane
 from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.loopback import Loopback
 from sidecar.process.assignors import CONSUMER as OFFERED
@@ -152,9 +155,9 @@ class Coordination:
         quarantine: Quarantine,
     ) -> None:
         self._peers = peers
-        self.cluster, self._control = cluster, control
-        self._codec = codec = StateCodec()
-        self._state = state = StateLog(len(leaders), codec, app.log, app.metrics)
+        self.cluster, self.control = cluster, control
+        self.codec = codec = StateCodec()
+        self.state = state = StateLog(len(leaders), codec, app.log, app.metrics)
         past = None if s.admin is None else RebalanceHistory(s.admin_access.rebalances_kept, codec)
         state.watcher = past
         own = _own_settings(s)
@@ -188,14 +191,12 @@ class Coordination:
             app.reach.changed = lambda: self.follower.tail.secure(app.reach.librdkafka())
         self._census = Census(made.service, app.metrics, state.changed_ms)
         ports = ExporterPorts(made.leader_of, lambda: control.view)
-        self._exporter = told = Exporter(exporter_settings(s), made.service, cluster, ports, app.metrics, app.log)
+        self.exporter = Exporter(exporter_settings(s), made.service, cluster, ports, app.metrics, app.log)
         self.views: Views | None = None
         if past is not None:
-            lag = Lag(lambda group_id: told.page.lags.get(group_id), lambda: told.page.at_s)
-            known = Known(lambda: control.view.cluster_id, lambda: made.view.suspects)
-            self.views = Views(s.node_id, state, codec, rules, past, lambda: made.assignment, lag, known)
+            self.views = _views(s, self, rules, past, tasks)
         if s.admin is not None and s.exporter.interval_ms:
-            tasks.spawn(self._exporter.rounds(), "exporter")
+            tasks.spawn(self.exporter.rounds(), "exporter")
 
     def _empty_groups(self, s: Settings, configs: SettingsInForce, cluster: Cluster, app: Shared) -> EmptyGroups:
         made, own_ms = self.coordinator, s.offsets.empty_group_check_ms
@@ -218,7 +219,7 @@ class Coordination:
     async def metrics(self) -> bytes:
         """Bring what is counted only when somebody asks up to date; returns what the exporter has."""
         await self._census.take()
-        return self._exporter.page.text
+        return self.exporter.page.text
 
     def owners(self, groups: list[str]) -> dict[str, object]:
         service, assignment = self.coordinator.service, self.coordinator.assignment
@@ -248,8 +249,20 @@ class Coordination:
         if self._peers is not None:
             self._peers.close()
         self.coordinator.appender.close()
-        self._control.close()
+        self.control.close()
         self.cluster.close()
+
+
+def _views(s: Settings, half: Coordination, rules: Rules, past: RebalanceHistory, tasks: Supervisor) -> Views:
+    made, control, told, state = half.coordinator, half.control, half.exporter, half.state
+    reach = partial(half.cluster.lane, lane=Lane.EXPORTER)
+    nodes, own_group = (lambda: control.view.brokers.keys()), s.ownership.group
+    brokers = BrokerGroups(reach, nodes, len(state.partitions), own_group, tasks)
+    peer = partial(sidecar_of, half.follower.ownership)
+    known = Known(brokers, lambda: control.view.cluster_id, lambda: made.view.suspects, peer)
+    lags = PageLags(lambda: told.page, reach, lambda: control.view, made.leader_of, tasks)
+    lag = Lag(lags.of, lags.version, lags.look)
+    return Views(s.node_id, state, half.codec, rules, past, lambda: made.assignment, known, lag)
 
 
 def runner_of(s: Settings, app: Shared, brokers: Cluster, loopback: Loopback) -> CoordinatorRunner:

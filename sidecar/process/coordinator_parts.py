@@ -18,6 +18,7 @@ from sidecar.core.vocabulary.group_patterns import Patterns
 from sidecar.kafka.cluster import Address
 from sidecar.link.ports import Logger
 from sidecar.process.settings import Settings
+from sidecar.process.version import package_version
 
 OTHERS_START_MS = 60_000
 """Plenty: once they have noticed that the log of the groups is lost, they are there again within seconds."""
@@ -46,6 +47,7 @@ def follower_settings(s: Settings, client_id: str, rules: Rules) -> FollowerSett
             s.link is None,
             o.rebalance_wait_ms,
             s.groups.kinds,
+            package_version(),
         ),
     )
 

@@ -86,11 +86,14 @@ def test_people_see_groups_of_all_kinds(kafka: LocalKafka) -> None:
     assert {g: (top[g]["type"], top[g]["state"], top[g]["members"]) for g in OF} == {
         g: (kind, "Stable", 1) for g, kind in OF.items()
     }
-    page = json.load(urlopen(f"http://127.0.0.1:{kafka.nodes[0].admin_port}/api/v1/groups"))
-    assert {g["group"]: (g["kind"], g["state"], g["members"]) for g in page["groups"] if g["group"] in OF} == {
-        g: (kind, "Stable", 1) for g, kind in OF.items()
+    page = on_the_page(kafka)
+    assert {g: (page[g]["kind"], page[g]["state"], page[g]["members"], page[g]["broker"]) for g in OF} == {
+        g: (kind, "Stable", 1, None) for g, kind in OF.items()
     }
-    behind(here, kafka.bootstrap, new)
+    theirs = page[THEIRS]
+    assert (theirs["kind"], theirs["state"], theirs["where"], theirs["broker"]) == ("share", "Stable", "broker", 1)
+    assert page.keys() == rows.keys(), "the placeholders of the sidecars' groups are none"
+    behind(kafka, here, new)
     streams = asked("groups", "describe", "managed-app", *here)
     tasks = sorted(place for m in streams["members"] for place in m["owns"])
     assert tasks == ["0_0", "0_1", "1_0", "1_1"] and streams["more"]["topology_epoch"] == 0
@@ -107,8 +110,14 @@ def test_people_see_groups_of_all_kinds(kafka: LocalKafka) -> None:
         c.close()
 
 
-def behind(here: tuple[str, str], bootstrap: str, new: Consumer) -> None:
+def on_the_page(kafka: LocalKafka) -> dict[str, Any]:
+    told = json.load(urlopen(f"http://127.0.0.1:{kafka.nodes[0].admin_port}/api/v1/groups"))
+    return {g["group"]: g for g in told["groups"]}
+
+
+def behind(kafka: LocalKafka, here: tuple[str, str], new: Consumer) -> None:
     """How many records groups of the sidecars and of the broker are behind, in one list."""
+    bootstrap = kafka.bootstrap
     made = Producer({"bootstrap.servers": bootstrap})
     for n in range(5):
         made.produce("orders", str(n), partition=0)
@@ -124,6 +133,8 @@ def behind(here: tuple[str, str], bootstrap: str, new: Consumer) -> None:
     found = told()
     assert (found["managed-new"], found["their-old"]) == (2, 2)
     assert found["managed-old"] == "", "it has committed nothing"
+    shown = {g: n if n != "" else None for g, n in found.items()}
+    wait_until("the page", lambda: {g: r["lag"] for g, r in on_the_page(kafka).items()} == shown, 60)
     theirs.close()
 
 

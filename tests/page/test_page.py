@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sidecar.coordinator.inspect.group_views import Lag
 from sidecar.core.consumer import records as consumer
 from sidecar.core.consumer.records import MemberState
+from sidecar.kafka.group_lists import PartitionLag
 from tests.coordinator.inspect.test_group_views import streams_world
 from tests.page.browser import SIZES, Eyes, Served, chromium, fits, focused, small, until
 from tests.process.admin_ground import TOKEN, Ground, given
@@ -93,6 +95,26 @@ def test_a_streams_group_is_shown_by_its_tasks(eyes: Eyes, served: Served) -> No
     facts = page.inner_text("#facts")
     assert "Subtopologies" in facts and "0: in; 1: app-r" in facts
     assert "process p-m1" in page.inner_text("#members")
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_groups_of_brokers_stand_beside_those_of_sidecars(eyes: Eyes, served: Served, size: str) -> None:
+    s = served.ground.synthetic
+    s.listed.at = {1: {"theirs": ("share", "Stable"), "payments": ("", "Stable")}, 2: None, 3: {}}
+    s.views.lag = Lag(lambda name: {("orders", 0): PartitionLag(5, None, 4)} if name == "theirs" else None)
+    page = eyes.open(served.ground.url("/"), size)
+    rows = "[...document.querySelectorAll('#groups a')].map(a => a.innerText).join()"
+    until(page, f"{rows} === 'audit,payments,returns,theirs'")
+    theirs = page.locator("#groups tr").nth(3).inner_text()
+    assert size == "phone" or ("broker 1" in theirs and "4" in theirs)
+    sidecars = page.locator("#sidecars tr").all_inner_texts()
+    assert len(sidecars) == 3 and "none" in sidecars[2], "there is a broker without a sidecar"
+    assert sidecars[0].endswith("1") and "not known: it stands still" in sidecars[1]
+    assert fits(page)
+    page.click("text=theirs")
+    until(page, "document.querySelector('#group-told').innerText.startsWith('Broker 1 coordinates it')")
+    assert page.locator("#partitions tr").all_inner_texts() == ["orders-0\tnot known\tnot known\t5\tnot known\t4"]
+    assert not page.is_visible("#members") and not page.is_visible("#rebalances") and fits(page)
 
 
 def test_the_keyboard_alone_is_enough(eyes: Eyes, served: Served) -> None:

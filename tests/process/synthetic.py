@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, cast
 
+from sidecar.coordinator.inspect.broker_groups import BrokerGroups
 from sidecar.coordinator.inspect.group_views import Known, Views
 from sidecar.coordinator.inspect.rebalance_history import RebalanceHistory
-from sidecar.coordinator.membership.owners_protocol import Assignment
+from sidecar.coordinator.membership.owners_protocol import Assignment, SidecarInfo
 from sidecar.coordinator.moves.managed_groups import OwnRules, Rules
 from sidecar.coordinator.settings.stored_settings import StoredSettings
 from sidecar.coordinator.statelog.tail import StateLog
@@ -15,14 +17,50 @@ from sidecar.core.classic.embedded import assignment, plain_subscription
 from sidecar.core.consumer import records as consumer
 from sidecar.core.runtime.records import Record, Tombstone
 from sidecar.core.vocabulary.placement import partition_for
+from sidecar.kafka.net import BrokerConnection, ConnectionLost
+from sidecar.process.tasks import Lasting
 from sidecar.state.codec import Stamp, StateCodec
 from sidecar.state.keys import decode_key
+from sidecar.wire.frames import response_frame
+from sidecar.wire.generated import list_groups as lg
 from tests.inprocess.embedded_sidecar import Counted, Lines
 
 PARTITIONS = 50
 TOPIC_ID = b"T" * 16
 NAMES = {TOPIC_ID: "orders"}
 BEGIN_MS = 1_760_000_000_000
+
+
+class Listed:
+    """Brokers and what each lists: groups with kind and state; None: it does not answer. `asked`: nodes, in order."""
+
+    def __init__(self, partitions: int) -> None:
+        self.at: dict[int, dict[str, tuple[str, str]] | None] = {}
+        self.asked: list[int] = []
+        self.groups = BrokerGroups(
+            self._reach, lambda: self.at.keys(), partitions, "owners", Lasting(Lines(), Counted())
+        )
+
+    async def _reach(self, node_id: int) -> BrokerConnection:
+        self.asked.append(node_id)
+        groups = self.at[node_id]
+        if groups is None:
+            raise ConnectionLost("it stands still")
+        answer = lg.ListGroupsResponse(
+            groups=[lg.ListedGroup(name, "consumer", state, kind) for name, (kind, state) in groups.items()]
+        )
+        return cast(BrokerConnection, Answers(answer.encode(5)))
+
+
+class Answers:
+    """A connection whose broker answers this to ListGroups."""
+
+    def __init__(self, body: bytes) -> None:
+        self._frame = response_frame(1, True, body)
+
+    async def exchange(self, module: Any, name: str, req: Any, timeout_s: float) -> tuple[int, bool, bytes]:
+        assert name == "ListGroups"
+        return 5, True, self._frame
 
 
 class Synthetic:
@@ -40,8 +78,10 @@ class Synthetic:
         self.assignment = Assignment(7, tuple(1 + p % 2 for p in range(PARTITIONS)), members)
         self.cluster = "lkc-1"
         self.suspects: tuple[int, ...] = ()
-        known = Known(lambda: self.cluster, lambda: self.suspects)
-        self.views = Views(1, self.state, self.codec, self.rules, self.past, lambda: self.assignment, cluster=known)
+        self.listed = Listed(PARTITIONS)
+        self.peers: dict[int, tuple[SidecarInfo | None, bool | None]] = {}
+        known = Known(self.listed.groups, lambda: self.cluster, lambda: self.suspects, self._peer)
+        self.views = Views(1, self.state, self.codec, self.rules, self.past, lambda: self.assignment, known)
         self.now_ms = BEGIN_MS
 
     def write(self, *records: Record) -> None:
@@ -50,6 +90,9 @@ class Synthetic:
             written = self.codec.encode(record, Stamp(1, self.now_ms), 1)
             offset = self.state.partitions[partition].position
             self.state.apply(partition, offset, decode_key(written.key), written.value)
+
+    def _peer(self, node: int) -> tuple[SidecarInfo | None, bool | None]:
+        return self.peers.get(node, (None, None))
 
     def consumer_group(self, group_id: str, members: int = 2, each: int = 2, epoch: int = 1, why: str = "") -> None:
         """All members have joined and own what they shall."""

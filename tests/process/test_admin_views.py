@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import time
@@ -11,12 +12,15 @@ from typing import Any
 
 import pytest
 
-from sidecar.coordinator.inspect.group_views import Lag
+from sidecar.coordinator.inspect import broker_groups
+from sidecar.coordinator.inspect.group_views import Lag, Views
+from sidecar.coordinator.membership.owners_protocol import SidecarInfo
 from sidecar.core.classic import records as classic
 from sidecar.core.classic.embedded import assignment
 from sidecar.core.consumer import records as consumer
 from sidecar.core.consumer.records import MemberState
 from sidecar.core.runtime.records import Tombstone
+from sidecar.kafka.group_lists import PartitionLag
 from sidecar.process.admin import encoded
 from tests.harness.collector import no_collector
 from tests.process.synthetic import BEGIN_MS, NAMES, TOPIC_ID, Synthetic
@@ -30,8 +34,21 @@ def done(work: Generator[None, None, Any]) -> Any:
             return end.value
 
 
+def page(
+    views: Views,
+    search: str = "",
+    kind: str = "",
+    state: str = "",
+    sort: str = "group",
+    begin: int = 0,
+    limit: int = 500,
+) -> tuple[int, list[dict[str, Any]]]:
+    total, rows = done(views.find(search, kind, state, sort, begin, limit))
+    return total, [views.told(row) for row in rows]
+
+
 def listed(s: Synthetic, search: str = "", kind: str = "", state: str = "", sort: str = "group") -> list[str]:
-    total, rows = done(s.views.groups(search, kind, state, sort, 0, 500))
+    total, rows = page(s.views, search, kind, state, sort)
     assert total == len(rows)
     return [r["group"] for r in rows]
 
@@ -44,7 +61,7 @@ def test_the_list_has_all_groups_of_both_kinds() -> None:
     s = Synthetic()
     s.consumer_group("orders", members=3)
     s.classic_group("Audit", members=2, why="a consumer came")
-    total, rows = done(s.views.groups("", "", "", "group", 0, 10))
+    total, rows = page(s.views)
     assert total == 2
     audit, orders = rows
     assert (audit["kind"], audit["state"], audit["epoch"], audit["members"]) == ("classic", "Stable", 1, 2)
@@ -69,6 +86,70 @@ def test_the_overview_names_the_cluster_and_its_sidecars() -> None:
     assert done(s.views.overview())["cluster"] == "" and s.views.version() != version
 
 
+def test_the_overview_tells_what_each_sidecar_says_of_itself() -> None:
+    s = Synthetic()
+    before = s.views.version()
+    s.peers = {2: (SidecarInfo(2, "broker-2", 9092, BEGIN_MS, version="1.2.3"), False)}
+    assert s.views.version() != before
+    one, two = done(s.views.overview())["sidecars"]
+    assert (one["version"], one["since_ms"], one["ready"]) == (None, None, None), "an older version says nothing"
+    assert (two["version"], two["since_ms"], two["ready"]) == ("1.2.3", BEGIN_MS, False)
+
+
+# ---- what brokers coordinate ----------------------------------------------------------------------------------------
+def test_groups_of_brokers_are_in_the_list_with_their_broker() -> None:
+    s = Synthetic()
+    s.consumer_group("ours")
+    s.listed.at = {
+        1: {"theirs": ("share", "Stable"), "owners": ("", "Stable")},
+        2: {"ours": ("", "Stable"), "a-new-one": ("", "Empty")},
+    }
+    assert page(s.views)[0] == 1 and s.listed.asked == [], "nobody has looked"
+    before = s.views.version()
+    asyncio.run(s.views.brokers.look())
+    assert s.views.version() != before
+    rows = {r["group"]: r for r in page(s.views)[1]}
+    assert {g: (r["kind"], r["state"], r["where"], r["broker"]) for g, r in rows.items()} == {
+        "a-new-one": ("classic", "Empty", "comes", 2),
+        "ours": ("consumer", "Stable", "sidecar", None),
+        "theirs": ("share", "Stable", "broker", 1),
+    }, "the placeholder of a group of the sidecars is no group, nor is the sidecars' own group"
+    assert (rows["theirs"]["owner"], rows["theirs"]["members"], rows["theirs"]["epoch"]) == (None, None, None)
+    told = done(s.views.overview())
+    assert (told["groups"]["total"], told["groups"]["kinds"]["share"]) == (3, 1)
+    assert [(b["node"], b["groups"], b["problem"]) for b in told["brokers"]] == [(1, 1, ""), (2, 1, "")]
+    assert sum(n["groups"] for n in told["sidecars"]) == 1
+    assert listed(s, kind="share") == ["theirs"] and listed(s, sort="members")[-1] == "ours"
+    head = group(s, "theirs")
+    assert (head["kind"], head["state"], head["broker"], head["members"]["total"]) == ("share", "Stable", 1, 0)
+
+
+def test_a_broker_that_does_not_answer_costs_its_own_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    s = Synthetic()
+    s.listed.at = {1: {"theirs": ("", "Stable")}, 2: None, 3: {}}
+    asyncio.run(s.views.brokers.look())
+    asyncio.run(s.views.brokers.look())
+    first = s.views.brokers.told()
+    del s.listed.at[3]
+    s.listed.at[1] = None
+    monkeypatch.setattr(broker_groups, "FRESH_S", 0.0)
+    asyncio.run(s.views.brokers.look())
+    then = s.views.brokers.told()
+    assert s.listed.asked == [1, 2, 3, 1, 2], "an answer counts for some seconds"
+    assert (first[2]["answered_ms"], first[2]["problem"]) == (None, "it stands still")
+    assert then[1] == {"answered_ms": first[1]["answered_ms"], "problem": "it stands still"}
+    assert 3 not in then, "it is no broker any more"
+    assert listed(s) == ["theirs"], "as it was when the broker answered last"
+
+
+def test_what_is_kept_of_a_broker_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_groups, "GROUPS_MAX", 2)
+    s = Synthetic()
+    s.listed.at = {1: {f"g{n}": ("", "Stable") for n in range(5)}}
+    asyncio.run(s.views.brokers.look())
+    assert len(listed(s)) == 2 and s.views.brokers.told()[1]["problem"] == "3 more groups are not shown"
+
+
 def test_the_list_is_searched_filtered_and_sorted() -> None:
     s = Synthetic()
     for name, members in (("b-2", 1), ("a-1", 3), ("A-9", 2)):
@@ -87,7 +168,7 @@ def test_pages_of_the_list_have_every_row_once() -> None:
     s.many(700)
     seen: list[str] = []
     for begin in range(0, 700, 100):
-        total, rows = done(s.views.groups("", "", "", "-group", begin, 100))
+        total, rows = page(s.views, sort="-group", begin=begin, limit=100)
         assert total == 700
         seen += [r["group"] for r in rows]
     assert seen == [f"group-{i:05d}" for i in reversed(range(700))]
@@ -98,7 +179,7 @@ def test_a_row_follows_its_group() -> None:
     s.consumer_group("g", members=2, each=2)
 
     def state() -> str:
-        return str(done(s.views.groups("", "", "", "group", 0, 9))[1][0]["state"])
+        return str(page(s.views)[1][0]["state"])
 
     assert state() == "Stable"
     s.write(consumer.GroupRecord("g", 2, 0, "a topic has more partitions"))
@@ -122,7 +203,7 @@ def test_a_group_in_which_nobody_has_subscribed_to_anything_is_a_stable_one() ->
     s = Synthetic()
     s.write(consumer.MemberRecord("g", "m", None, None, "client", "/10.0.0.1", 1000, (), None, None))
     s.current("g", "m", 1, range(0))
-    ((row,), told) = done(s.views.groups("", "", "", "group", 0, 9))[1], group(s, "g")
+    ((row,), told) = page(s.views)[1], group(s, "g")
     for seen in (row, told):
         assert (seen["kind"], seen["state"], seen["epoch"]) == ("consumer", "Stable", 1)
     assert row["changed_ms"] == BEGIN_MS
@@ -154,15 +235,22 @@ def test_lag_is_told_where_it_is_known() -> None:
     s = Synthetic()
     s.consumer_group("g", members=1, each=2)
     assert {p["lag"] for p in group(s, "g")["partitions"]["rows"]} == {None}
-    s.views.lag = Lag(lambda name: {("orders", 0): (5, 9), ("orders", 1): (-1, 3), ("left", 0): (1, 1)})
+    known = {
+        ("orders", 0): PartitionLag(5, 9, 4),
+        ("orders", 1): PartitionLag(7, None, 2),
+        ("left", 0): PartitionLag(1, 1, 0),
+    }
+    s.views.lag = Lag(lambda name: known)
     told = group(s, "g")
     assert [(p["topic"], p["partition"], p["lag"], p["end"]) for p in told["partitions"]["rows"]] == [
         ("left", 0, 0, 1),
         ("orders", 0, 4, 9),
-        ("orders", 1, None, 3),
+        ("orders", 1, 2, None),
     ]
-    assert told["lag"] == 4
-    assert done(s.views.groups("", "", "", "group", 0, 9))[1][0]["lag"] == 4
+    assert told["lag"] == 6
+    assert page(s.views)[1][0]["lag"] == 6
+    s.views.lag = Lag(lambda name: {})
+    assert group(s, "g")["lag"] is None, "it has committed nothing"
 
 
 def test_pages_of_members_and_partitions() -> None:
@@ -369,8 +457,8 @@ def test_ten_thousand_groups_do_not_hold_the_loop() -> None:
     assert held_ms(lambda: ten_thousand_groups().views.overview()) < STEP_MS
     views = ten_thousand_groups().views
     for sort in ("group", "-members", "changed"):
-        assert held_ms(partial(views.groups, "", "", "", sort, 0, 100)) < STEP_MS
-    assert held_ms(lambda: views.groups("7", "classic", "", "group", 4_000, 100)) < STEP_MS
+        assert held_ms(partial(views.find, "", "", "", sort, 0, 100)) < STEP_MS
+    assert held_ms(lambda: views.find("7", "classic", "", "group", 4_000, 100)) < STEP_MS
 
 
 @pytest.mark.tier("test")  # large groups: 6 s

@@ -245,7 +245,7 @@ class Inside:
 
     def _tail(self, s: Sidecar, half: Coordination) -> None:
         """Who has read as far has read the same."""
-        tail, state = half.follower.tail, half._state
+        tail, state = half.follower.tail, half.state
         assert isinstance(tail, SimTail)
         for p, part in enumerate(self._fold.parts):
             if tail.applied[p] != part.position:

@@ -7,9 +7,10 @@ in small steps (generators that yield), as there may be 100,000 groups and the l
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Generator
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from sidecar.coordinator.inspect.rebalance_history import RebalanceHistory
@@ -24,14 +25,15 @@ SLICE = 250
 SORTS = ("group", "kind", "state", "members", "epoch", "changed", "owner")
 OTHER = "other"
 """The kind of a group of which nothing can be read."""
-UNKNOWN_EPOCH = -1
+UNKNOWN_EPOCH = UNKNOWN_MEMBERS = -1
 Slices = Generator[None, None, Any]
 
 
 @dataclass(slots=True)
 class Row:
     """`epoch`: or generation, UNKNOWN_EPOCH if nobody knows it. `changed_ms`: when the group's own record was written
-    last, and `why`; where there is none yet, its first record."""
+    last, and `why`; where there is none yet, its first record. `broker`: node id of the broker that coordinates the
+    group, -1 for one of the sidecars'."""
 
     group: str
     partition: int
@@ -41,15 +43,24 @@ class Row:
     members: int
     changed_ms: int
     why: str
+    broker: int = -1
 
 
 class Rows:
-    def __init__(self, state: StateLog, codec: StateCodec, past: RebalanceHistory, owner: Callable[[int], int]) -> None:
-        """`owner(partition)`: node id, -1 if nobody."""
+    def __init__(
+        self,
+        state: StateLog,
+        codec: StateCodec,
+        past: RebalanceHistory,
+        owner: Callable[[int], int],
+        listed: Callable[[], Iterable[Row]],
+    ) -> None:
+        """`owner(partition)`: node id, -1 if nobody; `listed()`: the groups that brokers list."""
         self._state = state
         self._codec = codec
         self._past = past
         self._owner = owner
+        self._listed = listed
         self._rows: list[dict[str, Row]] = [{} for _ in state.partitions]
         self._todo: dict[str, int] = {}
 
@@ -86,11 +97,19 @@ class Rows:
         return Row(group_id, partition, *head, seen.changed_ms, seen.why)
 
     # ---- questions ----------------------------------------------------------------------------------------
-    def all(self) -> list[Row]:
-        return [row for rows in self._rows for row in rows.values()]
+    def _all(self) -> Iterator[list[Row]]:
+        """In slices. Of a group of the sidecars a broker lists the placeholder."""
+        rows = [*chain.from_iterable(of.values() for of in self._rows), *self._listed()]
+        for at in range(0, len(rows), SLICE):
+            yield [r for r in rows[at : at + SLICE] if r.broker < 0 or r.group not in self._rows[r.partition]]
 
     def owner(self, row: Row) -> int:
-        return self._owner(row.partition)
+        """Node id of the sidecar or broker that coordinates it, -1 if nobody."""
+        return self._owner(row.partition) if row.broker < 0 else row.broker
+
+    def row(self, group_id: str) -> Row | None:
+        """Of a group of the sidecars."""
+        return self._rows[partition_for(group_id, len(self._rows))].get(group_id)
 
     def find(self, search: str, kind: str, state: str, sort: str, begin: int, limit: int) -> Slices:
         """A page of the rows that fit: how many fit, and these. A `sort` with `-` before it is the other way round."""
@@ -98,10 +117,9 @@ class Rows:
         down = sort.startswith("-")
         key = self._key(name)
         parts: list[list[Row]] = []
-        rows = self.all()
-        for at in range(0, len(rows), SLICE):
+        for rows in self._all():
             yield
-            fit = [r for r in rows[at : at + SLICE] if _fits(r, text, kind, state)]
+            fit = [r for r in rows if _fits(r, text, kind, state)]
             fit.sort(key=key, reverse=down)
             parts.append(fit)
         yield
@@ -122,19 +140,19 @@ class Rows:
             "members": lambda r: (r.members, r.group),
             "epoch": lambda r: (r.epoch, r.group),
             "changed": lambda r: (r.changed_ms, r.group),
-            "owner": lambda r: (self._owner(r.partition), r.group),
+            "owner": lambda r: (self.owner(r), r.group),
         }
         return makers.get(name, lambda r: r.group)
 
     def counts(self) -> Slices:
-        """How many groups there are: by kind, by state, by owner's node."""
-        found: dict[str, dict[str, int]] = {"kinds": {}, "states": {}, "owners": {}}
-        rows = self.all()
-        for at in range(0, len(rows), SLICE):
+        """How many groups there are: by kind, by state, by the node of the owner or of the broker."""
+        found: dict[str, Counter[Any]] = {name: Counter() for name in ("kinds", "states", "owners", "brokers")}
+        for rows in self._all():
             yield
-            for r in rows[at : at + SLICE]:
-                for part, value in (("kinds", r.kind), ("states", r.state), ("owners", str(self._owner(r.partition)))):
-                    found[part][value] = found[part].get(value, 0) + 1
+            for r in rows:
+                found["kinds"][r.kind] += 1
+                found["states"][r.state] += 1
+                found["owners" if r.broker < 0 else "brokers"][self.owner(r)] += 1
         yield
         return found
 

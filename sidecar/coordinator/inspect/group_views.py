@@ -6,43 +6,53 @@ Everything here is a generator that yields after little work and returns what it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from sidecar.coordinator.inspect.group_list import UNKNOWN_EPOCH, Row, Rows, Slices
+from sidecar.coordinator.inspect.broker_groups import BrokerGroups
+from sidecar.coordinator.inspect.group_list import UNKNOWN_EPOCH, UNKNOWN_MEMBERS, Row, Rows, Slices
 from sidecar.coordinator.inspect.rebalance_history import RebalanceHistory
-from sidecar.coordinator.membership.owners_protocol import Assignment
+from sidecar.coordinator.membership.owners_protocol import Assignment, SidecarInfo
 from sidecar.coordinator.moves.managed_groups import Rules
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.core.runtime.inspect import listed, topic_place
 from sidecar.core.vocabulary.placement import partition_for
+from sidecar.kafka.group_lists import PartitionLag
+from sidecar.kafka.offsets import Place
 from sidecar.state.codec import StateCodec
 from sidecar.state.rebuilt import Rebuilt, rebuilt
 
 LOOKED_AT = 32
 Told = dict[str, Any]
-Partition = tuple[str, int]
-Place = dict[str, list[str]]
+Whose = dict[str, list[str]]
 """`owner`, `target`, `leaves` -> members."""
+
+
+async def _none(rows: Collection[Row]) -> None:
+    """Nothing more can be known."""
 
 
 @dataclass(frozen=True)
 class Lag:
-    """`of(group)`: topic and partition -> committed offset, end of the partition; None: it is not known here.
-    `version()`: another one whenever that is something else."""
+    """`of(group)`: by topic and partition; None: it is not known here. `version()`: another one whenever that is
+    something else. `look(rows)`: ask for these groups, and wait a little."""
 
-    of: Callable[[str], Mapping[Partition, tuple[int, int]] | None] = lambda group_id: None
+    of: Callable[[str], Mapping[Place, PartitionLag] | None] = lambda group_id: None
     version: Callable[[], object] = lambda: 0
+    look: Callable[[Collection[Row]], Awaitable[None]] = _none
 
 
 @dataclass(frozen=True)
 class Known:
-    """Of the cluster. `id()`: "" while it is not known; `suspects()`: nodes whose sidecars do not answer this one."""
+    """Of the cluster. `id()`: "" while it is not known; `suspects()`: nodes whose sidecars do not answer this one;
+    `sidecar(node)`: what it has said of itself, and whether it says that it is ready; None where it does not say."""
 
+    brokers: BrokerGroups
     id: Callable[[], str] = lambda: ""
     suspects: Callable[[], Collection[int]] = tuple
+    sidecar: Callable[[int], tuple[SidecarInfo | None, bool | None]] = lambda node: (None, None)
 
 
 UNKNOWN = Lag()
@@ -57,8 +67,8 @@ class Views:
         rules: Rules,
         past: RebalanceHistory,
         assignment: Callable[[], Assignment],
+        cluster: Known,
         lag: Lag = UNKNOWN,
-        cluster: Known | None = None,
     ) -> None:
         self._node_id = node_id
         self._state = state
@@ -67,8 +77,9 @@ class Views:
         self._past = past
         self._assignment = assignment
         self.lag = lag
-        self._cluster = cluster or Known()
-        self.rows = Rows(state, codec, past, self._owner)
+        self._cluster = cluster
+        self.brokers = cluster.brokers
+        self.rows = Rows(state, codec, past, self._owner, self.brokers.rows)
 
     def _owner(self, partition: int) -> int:
         owners = self._assignment().owners
@@ -76,61 +87,78 @@ class Views:
 
     def version(self) -> str:
         """Another one whenever something else would be told, but for lag."""
-        suspects = sorted(self._cluster.suspects())
-        return f"{self.rows.version()}.{self._assignment().generation}.{self._cluster.id()}.{suspects}"
+        suspects, written = sorted(self._cluster.suspects()), f"{self.rows.version()}.{self.brokers.version()}"
+        a = self._assignment()
+        peers = [self._cluster.sidecar(node)[1] for node in self._nodes(a)]
+        return f"{written}.{a.generation}.{self._cluster.id()}.{suspects}.{peers}"
+
+    def _nodes(self, a: Assignment) -> list[int]:
+        """Those that have a sidecar, or have had one and still own something."""
+        return sorted({*a.members, *a.owners})
 
     def version_of(self, group_id: str) -> str:
         """The same of one group."""
         number = partition_for(group_id, len(self._state.partitions))
-        moves = self._rules.whereabouts(group_id)
+        moves = f"{self._rules.whereabouts(group_id)}.{self.brokers.version()}"
         return f"{self._state.partitions[number].position}.{self._assignment().generation}.{moves}"
 
     # ---- all ----------------------------------------------------------------------------------------------
     def overview(self) -> Slices:
         yield from self.rows.refresh()
         counts = yield from self.rows.counts()
-        a = self._assignment()
-        sidecars = []
-        for node in sorted({*a.members, *a.owners}):
+        a, sidecars = self._assignment(), []
+        for node in self._nodes(a):
             _, host, port = a.members.get(node, ("", "", 0))
+            said, ready = self._cluster.sidecar(node)
             sidecars.append(
                 {
                     "node": node,
                     "here": node == self._node_id,
                     "broker": f"{host}:{port}" if host else "",
                     "answers": None if node == self._node_id or not host else node not in self._cluster.suspects(),
+                    "ready": ready,
+                    "version": (said and said.version) or None,
+                    "since_ms": (said and said.started_ms) or None,
                     "partitions": a.owners.count(node),
-                    "groups": counts["owners"].get(str(node), 0),
+                    "groups": counts["owners"][node],
                 }
             )
+        brokers = [{"node": n, "groups": counts["brokers"][n], **told} for n, told in self.brokers.told().items()]
         groups = {"total": sum(counts["kinds"].values()), "kinds": counts["kinds"], "states": counts["states"]}
         head = {"cluster": self._cluster.id(), "generation": a.generation}
-        return {**head, "sidecars": sidecars, "groups": groups}
+        return {**head, "sidecars": sidecars, "brokers": brokers, "groups": groups}
 
-    def groups(self, search: str, kind: str, state: str, sort: str, begin: int, limit: int) -> Slices:
+    def find(self, search: str, kind: str, state: str, sort: str, begin: int, limit: int) -> Slices:
         """A page of the list: how many groups fit, and rows from `begin` on."""
         yield from self.rows.refresh()
-        total, rows = yield from self.rows.find(search, kind, state, sort, begin, limit)
-        return total, [self._row(r) for r in rows]
+        found = yield from self.rows.find(search, kind, state, sort, begin, limit)
+        return found
 
-    def _row(self, r: Row) -> Told:
-        owner = self._owner(r.partition)
+    def row(self, group_id: str) -> Slices:
+        """None if it is neither here nor listed by a broker."""
+        yield from self.rows.refresh()
+        return self.rows.row(group_id) or self.brokers.row(group_id)
+
+    def told(self, r: Row) -> Told:
+        owner = self._owner(r.partition) if r.broker < 0 else -1
         return {
             "group": r.group,
             "kind": r.kind,
             "state": r.state,
             "epoch": None if r.epoch == UNKNOWN_EPOCH else r.epoch,
-            "members": r.members,
+            "members": None if r.members == UNKNOWN_MEMBERS else r.members,
+            "where": self._rules.whereabouts(r.group),
             "owner": owner if owner >= 0 else None,
-            "changed_ms": r.changed_ms,
+            "broker": r.broker if r.broker >= 0 else None,
+            "changed_ms": r.changed_ms or None,
             "why": r.why,
             "lag": _sum(self.lag.of(r.group)),
         }
 
     # ---- one group ----------------------------------------------------------------------------------------
     def group(self, group_id: str, members_from: int, partitions_from: int, limit: int) -> Slices:
-        """Head, a page of the members, a page of the partitions, and the last rebalances; None if neither it is here
-        nor anything was said of it."""
+        """Head, a page of the members, a page of the partitions, and the last rebalances; None if neither it is here,
+        nor a broker lists it, nor anything was said of it. Of a broker's group only the lags of its partitions."""
         head = yield from self._head(group_id)
         if head is None:
             return None
@@ -157,14 +185,17 @@ class Views:
         """`members`: by id."""
         number = partition_for(group_id, len(self._state.partitions))
         values = list(self._state.partitions[number].groups.get(group_id, {}).items())
-        if not values and group_id not in self._rules.overrides and not self._rules.wanted(group_id):
+        theirs = None if values else self.brokers.row(group_id)
+        said = group_id in self._rules.overrides or self._rules.wanted(group_id)
+        if not values and not said and theirs is None:
             return None
-        owner = self._owner(number)
+        owner = self._owner(number) if theirs is None else -1
         seen = yield from rebuilt(self._codec, values)
         head = {
             "group": group_id,
             "partition": number,
             "owner": owner if owner >= 0 else None,
+            "broker": None if theirs is None else theirs.broker,
             "here": owner == self._node_id,
             "where": self._rules.whereabouts(group_id),
             "managed": self._rules.overrides.get(group_id, "as the patterns say"),
@@ -174,6 +205,8 @@ class Views:
             "lag": _sum(self.lag.of(group_id)),
             "members": (yield from self._members(seen)),
         }
+        if theirs is not None:
+            head |= {"kind": theirs.kind, "state": theirs.state}
         del seen, values  # thousands of members: in a step of their own
         yield
         return head
@@ -201,7 +234,7 @@ class Views:
     def _partitions(self, head: Told, members: Mapping[str, Told], begin: int, limit: int) -> Slices:
         """Topic (or role and subtopology) and partition, who has it, who shall have it, and who still has to give it
         up; several members where the kind allows it."""
-        found: dict[str, dict[int, Place]] = {}
+        found: dict[str, dict[int, Whose]] = {}
         for member_id, m in members.items():
             yield
             for name, part in (("owner", "owns"), ("target", "target"), ("leaves", "gives_up")):
@@ -238,14 +271,10 @@ def _freed(things: dict[Any, Any]) -> Slices:
         yield
 
 
-def _behind(offsets: tuple[int, int] | None) -> dict[str, int | None]:
-    if offsets is None:
-        return {"committed": None, "end": None, "lag": None}
-    committed, end = offsets
-    if committed < 0:
-        return {"committed": None, "end": end, "lag": None}
-    return {"committed": committed, "end": end, "lag": max(end - committed, 0)}
+def _behind(known: PartitionLag | None) -> dict[str, int | None]:
+    return {"committed": None, "end": None, "lag": None} if known is None else known._asdict()
 
 
-def _sum(lag: Mapping[Partition, tuple[int, int]] | None) -> int | None:
-    return None if lag is None else sum(max(end - done, 0) for done, end in lag.values() if done >= 0)
+def _sum(lag: Mapping[Place, PartitionLag] | None) -> int | None:
+    """None also for a group that has committed nothing."""
+    return sum(p.lag for p in lag.values()) if lag else None

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from sidecar.core.runtime.phases import Phase
 from sidecar.core.runtime.service import Service
 from sidecar.kafka.cluster import Cluster, ClusterView
+from sidecar.kafka.group_lists import PartitionLag, behind
 from sidecar.kafka.lanes import Lane
 from sidecar.kafka.net import NO_ANSWER
 from sidecar.kafka.offsets import EARLIEST, LATEST, Offsets, Place, by_leader, committed, group_batches, listed
@@ -59,8 +60,8 @@ FAMILIES: dict[str, tuple[str, tuple[str, ...]]] = {
 """In the order in which they are cut, the last first."""
 Row = tuple[tuple[str, ...], int]
 """Label values and value."""
-Lags = dict[str, dict[Place, tuple[int, int]]]
-"""Of each group that is told of here: what it has committed, and the end of that partition."""
+Lags = dict[str, dict[Place, PartitionLag]]
+"""Of each group that is told of here."""
 
 
 @dataclass(frozen=True)
@@ -215,9 +216,7 @@ class Exporter:
 
 # ---- the page: in a thread ------------------------------------------------------------------------------------------
 def _made(found: Found, most: int) -> tuple[tuple[bytes, int, int], Lags]:
-    ends = found.latest
-    lags = {g: {p: (at, ends[p]) for p, at in told.items() if p in ends} for g, told in found.committed.items()}
-    return page_of(found, most), lags
+    return page_of(found, most), behind(found.committed, found.latest)
 
 
 def page_of(found: Found, most: int) -> tuple[bytes, int, int]:
@@ -237,7 +236,8 @@ def page_of(found: Found, most: int) -> tuple[bytes, int, int]:
 
 
 def rows_of(found: Found) -> dict[str, Iterator[Row]]:
-    lags = _lags(found)
+    ends = behind(found.committed, found.latest)
+    lags = {group: {place: p.lag for place, p in of.items()} for group, of in ends.items()}
     rows: dict[str, Iterator[Row]] = {
         "kafka_consumergroup_lag_sum": _sums(lags),
         "kafka_consumergroup_members": (((g,), n) for g, n in found.members.items()),
@@ -252,15 +252,6 @@ def rows_of(found: Found) -> dict[str, Iterator[Row]]:
         "kafka_topic_partition_under_replicated_partition": (((t, str(p)), int(b)) for (t, p), b in found.led.items()),
     }
     return {name: rows[name] for name in FAMILIES}
-
-
-def _lags(found: Found) -> dict[str, Offsets]:
-    """Of partitions whose end is known. A commit that is newer than the known end is no lag."""
-    latest = found.latest
-    return {
-        group: {place: max(0, latest[place] - offset) for place, offset in offsets.items() if place in latest}
-        for group, offsets in found.committed.items()
-    }
 
 
 def _sums(of: Mapping[str, Offsets]) -> Iterator[Row]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Set
+from dataclasses import replace
 
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.membership.giving_up import GivingUp
@@ -62,7 +63,7 @@ class OwnersGroup:
         self.address = address
         self.settings = settings
         self.listener = listener
-        self._roster = roster
+        self.roster = roster
         self._giving_up = GivingUp(roster, tasks, settings.front_within)
         self._barriers = Barriers(settings.rebalance_wait_ms / 1000, log)
         self._enrolled = ""
@@ -85,7 +86,7 @@ class OwnersGroup:
         self._answers = answers
         hears = {LEFT: self._peer_left, TOPICS: listener.topics_changed}
         says = (self._remove, listener.peers_suspected, hears)
-        self._peers = Peers(settings.peers, node_id, self._members, *says, tasks, log)
+        self.peers = Peers(settings.peers, node_id, self._members, *says, tasks, log)
         self._stopping = False
         self._enabled = asyncio.Event()
         self._enabled.set()
@@ -107,12 +108,12 @@ class OwnersGroup:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._peers.stop()
+        await self.peers.stop()
         if self.member_id:
             await self._group.try_leave(self.member_id)
         if for_good and self._enrolled:
             member_id, self._enrolled = self._enrolled, ""
-            await self._roster.left(member_id, self._giving_up.leaves(self._said()))
+            await self.roster.left(member_id, self._giving_up.leaves(self._said()))
         return await self._group.alone()
 
     @property
@@ -182,7 +183,7 @@ class OwnersGroup:
                     self._leave_surely(self.member_id)
                     raise Lost("withdrawn while joining")
                 self._rejoin.clear()
-                self._peers.watch()
+                self.peers.watch()
                 if self.assignment.generation == before and time.monotonic() < self._expects_until_s:
                     await asyncio.sleep(AGAIN_S)
                     continue
@@ -234,7 +235,8 @@ class OwnersGroup:
     def _said(self) -> SidecarInfo:
         peer_port = 0 if self._answers is None else self._answers.port
         s = self.settings
-        return SidecarInfo(self.node_id, *self.address, self._started_ms, peer_port, s.patterns, kinds=s.kinds)
+        said = SidecarInfo(self.node_id, *self.address, self._started_ms, peer_port, s.patterns, kinds=s.kinds)
+        return replace(said, version=s.version)
 
     async def _join_at(self, conn: BrokerConnection) -> None:
         said = self._giving_up.said(self._said())
@@ -245,7 +247,7 @@ class OwnersGroup:
         rebalance_ms = max(timeout_ms, self.settings.proof_ms)
         while True:
             if self.member_id and self._enrolled != self.member_id:
-                await self._roster.enrol(self.member_id, said, self._group.present)
+                await self.roster.enrol(self.member_id, said, self._group.present)
                 self._enrolled = self.member_id
             req = jg.JoinGroupRequest(
                 group_id=self.settings.group_id,
@@ -270,7 +272,7 @@ class OwnersGroup:
         whole = b""
         if self.is_leader:
             self._barriers.told(m.metadata for m in res.members)
-            sidecars = await self._roster.sidecars({m.member_id: m.metadata for m in res.members})
+            sidecars = await self.roster.sidecars({m.member_id: m.metadata for m in res.members})
             whole = assignment_of(sidecars, self._owners_among, self.log)
             assignments = [sg.SyncGroupRequestAssignment(member_id=m.member_id, assignment=whole) for m in res.members]
         sync = sg.SyncGroupRequest(
@@ -321,3 +323,10 @@ class OwnersGroup:
         """The broker gives a member id before the member joins, and does not know it until then."""
         there = self.member_id and self._lease.heard and self.assignment.generation >= 0
         return (self.member_id, self.assignment.generation) if there else None
+
+
+def sidecar_of(group: OwnersGroup, node: int) -> tuple[SidecarInfo | None, bool | None]:
+    """For people: what the sidecar of this node has said of itself, and whether it says that it is ready; None where it
+    does not say."""
+    member_id = group.assignment.members.get(node, ("", "", 0))[0]
+    return group.roster.said(member_id), group.peers.ready.get(node)

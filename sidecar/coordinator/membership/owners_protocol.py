@@ -23,6 +23,7 @@ EVERY_GENERATION = 1 << 31
 """Greater than any generation of the owners' group."""
 FORMER_MAX = 8
 KINDS_MAX = 16
+VERSION_MAX = 64
 KINDS_BEFORE = ("classic", "consumer")
 """Kinds of groups that a sidecar coordinates which does not tell it: those of the versions before share groups."""
 
@@ -38,7 +39,7 @@ class SidecarInfo:
     `peer_port`: where it answers pings, 0: nowhere; `left_ms`: when it left in order, Unix time, 0: it has not;
     `gave_up`: it answers for nothing that the map of this generation gives to others; `former`: member ids under which
     the same process was a member before, the last ones, and under which it answers for nothing any more; `kinds`: of
-    groups that it coordinates."""
+    groups that it coordinates; `version`: of its package."""
 
     node_id: int
     host: str
@@ -50,6 +51,7 @@ class SidecarInfo:
     gave_up: int = -1
     former: tuple[str, ...] = ()
     kinds: tuple[str, ...] = KINDS_BEFORE
+    version: str = ""
 
     def told(self) -> dict[str, Any]:
         return asdict(self)
@@ -71,9 +73,9 @@ class SidecarInfo:
             since = (int(j.get("started_ms", 0)), int(j.get("peer_port", 0)))
             former = tuple(map(str, j.get("former", ())[:FORMER_MAX]))
             kinds = tuple(map(str, j.get("kinds", KINDS_BEFORE)[:KINDS_MAX]))
-            return SidecarInfo(
-                *where, *since, patterns, int(j.get("left_ms", 0)), int(j.get("gave_up", -1)), former, kinds
-            )
+            left = (int(j.get("left_ms", 0)), int(j.get("gave_up", -1)))
+            version = str(j.get("version", ""))[:VERSION_MAX]
+            return SidecarInfo(*where, *since, patterns, *left, former, kinds, version)
         except NOT_SO as exc:
             raise ValueError(repr(exc)) from None
 

@@ -6,7 +6,8 @@ can fill up. Its links are no proof of anything: a peer that was removed by mist
 
 A sidecar whose broker is gone says so on its links (`LEFT`), so that the others need not wait until the brokers tell
 them that there is a rebalance: while a commit waits for the dead broker, no heartbeat is answered. A sidecar through
-which topics were changed says that (`TOPICS`): the groups of the others hear of it as soon as its own.
+which topics were changed says that (`TOPICS`): the groups of the others hear of it as soon as its own. Behind the
+answer to a ping it says whether it is ready (`STATES`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ from sidecar.link.ports import Logger, Tasks
 PING, LEFT, TOPICS = b"ping from sidecar-%d", b"left", b"topics"
 """A ping tells whose it is, so that a capture of packets can be read. An older version skips a word that it does not
 know."""
+STATES = {b"+ready+": True, b"+waits+": False}
+"""Behind the answer to a ping: whether this sidecar is ready. For people only."""
+STATE_S = 0.2
+"""So often it is looked up, however many ask."""
 ECHO_BYTES = 64
 """Of what comes in at once, no more is sent back."""
 LISTENS_MAX = 1_000
@@ -80,8 +85,9 @@ Links: TypeAlias = "dict[asyncio.BaseTransport, _Echo]"
 class _Echo(asyncio.Protocol):
     """Strangers may come, too: they keep no peer out."""
 
-    def __init__(self, links: Links) -> None:
+    def __init__(self, links: Links, state: Callable[[], bytes]) -> None:
         self._links = links
+        self._state = state
         self.heard_s = time.monotonic()
         self.host = ""
 
@@ -99,7 +105,7 @@ class _Echo(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.heard_s = time.monotonic()
-        self._transport.write(data[:ECHO_BYTES])
+        self._transport.write(data[:ECHO_BYTES] + self._state())
 
     def pause_writing(self) -> None:
         self._transport.abort()  # no peer leaves its answers unread
@@ -109,28 +115,38 @@ class _Echo(asyncio.Protocol):
 
 
 class PeerListener:
-    """Where peers ping this sidecar. `port` is the one that they are told."""
+    """Where peers ping this sidecar. `port` is the one that they are told; `ready()`: what they hear of it."""
 
-    def __init__(self, servers: Sequence[asyncio.Server], links: Links, port: int) -> None:
-        self._servers, self._links = servers, links
-        self.port = port
+    def __init__(self, links: Links) -> None:
+        self._servers: list[asyncio.Server] = []
+        self._links = links
+        self.port = 0
+        self.ready: Callable[[], bool] | None = None
+        self._state, self._state_until_s = b"", 0.0
 
     @staticmethod
     async def open(hosts: Sequence[str], port: int, advertised: int = 0) -> PeerListener:
         """Port 0: any that is free, the same at all addresses. `advertised`: what peers are told instead; 0: the same.
         Raises OSError."""
         links: Links = {}
-        loop = asyncio.get_running_loop()
-        servers: list[asyncio.Server] = []
+        loop, made = asyncio.get_running_loop(), PeerListener(links)
+        servers = made._servers
         try:
             for host in hosts:
-                servers.append(await loop.create_server(lambda: _Echo(links), host, port, reuse_address=True))
+                server = await loop.create_server(lambda: _Echo(links, made._said), host, port, reuse_address=True)
+                servers.append(server)
                 port = int(servers[0].sockets[0].getsockname()[1])
         except OSError:
-            for server in servers:
-                server.close()
+            made.close()
             raise
-        return PeerListener(servers, links, advertised or port)
+        made.port = advertised or port
+        return made
+
+    def _said(self) -> bytes:
+        if self.ready is not None and (now_s := time.monotonic()) >= self._state_until_s:
+            ready, self._state_until_s = self.ready(), now_s + STATE_S
+            self._state = next(word for word, means in STATES.items() if means is ready)
+        return self._state
 
     def say_left(self) -> None:
         """To all that are linked: this sidecar owns nothing any more."""
@@ -159,6 +175,8 @@ Hears: TypeAlias = Mapping[bytes, Callable[[], None]]
 class _Link(asyncio.Protocol):
     def __init__(self, hears: Hears) -> None:
         self.heard = False
+        self.ready: bool | None = None
+        """What the peer said last; None: nothing, as an older version does."""
         self._hears = hears
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -167,6 +185,9 @@ class _Link(asyncio.Protocol):
         for word, hear in self._hears.items():
             if word in data:
                 hear()
+        for word, means in STATES.items():
+            if word in data:
+                self.ready = means
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.lost.done():
@@ -203,6 +224,8 @@ class Peers:
         """Node id -> member id of the peer that has answered a ping. One that never has is not one that is silent."""
         self._broke_s: dict[int, float] = {}
         """Node id -> since when it is suspected, or was, because a link broke."""
+        self.ready: dict[int, bool | None] = {}
+        """Node id -> what the peer says of itself, of those that are linked."""
 
     def watch(self) -> None:
         """There is a new assignment: watch its members."""
@@ -285,6 +308,7 @@ class Peers:
                 return f"no answer to a ping for {self._settings.silence_s:g} s"
         finally:
             transport.abort()
+            self.ready.pop(node, None)
         self._broke(node)
         return ""
 
@@ -301,6 +325,7 @@ class Peers:
                 return False
             if link.heard:
                 self._answered[node], missed = peer.member_id, 0
+                self.ready[node] = link.ready
                 self._now_suspect(node, False)
             elif self._answered.get(node) == peer.member_id and time.monotonic() - began < LATE * ping_s:
                 missed += 1

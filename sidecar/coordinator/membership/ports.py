@@ -27,6 +27,8 @@ class OwnershipSettings:
     """So long at most a partition stays where it is because of rebalances of its groups."""
     kinds: tuple[str, ...] = KINDS_BEFORE
     """Of groups that this sidecar coordinates."""
+    version: str = ""
+    """Of this sidecar, for people."""
 
 
 class OwnersListener(Protocol):

@@ -73,6 +73,9 @@ class Members(Protocol):
     async def tell(self, member_id: str, said: SidecarInfo, why: str) -> None:
         """Returns when the record of this member says this, or when it cannot be written soon."""
 
+    def said(self, member_id: str) -> SidecarInfo | None:
+        """What the state topic says of this member."""
+
     def enrolled(self, member_id: str) -> bool: ...
 
     def report_leader(self, member_id: str) -> None:
@@ -159,6 +162,9 @@ class Roster:
         codec, there = self._state.codec, self._state.partitions[partition].configs.get("", {}).get(name)
         value = None if said is None else json.dumps(said.told(), separators=(",", ":"))
         return codec.config("", name, value, wall_ms(), codec.next_revision(there), why)
+
+    def said(self, member_id: str) -> SidecarInfo | None:
+        return self._records().get(member_id)
 
     def enrolled(self, member_id: str) -> bool:
         said = self._records().get(member_id)

@@ -94,6 +94,7 @@ class Follower:
         self.ownership = OwnersGroup(cluster, s.node_id, s.address, settings.ownership, self, roster, log, tasks, peers)
         if peers is not None:
             coordinator.fresh.tell = peers.say_topics
+            peers.ready = lambda: not self.problems()
         roster.came_late = self.ownership.place_anew
         self.from_tail.read, self.from_tail.claimed = self.ownership.take_part, self._claimed
         self._follow(absence)

@@ -14,13 +14,13 @@ from sidecar.core.vocabulary.cache import BoundedCache
 from sidecar.native import java_hash
 
 
-def _hashed(group_id: str) -> int:
+def group_hash(group_id: str) -> int:
     """Kafka's Utils.abs(groupId.hashCode()), where abs(Integer.MIN_VALUE) is 0."""
     h = java_hash(group_id)
     return 0 if h == -(1 << 31) else abs(h)
 
 
-_HASHES: BoundedCache[str, int] = BoundedCache(make=_hashed)
+_HASHES: BoundedCache[str, int] = BoundedCache(make=group_hash)
 
 
 def partition_for(group_id: str, partitions: int) -> int:

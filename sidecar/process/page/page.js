@@ -129,17 +129,33 @@ function showOverview(o) {
     for (const p of o.problems) list.appendChild(document.createElement('li')).textContent = p;
     if ($('problems').textContent !== `Not ready${list.textContent}`) $('problems').replaceChildren('Not ready', list);
   }
-  rows($('sidecars'), o.sidecars.map(s => [`${s.node}${s.here ? ' (this one)' : ''}`, sidecarHealth(s), [s.partitions, 'number'], [s.groups, 'number']]));
+  const lists = new Map(o.brokers.map(b => [b.node, b])), there = new Set(o.sidecars.map(s => s.node));
+  const alone = o.brokers.filter(b => !there.has(b.node)).map(b => [`${b.node}`, 'none', ['', 'less'], ['', 'less'], ['', 'less'], ['', 'less'], '', brokerGroups(b)]);
+  rows($('sidecars'), o.sidecars.map(s => [
+    `${s.node}${s.here ? ' (this one)' : ''}`, sidecarHealth(s, o), [s.broker, 'less'], [known(s.version), 'less'],
+    [s.since_ms === null ? 'not known' : ago(s.since_ms), 'less'], [s.partitions, 'number less'], [s.groups, 'number'],
+    brokerGroups(lists.get(s.node))]).concat(alone));
   set($('owners-told'), o.generation < 0 ? 'No owner is known yet.' : `Generation ${o.generation} of the owners`);
   const g = o.groups;
   set($('counts'), g ? [many(g.total, 'group', 'groups'), ...Object.entries(g.states).sort().map(([s, n]) => `${n} ${s || 'unknown'}`)].join(', ') : '');
   if (g) { options($('kind'), g.kinds, 'All kinds'); options($('state'), g.states, 'All states'); }
 }
 
-function sidecarHealth(s) {
+function sidecarHealth(s, o) {
   if (!s.broker) return ['is not there', 'bad'];
-  return s.answers === false ? [`${s.broker}: does not answer this sidecar`, 'bad'] : s.broker;
+  if (s.answers === false) return ['does not answer this sidecar', 'bad'];
+  if (s.here) return o.ready ? ['ready', 'good'] : ['not ready', 'bad'];
+  return s.ready === null ? 'not known' : s.ready ? ['ready', 'good'] : ['not ready: ask its /readyz', 'bad'];
 }
+
+function brokerGroups(b) {
+  if (!b || (b.answered_ms === null && !b.problem)) return ['not known', 'number'];
+  if (!b.problem) return [b.groups, 'number'];
+  return [b.answered_ms === null ? `not known: ${b.problem}` : `${b.groups}; not known since ${clock(b.answered_ms)}: ${b.problem}`, 'bad'];
+}
+
+const atBroker = g => g.broker !== null;
+const coordinator = g => atBroker(g) ? `broker ${g.broker}` : g.owner === null ? 'nobody' : g.owner;
 
 function options(select, counts, all) {
   const names = ['', ...new Set([...Object.keys(counts), select.value].filter(Boolean))].sort();
@@ -156,8 +172,8 @@ function showList(told, problem) {
   $('groups-none').hidden = groups.length > 0;
   set($('groups-none'), problem || (view.search || view.kind || view.state ? 'No group fits.' : 'There are no groups yet.'));
   rows($('groups'), groups.map(g => [
-    null, [g.kind, 'less'], [g.state, STATE_CLASS[g.state] ?? 'busy'], [g.members, 'number'], [known(g.epoch), 'number less'],
-    [known(g.lag), 'number less'], [g.owner === null ? 'nobody' : g.owner, 'number less'], [ago(g.changed_ms), 'moment less'],
+    null, [g.kind, 'less'], [g.state, STATE_CLASS[g.state] ?? 'busy'], [atBroker(g) ? '' : g.members, 'number'], [atBroker(g) ? '' : known(g.epoch), 'number less'],
+    [known(g.lag), 'number less'], [coordinator(g), 'number less'], [g.changed_ms === null ? '' : ago(g.changed_ms), 'moment less'],
     [g.why, 'why less']]));
   groups.forEach((g, i) => {
     const cell = $('groups').rows[i].cells[0];
@@ -245,19 +261,19 @@ function showGroup(g, problem) {
   $('list').hidden = true;
   if ($('one').hidden) { $('one').hidden = false; $('group-title').focus({ preventScroll: true }); window.scrollTo(0, 0); }
   set($('group-title'), view.group);
-  for (const section of [...$('one').querySelectorAll('section')].slice(1)) section.hidden = !g;
+  for (const section of [...$('one').querySelectorAll('section')].slice(1)) section.hidden = !g || (atBroker(g) && section.classList.contains('ours'));
   $('facts').hidden = !g;
   if (!g) { set($('group-told'), problem); return; }
   const owner = g.owner === null ? 'Nobody owns it now' : g.here ? 'This sidecar owns it' : `Owned by node ${g.owner}`;
-  set($('group-told'), `${owner}; partition ${g.partition} of the state topic`);
+  set($('group-told'), atBroker(g) ? `Broker ${g.broker} coordinates it; Kafka's own tools show its members` : `${owner}; partition ${g.partition} of the state topic`);
   const epoch = titled(g.epoch_name || 'epoch');
   set($('epoch-name'), epoch);
   facts([
-    ['Kind', g.kind], ['State', g.state], [epoch, known(g.epoch)],
+    ['Kind', g.kind], ['State', g.state], [epoch, atBroker(g) ? '' : known(g.epoch)],
     [`Assigned ${g.epoch_name}`, g.assignment_epoch],
     [titled(g.assignor_name || 'assignor'), g.assignor], ['Topology epoch', g.topology_epoch], ['Subtopologies', lists(g.topology)],
     ['Shutdown asked by', g.shutdown_asked_by], ['Subscribes to', g.subscribes && g.subscribes.join(', ')], ['Partitions with share state', g.initialised], ['Leader', g.leader], ['Last change', g.because],
-    ['Lag', g.lag === null && !g.here && g.owner !== null ? `node ${g.owner} knows it` : known(g.lag)],
+    ['Lag', known(g.lag)],
     ['Where', { sidecar: 'at the sidecars', broker: 'at the broker', comes: 'comes from the broker', leaves: 'goes back to the broker' }[g.where]],
     ['Managed', `${g.managed}${g.managed_why ? ` (${g.managed_why})` : ''}`], ['Rebalance asked for', g.rebalance_asked],
     ['Problems', (g.problems || []).join('; ')],
@@ -267,8 +283,8 @@ function showGroup(g, problem) {
     [known(m.epoch), 'number'], [m.state || '', m.state === 'STABLE' ? 'good' : 'busy'], [parts(m.owns), 'why'],
     [parts(m.gives_up), 'busy'], [without(m.target, m.owns) + claims(m), 'busy']]));
   rows($('partitions'), g.partitions.rows.map(p => [
-    p.name, p.owner || (p.leaves ? [`${p.leaves} has yet to give it up`, 'busy'] : ['nobody', 'bad']),
-    p.target === null ? ['nobody', ''] : p.target === p.owner ? 'the same' : [p.target, 'busy'],
+    p.name, atBroker(g) ? 'not known' : p.owner || (p.leaves ? [`${p.leaves} has yet to give it up`, 'busy'] : ['nobody', 'bad']),
+    atBroker(g) ? 'not known' : p.target === null ? ['nobody', ''] : p.target === p.owner ? 'the same' : [p.target, 'busy'],
     [known(p.committed), 'number'], [known(p.end), 'number'], [known(p.lag), 'number']]));
   pages('members', g.members);
   pages('partitions', g.partitions);

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sidecar.coordinator.inspect.group_views import Views
+from sidecar.coordinator.inspect.group_views import Known, Views
 from sidecar.coordinator.inspect.rebalance_history import RebalanceHistory
 from sidecar.coordinator.membership.owners_protocol import Assignment
 from sidecar.coordinator.moves.managed_groups import OwnRules, Rules
@@ -29,7 +29,8 @@ from tests.core.streams.world import Client as StreamsClient
 from tests.core.streams.world import World as StreamsWorld
 from tests.core.world import Client, World, topic, topic_id
 from tests.inprocess.embedded_sidecar import Counted, Lines
-from tests.process.test_admin_views import done
+from tests.process.synthetic import Listed
+from tests.process.test_admin_views import done, page
 
 NOW_MS = 5_000
 
@@ -46,7 +47,7 @@ class Seen:
         self.past = self.state.watcher = RebalanceHistory(20, self.codec)
         rules = Rules(OwnRules(lambda name: name != "theirs"), StoredSettings(self.codec, self.state, lines), lines)
         owned = Assignment(1, (1,), {1: ("m", "broker-1", 9092)})
-        self.views = Views(1, self.state, self.codec, rules, self.past, lambda: owned)
+        self.views = Views(1, self.state, self.codec, rules, self.past, lambda: owned, Known(Listed(1).groups))
         self.write(*log)
 
     def write(self, *records: Record) -> None:
@@ -63,7 +64,7 @@ class Seen:
         return done(self.views.group(group_id, 0, 0, 100))
 
     def rows(self) -> dict[str, Any]:
-        found = {r["group"]: r for r in done(self.views.groups("", "", "", "group", 0, 100))[1]}
+        found = {r["group"]: r for r in page(self.views)[1]}
         for group_id, row in found.items():
             whole = self.whole(group_id)
             assert (row["kind"], row["state"], row["epoch"]) == (whole["kind"], whole["state"], whole["epoch"])
@@ -104,6 +105,7 @@ def test_a_classic_group() -> None:
         "group": "g",
         "partition": 0,
         "owner": 1,
+        "broker": None,
         "here": True,
         "where": "sidecar",
         "managed": "as the patterns say",

@@ -12,6 +12,7 @@ import pytest
 
 from sidecar.coordinator.membership import owners_group as module
 from sidecar.coordinator.membership import peer_links as peers_module
+from sidecar.coordinator.membership.owners_group import sidecar_of
 from sidecar.coordinator.membership.peer_links import PeerListener, PeerSettings
 from sidecar.coordinator.membership.ports import OwnershipSettings
 from sidecar.core.vocabulary.errors import Code
@@ -223,7 +224,7 @@ def test_a_peer_that_has_left_is_linked_no_more(clock: list[float]) -> None:
         await until(lambda: peer.links)
         await two.ownership.stop()
         await until(lambda: one.owners == (1, 1, 1, 1))
-        await until(lambda: one.ownership._peers._watched == {})
+        await until(lambda: one.ownership.peers._watched == {})
         peer.die()
 
     run(test)
@@ -306,6 +307,25 @@ def test_a_peer_through_which_topics_changed_says_so_to_the_others() -> None:
         assert two.told_of_topics == 0 and one.suspects == two.suspects == []
         for listener in listeners:
             listener.close()
+
+    run(test)
+
+
+def test_a_peer_says_whether_it_is_ready_and_an_older_one_does_not() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        listeners = [await PeerListener.open(["127.0.0.1"], 0) for _ in range(2)]
+        one, two = (make(n + 1, PINGED, answers=listeners[n]) for n in range(2))
+        await agree(one, two)
+        ready = [True]
+        await until(lambda: one.ownership.peers._answered)
+        assert sidecar_of(one.ownership, 2)[1] is None
+        listeners[1].ready = lambda: ready[0]
+        await until(lambda: sidecar_of(one.ownership, 2)[1] is True)
+        ready[0] = False
+        await until(lambda: sidecar_of(one.ownership, 2)[1] is False)
+        listeners[1].close()
+        await until(lambda: sidecar_of(one.ownership, 2)[1] is None)
+        listeners[0].close()
 
     run(test)
 

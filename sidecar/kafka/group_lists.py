@@ -1,0 +1,127 @@
+"""The groups that a broker lists, or the sidecar before it, and how many records each is behind. For people only.
+
+A node lists the groups that it coordinates. Offsets of share groups are told by the broker that coordinates the group
+of that name, and their lag too (KIP-1226). Large answers are decoded in a thread, as in offsets.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple, TypeVar
+
+from sidecar.core.vocabulary.errors import Code, name_of
+from sidecar.kafka.net import NO_ANSWER, BrokerConnection, ConnectionLost
+from sidecar.kafka.offsets import LATEST, Offsets, Place, by_leader, committed, group_batches, listed
+from sidecar.wire.frames import response_body
+from sidecar.wire.generated import describe_share_group_offsets as ds
+from sidecar.wire.generated import list_groups as lg
+
+CLASSIC, SHARE = "classic", "share"
+TELLS_LAG = 1
+"""The first version of DescribeShareGroupOffsets that does."""
+
+
+T = TypeVar("T")
+
+
+class ListedGroup(NamedTuple):
+    """`kind`: classic where the broker does not tell it; `state`: "" where it does not."""
+
+    kind: str
+    protocol: str
+    state: str
+
+
+class PartitionLag(NamedTuple):
+    """`committed`: of a share group where its share state begins; `end`: None if only the lag is known."""
+
+    committed: int
+    end: int | None
+    lag: int
+
+
+Reach = Callable[[int], Awaitable[BrokerConnection]]
+"""A connection to this node."""
+NO_LIMIT = 1 << 62
+
+
+async def groups_at(conn: BrokerConnection, timeout_s: float) -> dict[str, ListedGroup]:
+    """Raises ConnectionLost, TimeoutError, WireError; the first also for an error that the node answers."""
+    version, flexible, raw = await conn.exchange(lg, "ListGroups", lg.ListGroupsRequest(), timeout_s=timeout_s)
+
+    def decode() -> tuple[int, dict[str, ListedGroup]]:
+        res = lg.ListGroupsResponse.decode(version, raw, response_body(raw, flexible))
+        return res.error_code, {
+            g.group_id: ListedGroup(g.group_type.lower() or CLASSIC, g.protocol_type, g.group_state) for g in res.groups
+        }
+
+    code, found = await asyncio.to_thread(decode)
+    if code != Code.NONE:
+        raise ConnectionLost(f"ListGroups: {name_of(code)}")
+    return found
+
+
+def behind(committed_offsets: Mapping[str, Offsets], ends: Offsets) -> dict[str, dict[Place, PartitionLag]]:
+    """Of partitions whose end is known. A commit that is newer than the known end is no lag."""
+    return {
+        group_id: {p: PartitionLag(at, ends[p], max(0, ends[p] - at)) for p, at in offsets.items() if p in ends}
+        for group_id, offsets in committed_offsets.items()
+    }
+
+
+class LagReader:
+    """Asks for the lags of some groups. A node that does not answer costs what it alone knows."""
+
+    def __init__(self, reach: Reach, timeout_s: float, most: int = NO_LIMIT) -> None:
+        """`most`: partitions; groups that would have more are left out, and a problem says so."""
+        self.lags: dict[str, Mapping[Place, PartitionLag]] = {}
+        self.problems: dict[int, str] = {}
+        self._reach = reach
+        self._timeout_s = timeout_s
+        self._left = most
+        self._committed: dict[str, Offsets] = {}
+        self._ends: Offsets = {}
+
+    async def read(self, kinds: Mapping[int, Mapping[str, str]], leaders: Mapping[str, Sequence[int]]) -> None:
+        """`kinds`: node that keeps the offsets -> group -> kind; `leaders`: node ids by topic and partition."""
+        asks = []
+        for node_id, of in kinds.items():
+            for ask, share in ((self._consumed, False), (self._shared, True)):
+                if names := [g for g, kind in of.items() if (kind == SHARE) is share]:
+                    asks.append(self._at(node_id, ask, group_batches(names)))
+        await asyncio.gather(*asks)
+        places = set(chain.from_iterable(self._committed.values()))
+        await asyncio.gather(*(self._at(n, self._listed, asked) for n, asked in by_leader(places, leaders).items()))
+        self.lags |= behind(self._committed, self._ends)
+
+    async def _at(
+        self, node_id: int, ask: Callable[[BrokerConnection, T], Awaitable[None]], parts: Iterable[T]
+    ) -> None:
+        try:
+            conn = await self._reach(node_id)
+            for part in parts:
+                if self._left <= 0:
+                    raise ConnectionLost("not asked: the other groups have too many partitions")
+                await ask(conn, part)
+        except NO_ANSWER as exc:
+            self.problems[node_id] = str(exc) or "no answer in time"
+
+    async def _consumed(self, conn: BrokerConnection, names: list[str]) -> None:
+        found = await committed(conn, names, self._timeout_s)
+        self._left -= sum(map(len, found.values()))
+        self._committed |= found
+
+    async def _shared(self, conn: BrokerConnection, names: list[str]) -> None:
+        asked = [ds.DescribeShareGroupOffsetsRequestGroup(name, topics=None) for name in names]
+        req = ds.DescribeShareGroupOffsetsRequest(asked)
+        res = await conn.request(ds, "DescribeShareGroupOffsets", req, timeout_s=self._timeout_s, low=TELLS_LAG)
+        for g in (g for g in res.groups if g.error_code == Code.NONE):
+            parts = ((t.topic_name, p) for t in g.topics for p in t.partitions if p.lag >= 0)
+            of = {(topic, p.partition_index): PartitionLag(p.start_offset, None, p.lag) for topic, p in parts}
+            self._left -= len(of)
+            self.lags[g.group_id] = of
+
+    async def _listed(self, conn: BrokerConnection, places: Mapping[str, Sequence[int]]) -> None:
+        self._ends |= await listed(conn, places, LATEST, self._timeout_s)
