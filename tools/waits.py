@@ -51,6 +51,7 @@ WRITTEN = "state.write_timeout_ms: then the partition is rebuilt, and that ends 
 LINK = "until the other half is gone; nobody waits for it"
 PARENT = "until the worker before it has ended, which drain_ms bounds; clients are served meanwhile"
 WAITS: Mapping[str, tuple[int, str]] = {
+    "coordinator/inspect/broker_groups.py BrokerGroups._ask": (1, THREAD),
     "coordinator/inspect/group_metrics.py Census.take": (1, TURN),
     "coordinator/inspect/lag_exporter.py Exporter.look": (1, THREAD),
     "coordinator/membership/owners_group.py OwnersGroup._run": (3, IDLE),
@@ -78,6 +79,8 @@ WAITS: Mapping[str, tuple[int, str]] = {
     "kafka/cluster.py Cluster._controller": (1, EACH),
     "kafka/cluster.py Cluster._shared": (1, EACH),
     "kafka/cluster.py MetadataReader.read": (1, THREAD),
+    "kafka/group_lists.py LagReader.read": (2, EACH),
+    "kafka/group_lists.py groups_at": (1, THREAD),
     "kafka/native.py leave_one_by_one": (1, CALLER),
     "kafka/net.py BrokerConnection._at_once": (1, CALLER),
     "kafka/net.py _token_at_hand": (1, "TIMEOUT_S of kafka/tokens.py"),
@@ -87,7 +90,7 @@ WAITS: Mapping[str, tuple[int, str]] = {
     "process/admin.py Admin._plain.group": (1, TURN),
     "process/admin.py Admin.keep": (1, THREAD),
     "process/admin.py Admin.start": (1, THREAD),
-    "process/admin_page.py Pages._answer": (1, TURN),
+    "process/admin_page.py Pages._worked": (1, TURN),
     "process/app.py App._may_coordinate": (1, PARENT),
     "process/app.py App._start_admin": (1, PARENT),
     "process/app.py App.run": (1, IDLE),

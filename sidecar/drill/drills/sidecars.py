@@ -54,10 +54,11 @@ class KillOwner(_OneSidecar):
 
 
 class KillUnit(KillOwner):
-    """The same to a sidecar whose listening socket is systemd's: clients wait in it until the next one has started."""
+    """SIGKILL to the owner, whose listening socket is systemd's: clients wait in it until the next one has started."""
 
     name = "kill-unit"
     stage = "socket units"
+    back_before_heal = False
 
 
 class KillShareOwner(KillOwner):
