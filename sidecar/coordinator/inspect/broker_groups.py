@@ -79,7 +79,7 @@ class BrokerGroups:
             self._changes += 1
         for node in nodes:
             broker = self._brokers.setdefault(node, _Broker())
-            if broker.asking is None and now_s - broker.asked_s >= FRESH_S:
+            if (broker.asking is None or broker.asking.done()) and now_s - broker.asked_s >= FRESH_S:
                 broker.asking = self._tasks.spawn(self._ask(node, broker), f"groups of broker {node}")
         await _waited(b.asking for b in self._brokers.values() if not b.problem)
         for broker in self._brokers.values():
@@ -153,7 +153,7 @@ class PageLags:
     async def look(self, rows: Collection[Row]) -> None:
         at_s, exported = time.monotonic(), self._exported().lags
         due = [r for r in rows if not exported.get(r.group) and at_s - self._asked_s(r) >= LAGS_FRESH_S]
-        if due and self._asking is None:
+        if due and (self._asking is None or self._asking.done()):
             due.sort(key=self._asked_s)  # PLACES_MAX leaves out the last ones
             self._asking = self._tasks.spawn(self._ask(due), "lags for the page")
         if due and not self._failed:
