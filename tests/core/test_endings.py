@@ -94,6 +94,18 @@ def test_who_comes_after_a_static_member_has_left_has_not_earned_that_it_holds_i
     assert bool(seen.wrong) is not asks_before
 
 
+def test_who_has_left_holds_its_instance_again_where_that_never_reached_the_log() -> None:
+    seen = Endings()
+    seen.asked(0, ConsumerHeartbeat("g", "old", 0, "i"))
+    seen.answered(0, HeartbeatReply(member_id="old", member_epoch=2))
+    seen.asked(1, ConsumerHeartbeat("g", "old", -2, "i"))
+    seen.answered(1, HeartbeatReply(member_id="old", member_epoch=-2))
+    seen.lost()
+    seen.asked(2, ConsumerHeartbeat("g", "new", 0, "i"))
+    seen.answered(2, HeartbeatReply(Code.UNRELEASED_INSTANCE_ID))
+    assert not seen.wrong
+
+
 def test_what_a_commit_is_told_counts() -> None:
     seen = Endings()
     seen.asked(1, COMMIT)

@@ -158,6 +158,8 @@ class Endings:
         """What a member of the classic protocol was told: its group's protocol type and protocol."""
         self._let_in: list[tuple[Event, str]] = []
         """By the last event that was asked, with the member ids that they were given."""
+        self._let_go: list[tuple[list[str], str]] = []
+        """By the last event that was asked: the holders of an instance id, and the one that has left."""
         self._unheard: set[str] = set()
         """Member ids that nobody has heard of, as their answers never left."""
         self.wrong: list[str] = []
@@ -169,6 +171,7 @@ class Endings:
             self._number += 1
             self._asked[key] = self._number, event
             self._let_in.clear()
+            self._let_go.clear()
             if isinstance(event, ConsumerHeartbeat | StreamsHeartbeat):
                 self._of_consumers.add(event.member_id)
             if _comes(event):
@@ -201,6 +204,8 @@ class Endings:
         for event, name in self._let_in:
             self._turned_away(event, name)
             self._unheard.add(name)
+        for holders, name in self._let_go:
+            holders.append(name)
 
     def check(self) -> None:
         """Raises AssertionError."""
@@ -230,6 +235,7 @@ class Endings:
         holders = self._holders.get((event.group_id, instance_id or ""), [])
         if name in holders:
             holders.remove(name)
+            self._let_go.append((holders, name))
 
     def _turned_away(self, event: Event, name: str) -> None:
         self._members[event.group_id].pop(name, None)
