@@ -27,7 +27,7 @@ SEEDS = range(3)
 
 @pytest.fixture(scope="module")
 def rows() -> list[Row]:
-    return [row for seed in SEEDS for row in simulated(seed, seed)]
+    return [row for seed in SEEDS for row in simulated(seed, 10 * seed)]
 
 
 def silver(folder: Path, rows: list[Row]) -> dict[str, list[str]]:
