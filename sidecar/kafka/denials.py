@@ -1,6 +1,7 @@
 """What brokers refuse to the sidecar itself: who it says it is (authentication), what it wants to do (authorization).
 
-Each cause has one line in the log, at once and then every REPEAT_S while it lasts, and one when it is over; /readyz,
+Each cause has one line in the log, at once and then every REPEAT_S while it lasts, and one when it is over. One that
+comes back has the next line AGAIN_S after its last: some brokers may refuse it while others do not. /readyz,
 `sidecar health` and `sidecar doctor` show the same. A cause is a right at a resource: all managed groups that the
 sidecar may not read are one.
 """
@@ -8,7 +9,7 @@ sidecar may not read are one.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,7 @@ from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.link.ports import Logger
 
 AUTHENTICATION, AUTHORIZATION = "authentication", "authorization"
-REPEAT_S = 60.0
+REPEAT_S, AGAIN_S = 60.0, 10.0
 LASTS_S = 120.0
 """A refusal that was not repeated for so long is not taken for one that lasts."""
 NAMES_MAX = 100
@@ -47,6 +48,7 @@ OPERATION = {
 }
 """By API, as kafka-acls names it; of all others it is Read."""
 RIGHTS = "give it that right (`sidecar acls` prints the commands for all that it needs)"
+NOTHING: Mapping[str, str] = {}
 Cause = tuple[str, str, str]
 Outcome = tuple[str, str, int]
 
@@ -63,7 +65,8 @@ class Denial:
     times: int = 0
     over: bool = False
     names: set[str] = field(default_factory=set)
-    said_s: float = float("-inf")
+    said: bool = False
+    """In the log."""
     heard_s: float = 0.0
 
     def shown(self) -> dict[str, object]:
@@ -72,13 +75,17 @@ class Denial:
 
 
 class Denials:
-    """`own`: names of topics and groups each of which is a cause of its own."""
+    """`own`: names of topics and groups each of which is a cause of its own, with what is to be done where that is more
+    than to give a right; `unneeded`: names that it may not see, and need not."""
 
-    def __init__(self, log: Logger, own: Collection[str] = ()) -> None:
+    def __init__(self, log: Logger, own: Mapping[str, str] = NOTHING, unneeded: Collection[str] = ()) -> None:
         self.last: Denial | None = None
         self._log = log
-        self._own = frozenset(own)
+        self._own = own
+        self._unneeded = frozenset(unneeded)
         self._lasting: dict[Cause, Denial] = {}
+        self._said_s: dict[Cause, float] = {}
+        """When each was logged last."""
 
     def __bool__(self) -> bool:
         return bool(self._lasting)
@@ -106,13 +113,14 @@ class Denials:
 
     def outcome(self, api: str, kind: str, name: str, code: int) -> None:
         """`kind`, `name`: of the resource."""
-        if code == Code.NONE and not self._lasting:
+        if name in self._unneeded or (code == Code.NONE and not self._lasting):
             return
         operation = OPERATION.get(api, "Read")
         if code in DENIED:
             kind = KIND[Code(code)]
             problem = f"{api}: {name_of(code)}: the sidecar's user lacks {operation} of {kind} {name}"
-            self._denied((operation, kind, self._named(name)), AUTHORIZATION, name, problem, RIGHTS)
+            remedy = self._own.get(name) or RIGHTS
+            self._denied((operation, kind, self._named(name)), AUTHORIZATION, name, problem, remedy)
         elif code == Code.NONE and self._lasting:
             self._allowed((operation, kind, self._named(name)), name)
 
@@ -139,8 +147,8 @@ class Denials:
         denial.problem, denial.remedy, denial.at_ms, denial.heard_s = problem, remedy, now_ms, now_s
         denial.times += 1
         self.last = denial
-        if now_s - denial.said_s >= REPEAT_S:
-            denial.said_s = now_s
+        if now_s - self._said_s.get(cause, float("-inf")) >= (REPEAT_S if denial.said else AGAIN_S):
+            self._said_s[cause], denial.said = now_s, True
             told = {"kind": kind, "problem": problem, "remedy": remedy, "times": denial.times}
             self._log.error("the broker refuses the sidecar", **told)
 
@@ -153,7 +161,8 @@ class Denials:
             del self._lasting[cause]
             denial.over = True
             lasted_ms = int(time.time() * 1000) - denial.since_ms
-            self._log.info("the broker refuses it no more", kind=denial.kind, problem=denial.problem, ms=lasted_ms)
+            if denial.said:
+                self._log.info("the broker refuses it no more", kind=denial.kind, problem=denial.problem, ms=lasted_ms)
 
 
 def outcomes(api: str, req: Any, res: Any) -> Iterator[Outcome]:

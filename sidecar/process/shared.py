@@ -78,6 +78,14 @@ class Environment:
 
 REAL = Environment()
 
+BOOTSTRAP = (
+    "set bootstrap to the brokers' listener without sidecars: without it the other brokers are asked through their "
+    "sidecars, which show this group to nobody"
+)
+"""The remedy where the owners' group is refused and `bootstrap` is not set."""
+TRANSACTIONS = "__transaction_state"
+"""The sidecar looks at it only to explain why a fence cannot be had."""
+
 
 class Shared:
     """What both halves of a process use: log, metrics, tasks."""
@@ -88,7 +96,8 @@ class Shared:
         self.log = environment.new_logger(s.log.level, s.log.format, node_id=s.node_id)
         self.metrics = Metrics()
         self.tasks = Lasting(self.log, self.metrics)
-        self.denials = Denials(self.log, {s.state.topic, s.ownership.group})
+        own = {s.state.topic: "", s.ownership.group: "" if s.bootstrap else BOOTSTRAP}
+        self.denials = Denials(self.log, own, {TRANSACTIONS})
         for kind in (AUTHENTICATION, AUTHORIZATION):
             self.metrics("denials", kind).set_function(partial(self.denials.count, kind))
         self.reach = Reach.of(s, self.denials, self.log)

@@ -30,7 +30,7 @@ NO_ID, NO_CLUSTER = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Code.CLUSTER_AUT
 class Bench:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.lines = Lines()
-        self.denials = Denials(self.lines, {STATE, OWNERS})
+        self.denials = Denials(self.lines, {STATE: "", OWNERS: "set bootstrap"}, {"__transaction_state"})
         self.now_s = 1_000.0
         monkeypatch.setattr(time, "monotonic", lambda: self.now_s)
 
@@ -57,6 +57,21 @@ def test_a_cause_has_one_line_and_then_one_each_minute(bench: Bench) -> None:
     assert bench.lines.events()[2:] == [OVER] and not bench.denials
     shown = bench.denials.shown()
     assert shown["denials"] == [] and isinstance(last := shown["last_denial"], dict) and last["over"]
+
+
+def test_what_one_broker_refuses_and_another_does_not_fills_no_log(bench: Bench) -> None:
+    """Symptom: a sidecar without `bootstrap` among others that have it wrote 20 lines a second."""
+    for _ in range(300):
+        bench.denials.outcome("JoinGroup", GROUP, OWNERS, NO_GROUP)
+        bench.denials.outcome("JoinGroup", GROUP, OWNERS, Code.NONE)
+        bench.now_s += 0.1
+    assert bench.lines.events() == [REFUSES, OVER] * 3
+    assert bench.lines.fields(REFUSES)["remedy"] == "set bootstrap"
+
+
+def test_what_it_need_not_see_is_no_denial(bench: Bench) -> None:
+    bench.denials.outcome("Metadata", TOPIC, "__transaction_state", NO_TOPIC)
+    assert not bench.denials and bench.lines.events() == []
 
 
 def test_all_managed_groups_are_one_cause_and_it_lasts_until_each_is_allowed(bench: Bench) -> None:
