@@ -445,6 +445,10 @@ def _describe_configs(
 ) -> None:
     told = []
     for r in req.resources:
+        if r.resource_type == cf.BROKER and r.resource_name not in ("", str(node_id)):
+            text = f"Unexpected broker id, expected {node_id} or empty string, but received {r.resource_name}"
+            told.append(dc.DescribeConfigsResult(Code.INVALID_REQUEST, text, r.resource_type, r.resource_name))
+            continue
         if r.resource_type == cf.GROUP:
             there = {n: (v, cf.GROUP_CONFIG) for n, v in b.group_settings.get(r.resource_name, {}).items()}
         else:

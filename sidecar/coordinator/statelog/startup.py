@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sidecar.coordinator.statelog.fenced_writer import BATCH_BYTES
 from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.coordinator.statelog.topic_existence import Existence, ask_for
+from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.cluster import Address, Cluster, ClusterView, ConnectionLost, MetadataReader
 from sidecar.kafka.credentials import Login
@@ -17,6 +18,7 @@ from sidecar.kafka.denials import TOPIC
 from sidecar.kafka.net import NO_ANSWER, BrokerConnection, NotAuthenticated
 from sidecar.kafka.security import OPEN
 from sidecar.link.ports import Logger
+from sidecar.wire.generated import describe_configs as dc
 from sidecar.wire.generated import metadata as md
 from sidecar.wire.primitives import ZERO_UUID
 
@@ -87,6 +89,16 @@ class Control:
         res: md.MetadataResponse = await self._conn.request(md, "Metadata", req, low=low)
         return res
 
+    async def of_another_node(self) -> str:
+        """Why the own broker is not that of this node id: "" if it is, or does not say. A broker tells its own settings
+        only. Raises ConnectionLost, TimeoutError, WireError."""
+        if self._conn is None:
+            raise ConnectionLost("no connection yet")
+        own = dc.DescribeConfigsResource(cf.BROKER, str(self._settings.node_id), ["broker.id"])
+        res = await self._conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest([own]))
+        wrong = res.results and res.results[0].error_code == Code.INVALID_REQUEST
+        return f"it is not node {self._settings.node_id}: {res.results[0].error_message}" if wrong else ""
+
     def denied(self, topic: str, code: int) -> None:
         self._settings.security.outcome("Metadata", TOPIC, topic, code)
 
@@ -123,9 +135,11 @@ async def find_broker(s: StartSettings, control: Control, log: Logger, waits: Te
         try:
             view = await control.look()
             problem = _unfit(view)
-            if s.node_id not in view.brokers:
-                problem, until = f"node id {s.node_id} is not among the brokers {sorted(view.brokers)}", float("inf")
-                problem += ". Check --node-id and --broker, and restart the sidecar"
+            other = f"node id {s.node_id} is not among the brokers {sorted(view.brokers)}"
+            if s.node_id in view.brokers:
+                other = await control.of_another_node()
+            if other:
+                problem, until = f"{other}. Check --node-id and --broker, and restart the sidecar", float("inf")
             if not problem:
                 return
         except NotAuthenticated as exc:

@@ -142,6 +142,21 @@ def test_one_with_another_id_is_there_too(monkeypatch: pytest.MonkeyPatch) -> No
     run(test, monkeypatch, node_id=7)
 
 
+def test_one_that_is_another_node_of_the_cluster_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: settings copied with another's node_id, and this sidecar took partitions from the right one."""
+
+    async def test(b: Bench) -> None:
+        waits: list[str] = []
+        work = asyncio.get_running_loop().create_task(find_broker(b.settings, b.control, b.lines, waits.append))
+        await until(lambda: bool(waits))
+        assert not work.done()
+        assert "it is not node 2: Unexpected broker id, expected 1 or empty string, but received 2" in waits[-1]
+        assert "Check --node-id and --broker" in waits[-1]
+        work.cancel()
+
+    run(test, monkeypatch, node_id=2)
+
+
 def test_brokers_without_topic_ids_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those before 2.8, or with an older inter.broker.protocol.version."""
 
