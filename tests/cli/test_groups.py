@@ -246,7 +246,41 @@ def test_a_long_list_can_be_made_shorter(
     monkeypatch.setattr(Client, "ask", lambda *asked: found)
     done = CliRunner().invoke(app, ["groups", "list", "--bootstrap", "here:1", "-o", "json", *options])
     assert [json.loads(line)["group"] for line in done.stdout.splitlines() if line.startswith("{")] == listed
-    assert done.exit_code == (0 if listed else 1)
+    assert done.exit_code == 0
+    assert ("None of 3 groups is like that." in done.stderr) == (not listed)
+
+
+@pytest.mark.parametrize(
+    ("output", "shown"), [("table", "group"), ("csv", "group,state,members,where\n"), ("json", "")]
+)
+def test_a_list_of_nothing_has_its_columns(monkeypatch: pytest.MonkeyPatch, output: str, shown: str) -> None:
+    """Procedures look whether no group is left at the sidecars: that is a success."""
+    found = Listing({"a": {"state": "Stable"}}, where={"a": "broker"})
+    monkeypatch.setattr(Client, "ask", lambda *asked: found)
+    list_ = ["groups", "list", "--bootstrap", "here:1", "--where", "sidecar", "-o", output]
+    done = CliRunner().invoke(app, list_)
+    assert done.exit_code == 0
+    assert done.stdout.startswith(shown) and "a " not in done.stdout.replace("state ", "")
+
+
+@pytest.mark.parametrize("options", [(), ("--where", "broker")])
+def test_a_list_shows_what_the_others_told_if_a_node_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    """Symptom: with one of three sidecars down nothing was listed."""
+    problem = "node 2: here:2: Connection refused"
+    found = Listing({"a": {"state": "Stable"}}, where={"a": "sidecar"}, problems=[problem, problem])
+    monkeypatch.setattr(Client, "ask", lambda *asked: found)
+    done = CliRunner().invoke(app, ["groups", "list", "--bootstrap", "here:1", "-o", "json", *options])
+    assert done.exit_code == Code.UNREACHED
+    assert [json.loads(line)["group"] for line in done.stdout.splitlines()] == ([] if options else ["a"])
+    assert done.stderr.splitlines()[0] == problem and "incomplete" in done.stderr.splitlines()[1]
+
+
+def test_a_node_that_refuses_connections_is_told_in_plain_words() -> None:
+    with pytest.raises(Failed) as failed:
+        Client().ask("127.0.0.1:1", "c", lambda cluster: cluster.refresh([]))
+    assert failed.value.what.endswith("127.0.0.1:1: Connection refused")
 
 
 @pytest.mark.parametrize("option", [("--where", "there"), ("--match", "(")])
