@@ -65,6 +65,11 @@ def adopt(
         if told.get("sidecar.state") == "sidecar":
             return f"{group} is with the sidecars now."
         if told.get("sidecar.managed") == "true" and admin.nobody():
+            if admin.is_nowhere():
+                return (
+                    f"There is no group {group} yet. Whoever comes under that name comes to the sidecars; "
+                    f"`sidecar groups release {group}` takes this order back."
+                )
             return f"{group} is the sidecars' now; nobody is a member of it."
         return ""
 
@@ -84,7 +89,8 @@ def release(
     `sidecar release` without `groups` is for the time when no sidecar runs any more."""
     admin = _GroupAdmin(group, bootstrap, command_config, timeout)
     if admin.is_nowhere():
-        admin.refused(f"There is no group {group}.", ROUTE)
+        admin.done("release", _taken_back(admin), output)
+        return
     admin.say("sidecar.managed", "false", lambda: admin.glance().get("sidecar.managed") == "false")
 
     def gone() -> str:
@@ -94,6 +100,25 @@ def release(
         return f"{group} is with the broker now." if told.get("sidecar.state") == "broker" else ""
 
     admin.done("release", admin.wait(gone), output)
+
+
+def _taken_back(admin: _GroupAdmin) -> str:
+    """The order to adopt a group that does not exist is removed, so that no order is left for its name."""
+    if admin.look().get("sidecar.managed") not in ("true", cf.LATER):
+        admin.refused(f"There is no group {admin.group}.", ROUTE)
+
+    def removed(told: Mapping[str, str]) -> bool:
+        return "sidecar.state" in told and "sidecar.managed" not in told
+
+    admin.say("sidecar.managed", None, lambda: removed(admin.glance()))
+
+    def left() -> str:
+        if not removed(told := admin.glance()):
+            return ""
+        taken = f"There is no group {admin.group}. The order that it comes to the sidecars is taken back."
+        return taken + (" The patterns still name it." if told["sidecar.state"] == "comes" else "")
+
+    return admin.wait(left)
 
 
 @groups.command()
@@ -176,7 +201,8 @@ class _GroupAdmin:
         self.client = client_of(command_config)
         self._kafka = self.client.admin(bootstrap, cf.CLI_CLIENT)
 
-    def _resource(self, **entries: str) -> Any:
+    def _resource(self, **entries: str | None) -> Any:
+        """`entries`: settings to be changed; None removes one."""
         from confluent_kafka.admin import (  # type: ignore[attr-defined]
             AlterConfigOpType,
             ConfigEntry,
@@ -184,11 +210,14 @@ class _GroupAdmin:
             ResourceType,
         )
 
-        ops = [ConfigEntry(n, v, incremental_operation=AlterConfigOpType.SET) for n, v in entries.items()]
+        ops = [
+            ConfigEntry(n, v, incremental_operation=AlterConfigOpType.DELETE if v is None else AlterConfigOpType.SET)
+            for n, v in entries.items()
+        ]
         return ConfigResource(ResourceType.GROUP, self.group, incremental_configs=ops or None)
 
-    def say(self, name: str, value: str, heard: Callable[[], bool]) -> None:
-        """Until it is recorded. `heard`: whether it is, though nobody answered.
+    def say(self, name: str, value: str | None, heard: Callable[[], bool]) -> None:
+        """Until it is recorded; None removes the setting. `heard`: whether it is, though nobody answered.
 
         Only a sidecar that has just answered a question is told. One that is down is found so in GLANCE_S: a question
         may be given up early and asked again, a change that is given up may still be recorded."""

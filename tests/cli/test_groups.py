@@ -51,6 +51,8 @@ class Sidecars:
         code = self.answers.pop(0) if self.answers else None
         if code is None or (code < 0 and not self.lost):
             self.told |= {e.name: e.value for e in resources[0].incremental_configs}
+            for name in [n for n, value in self.told.items() if value is None]:
+                del self.told[name]
             self.act(self.told)
         error = None if code is None else KafkaException(KafkaError(code))
         return {resources[0]: ended(error)}
@@ -225,6 +227,33 @@ def test_a_group_that_is_nowhere_is_not_released(monkeypatch: pytest.MonkeyPatch
         done = CliRunner().invoke(app, ["groups", "release", "g", "--bootstrap", "here:1"])
         assert done.exit_code == exit_code, done.output
         assert ("There is no group g." in done.output) == (sidecars.said == 0) == (exit_code == 1)
+
+
+@pytest.mark.parametrize(("state", "patterns"), [("broker", False), ("comes", True)])
+def test_the_order_to_adopt_a_group_that_is_nowhere_is_taken_back(
+    monkeypatch: pytest.MonkeyPatch, state: str, patterns: bool
+) -> None:
+    """Symptom: adopt told nothing of a misspelt name, and its order stood for ever."""
+
+    def ordered(told: dict[str, str]) -> None:
+        told["sidecar.state"] = "comes" if "sidecar.managed" in told else state
+
+    gone = KafkaException(KafkaError(KafkaError.GROUP_ID_NOT_FOUND))
+    sidecars = Sidecars(told={"sidecar.state": state}, act=ordered, members=gone)
+    monkeypatch.setattr(admin, "AdminClient", lambda config: sidecars)
+    monkeypatch.setattr(Client, "ask", lambda *asked: {"other"})
+
+    def call(verb: str) -> Any:
+        return CliRunner().invoke(app, ["groups", verb, "g", "--bootstrap", "here:1", "--timeout", "5"])
+
+    adopted = call("adopt")
+    assert adopted.exit_code == 0 and "There is no group g yet." in adopted.output
+    assert sidecars.told["sidecar.managed"] == "true"
+    released = call("release")
+    assert released.exit_code == 0 and "is taken back" in released.output, released.output
+    assert ("The patterns still name it." in released.output) == patterns
+    assert sidecars.told == {"sidecar.state": state}
+    assert call("release").exit_code == 1
 
 
 @pytest.mark.parametrize(
