@@ -23,6 +23,7 @@ import typer
 from sidecar.cli.connect import CHECK, ROUTE, CommandConfig, GroupId, SidecarBootstrap, client_of
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.output import Document, DocumentFormat, print_document
+from sidecar.cli.plain import echo
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code as Kafka
 from sidecar.core.vocabulary.errors import name_of
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 REFUSED, TIMED_OUT = Code.FINDINGS, Code.UNREACHED
 LOOK_S = 0.2
 ANSWER_S, GLANCE_S = 30, 5
+SILENT_S = 5
+"""A command that waits longer says so."""
 PASSING = (
     Kafka.REQUEST_TIMED_OUT,
     Kafka.COORDINATOR_LOAD_IN_PROGRESS,
@@ -40,7 +43,11 @@ PASSING = (
     Kafka.NOT_COORDINATOR,
 )
 """Errors of sidecars that cannot record anything just now."""
-GOES_ON = "what was asked for is recorded and goes on.", "Wait, or say it again; that does no harm."
+GOES_ON = "what was asked for is recorded and goes on."
+CAUSE = (
+    "Wait, or say it again; that does no harm.\n"
+    "`sidecar doctor` and the log of the group's owner (the node in `sidecar groups list`) name the cause."
+)
 MAY_ALTER = "Check the group's id, and whether this user may ALTER_CONFIGS of the group."
 groups = typer.Typer(no_args_is_help=True, help="Move groups between brokers and sidecars; force a rebalance; look.")
 Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="Wait so long. What was said stays said.")]
@@ -198,6 +205,7 @@ class _GroupAdmin:
     def __init__(self, group: str, bootstrap: str, command_config: Path | None, timeout_s: float) -> None:
         self.group, self.bootstrap = group, bootstrap
         self._until = time.monotonic() + timeout_s
+        self._silent_until = time.monotonic() + SILENT_S
         self.client = client_of(command_config)
         self._kafka = self.client.admin(bootstrap, cf.CLI_CLIENT)
 
@@ -242,7 +250,7 @@ class _GroupAdmin:
             if time.monotonic() >= self._until:
                 then = "Say it again: nothing was done. " + CHECK
                 raise Failed(TIMED_OUT, f"{self.group}: nobody has recorded it ({error.str()}).", then)
-            time.sleep(LOOK_S)
+            self._pause("no sidecar has recorded it yet")
 
     def look(self) -> dict[str, str]:
         """What is said of this group that only sidecars know."""
@@ -313,14 +321,28 @@ class _GroupAdmin:
     def refused(self, what: str, then: str) -> NoReturn:
         raise Failed(REFUSED, what, then)
 
-    def wait(self, done: Callable[[], str], state: Callable[[], tuple[str, str]] = lambda: GOES_ON) -> str:
+    def wait(self, done: Callable[[], str], state: Callable[[], tuple[str, str]] | None = None) -> str:
         """Until `done` says what has happened. `state`: what is wrong, and what to do next, if it takes too long."""
         while time.monotonic() < self._until:
             if told := done():
                 return told
-            time.sleep(LOOK_S)
-        what, then = state()
+            self._pause("it is recorded and not done yet")
+        what, then = state() if state else (GOES_ON, self._postponed() + CAUSE)
         raise Failed(TIMED_OUT, f"{self.group}: not done in time; {what}", then)
+
+    def _pause(self, what: str) -> None:
+        """Before the next look. Once, on stderr: that the command waits, and for how long."""
+        now = time.monotonic()
+        if now >= self._silent_until:
+            self._silent_until = float("inf")
+            left_s = max(0, round(self._until - now))
+            echo(f"{self.group}: {what}; waiting for up to {left_s} s more. Ctrl-C ends only the waiting.", err=True)
+        time.sleep(LOOK_S)
+
+    def _postponed(self) -> str:
+        """What the owner says of an order that it has postponed, in a line of its own."""
+        told = self.glance()
+        return f"The owner waits: {told.get('sidecar.why')}\n" if told.get("sidecar.managed") == cf.LATER else ""
 
     def done(self, action: str, told: str, output: Document, removed: Sequence[str] = ()) -> None:
         body = {"group": self.group, "action": action, "removed": list(removed), "result": told}

@@ -149,7 +149,25 @@ def test_what_takes_too_long_is_said_to_go_on_or_not(monkeypatch: pytest.MonkeyP
     assert code == 3 and "nobody has recorded it" in text and "\nSay it again" in text
 
     code, text = run(monkeypatch, Sidecars(told=told()), "release", 0.1)
-    assert code == 3 and "recorded and goes on" in text
+    assert code == 3 and "recorded and goes on" in text and "The owner waits" not in text
+    assert "`sidecar doctor` and the log of the group's owner" in text
+
+    def postponed(told: dict[str, str]) -> None:
+        told |= {"sidecar.managed": "later", "sidecar.why": "the group is not stable"}
+
+    code, text = run(monkeypatch, Sidecars(told=told() | {"sidecar.state": "comes"}, act=postponed), "adopt", 0.1)
+    assert code == 3 and "The owner waits: the group is not stable\n" in text
+
+
+def test_a_command_that_waits_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: adopt was silent for two minutes."""
+    told = {"sidecar.state": "sidecar"}
+    assert "waiting for up to" not in run(monkeypatch, Sidecars(told=dict(told)), "release", 0.1)[1]
+    monkeypatch.setattr(module, "SILENT_S", 0)
+    text = run(monkeypatch, Sidecars(told=dict(told)), "release", 0.1)[1]
+    assert text.count("g: it is recorded and not done yet; waiting for up to 0 s more.") == 1
+    text = run(monkeypatch, Sidecars([BROKEN] * 1000, True, dict(told)), "release", 0.1)[1]
+    assert text.count("g: no sidecar has recorded it yet; waiting") == 1
 
 
 @pytest.mark.parametrize("verb", ["adopt", "release", "rebalance"])
