@@ -190,7 +190,7 @@ def _removed(admin: _GroupAdmin, instances: list[str]) -> list[str]:
     return [i for i, _ in found]
 
 
-async def _listed(cluster: Cluster) -> set[str]:
+async def listed(cluster: Cluster) -> set[str]:
     """The ids of all groups. Raises ConnectionLost, TimeoutError, WireError."""
     from sidecar.kafka.group_lists import groups_at
 
@@ -302,7 +302,7 @@ class _GroupAdmin:
     def is_nowhere(self) -> bool:
         """Whether all brokers and sidecars say that there is no such group. False, if not all can tell just now."""
         try:
-            return self.group not in self.client.ask(self.bootstrap, cf.CLI_CLIENT, _listed)
+            return self.group not in self.client.ask(self.bootstrap, cf.CLI_CLIENT, listed)
         except Failed:
             return False
 
