@@ -17,9 +17,11 @@ from typer.testing import CliRunner
 from sidecar.cli import groups as module
 from sidecar.cli.connect import Client
 from sidecar.cli.exits import Code, Failed
-from sidecar.cli.listing import Listing, _members
+from sidecar.cli.listing import Listing, _members, gathered
 from sidecar.cli.main import app
 from sidecar.core.vocabulary.group_config import NOT_GIVEN_BACK
+from sidecar.kafka import group_lists
+from sidecar.kafka.net import ConnectionLost
 
 BROKEN = KafkaError._TRANSPORT
 NOT_ALLOWED = KafkaError.GROUP_AUTHORIZATION_FAILED
@@ -355,3 +357,25 @@ def test_members_of_groups_of_all_kinds_are_counted() -> None:
     asyncio.run(_members(conn, {g: {"type": kind} for g, kind in kinds.items()}, found))  # type: ignore[arg-type]
     assert found.members == {"a": 1, "bb": 2, "ccc": 3, "dddd": 4}
     assert conn.apis == ["DescribeGroups", "ConsumerGroupDescribe", "ShareGroupDescribe", "StreamsGroupDescribe"]
+
+
+def test_a_node_that_is_down_costs_only_its_own_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Half:
+        async def refresh(self, topics: list[str]) -> Any:
+            return SimpleNamespace(brokers={1: ("h", 1), 2: ("h", 2)})
+
+        async def node(self, node_id: int) -> Any:
+            if node_id == 2:
+                raise ConnectionLost("h:2: [Errno 111] Connect call failed ('10.0.0.2', 2)")
+            return Described()
+
+        async def anyone(self) -> Any:
+            raise ConnectionLost("")
+
+    async def groups_at(conn: Any, timeout_s: float) -> dict[str, group_lists.ListedGroup]:
+        return {"aa": group_lists.ListedGroup("consumer", "consumer", "Stable")}
+
+    monkeypatch.setattr(group_lists, "groups_at", groups_at)
+    found = asyncio.run(gathered(Half()))  # type: ignore[arg-type]
+    assert [(r["group"], r["members"], r["where"]) for r in found.rows()] == [("aa", 2, "")]
+    assert found.problems == ["node 2: h:2: Connection refused", "Where groups are, nobody tells: no answer in time"]
