@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from sidecar.kafka.cluster import Cluster
 
 T = TypeVar("T")
+_CONNECT = re.compile(r"\[Errno (\d+)\] Connect call failed \([^)]*\)")
+_NUMBER = re.compile(r"\[Errno -?\d+\] |Multiple exceptions: ")
 Bootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="Brokers or sidecars; several with commas.")]
 SidecarBootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="A sidecar, as clients reach it.")]
 StateTopic = Annotated[str, typer.Option("--topic", help="The state topic.")]
@@ -79,7 +83,12 @@ class Client:
         try:
             return asyncio.run(ask())
         except NO_ANSWER as exc:
-            raise Failed(Code.UNREACHED, f"{bootstrap}: {str(exc) or 'no answer in time'}", CHECK) from None
+            raise Failed(Code.UNREACHED, f"{bootstrap}: {no_answer(str(exc))}", CHECK) from None
+
+
+def no_answer(problem: str) -> str:
+    """Why a broker or sidecar did not answer, without Python's words for a connection that is refused."""
+    return _NUMBER.sub("", _CONNECT.sub(lambda call: os.strerror(int(call[1])), problem)) or "no answer in time"
 
 
 def client_of(command_config: Path | None) -> Client:

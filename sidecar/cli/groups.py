@@ -23,6 +23,7 @@ import typer
 from sidecar.cli.connect import CHECK, ROUTE, CommandConfig, GroupId, SidecarBootstrap, client_of
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.output import Document, DocumentFormat, print_document
+from sidecar.cli.plain import echo
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code as Kafka
 from sidecar.core.vocabulary.errors import name_of
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 REFUSED, TIMED_OUT = Code.FINDINGS, Code.UNREACHED
 LOOK_S = 0.2
 ANSWER_S, GLANCE_S = 30, 5
+SILENT_S = 5
+"""A command that waits longer says so."""
 PASSING = (
     Kafka.REQUEST_TIMED_OUT,
     Kafka.COORDINATOR_LOAD_IN_PROGRESS,
@@ -40,7 +43,11 @@ PASSING = (
     Kafka.NOT_COORDINATOR,
 )
 """Errors of sidecars that cannot record anything just now."""
-GOES_ON = "what was asked for is recorded and goes on.", "Wait, or say it again; that does no harm."
+GOES_ON = "what was asked for is recorded and goes on."
+CAUSE = (
+    "Wait, or say it again; that does no harm.\n"
+    "`sidecar doctor` and the log of the group's owner (the node in `sidecar groups list`) name the cause."
+)
 MAY_ALTER = "Check the group's id, and whether this user may ALTER_CONFIGS of the group."
 groups = typer.Typer(no_args_is_help=True, help="Move groups between brokers and sidecars; force a rebalance; look.")
 Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="Wait so long. What was said stays said.")]
@@ -65,6 +72,11 @@ def adopt(
         if told.get("sidecar.state") == "sidecar":
             return f"{group} is with the sidecars now."
         if told.get("sidecar.managed") == "true" and admin.nobody():
+            if admin.is_nowhere():
+                return (
+                    f"There is no group {group} yet. Whoever comes under that name comes to the sidecars; "
+                    f"`sidecar groups release {group}` takes this order back."
+                )
             return f"{group} is the sidecars' now; nobody is a member of it."
         return ""
 
@@ -84,7 +96,8 @@ def release(
     `sidecar release` without `groups` is for the time when no sidecar runs any more."""
     admin = _GroupAdmin(group, bootstrap, command_config, timeout)
     if admin.is_nowhere():
-        admin.refused(f"There is no group {group}.", ROUTE)
+        admin.done("release", _taken_back(admin), output)
+        return
     admin.say("sidecar.managed", "false", lambda: admin.glance().get("sidecar.managed") == "false")
 
     def gone() -> str:
@@ -94,6 +107,25 @@ def release(
         return f"{group} is with the broker now." if told.get("sidecar.state") == "broker" else ""
 
     admin.done("release", admin.wait(gone), output)
+
+
+def _taken_back(admin: _GroupAdmin) -> str:
+    """The order to adopt a group that does not exist is removed, so that no order is left for its name."""
+    if admin.look().get("sidecar.managed") not in ("true", cf.LATER):
+        admin.refused(f"There is no group {admin.group}.", ROUTE)
+
+    def removed(told: Mapping[str, str]) -> bool:
+        return "sidecar.state" in told and "sidecar.managed" not in told
+
+    admin.say("sidecar.managed", None, lambda: removed(admin.glance()))
+
+    def left() -> str:
+        if not removed(told := admin.glance()):
+            return ""
+        taken = f"There is no group {admin.group}. The order that it comes to the sidecars is taken back."
+        return taken + (" The patterns still name it." if told["sidecar.state"] == "comes" else "")
+
+    return admin.wait(left)
 
 
 @groups.command()
@@ -158,7 +190,7 @@ def _removed(admin: _GroupAdmin, instances: list[str]) -> list[str]:
     return [i for i, _ in found]
 
 
-async def _listed(cluster: Cluster) -> set[str]:
+async def listed(cluster: Cluster) -> set[str]:
     """The ids of all groups. Raises ConnectionLost, TimeoutError, WireError."""
     from sidecar.kafka.group_lists import groups_at
 
@@ -173,10 +205,12 @@ class _GroupAdmin:
     def __init__(self, group: str, bootstrap: str, command_config: Path | None, timeout_s: float) -> None:
         self.group, self.bootstrap = group, bootstrap
         self._until = time.monotonic() + timeout_s
+        self._silent_until = time.monotonic() + SILENT_S
         self.client = client_of(command_config)
         self._kafka = self.client.admin(bootstrap, cf.CLI_CLIENT)
 
-    def _resource(self, **entries: str) -> Any:
+    def _resource(self, **entries: str | None) -> Any:
+        """`entries`: settings to be changed; None removes one."""
         from confluent_kafka.admin import (  # type: ignore[attr-defined]
             AlterConfigOpType,
             ConfigEntry,
@@ -184,11 +218,14 @@ class _GroupAdmin:
             ResourceType,
         )
 
-        ops = [ConfigEntry(n, v, incremental_operation=AlterConfigOpType.SET) for n, v in entries.items()]
+        ops = [
+            ConfigEntry(n, v, incremental_operation=AlterConfigOpType.DELETE if v is None else AlterConfigOpType.SET)
+            for n, v in entries.items()
+        ]
         return ConfigResource(ResourceType.GROUP, self.group, incremental_configs=ops or None)
 
-    def say(self, name: str, value: str, heard: Callable[[], bool]) -> None:
-        """Until it is recorded. `heard`: whether it is, though nobody answered.
+    def say(self, name: str, value: str | None, heard: Callable[[], bool]) -> None:
+        """Until it is recorded; None removes the setting. `heard`: whether it is, though nobody answered.
 
         Only a sidecar that has just answered a question is told. One that is down is found so in GLANCE_S: a question
         may be given up early and asked again, a change that is given up may still be recorded."""
@@ -213,7 +250,7 @@ class _GroupAdmin:
             if time.monotonic() >= self._until:
                 then = "Say it again: nothing was done. " + CHECK
                 raise Failed(TIMED_OUT, f"{self.group}: nobody has recorded it ({error.str()}).", then)
-            time.sleep(LOOK_S)
+            self._pause("no sidecar has recorded it yet")
 
     def look(self) -> dict[str, str]:
         """What is said of this group that only sidecars know."""
@@ -265,7 +302,7 @@ class _GroupAdmin:
     def is_nowhere(self) -> bool:
         """Whether all brokers and sidecars say that there is no such group. False, if not all can tell just now."""
         try:
-            return self.group not in self.client.ask(self.bootstrap, cf.CLI_CLIENT, _listed)
+            return self.group not in self.client.ask(self.bootstrap, cf.CLI_CLIENT, listed)
         except Failed:
             return False
 
@@ -284,14 +321,28 @@ class _GroupAdmin:
     def refused(self, what: str, then: str) -> NoReturn:
         raise Failed(REFUSED, what, then)
 
-    def wait(self, done: Callable[[], str], state: Callable[[], tuple[str, str]] = lambda: GOES_ON) -> str:
+    def wait(self, done: Callable[[], str], state: Callable[[], tuple[str, str]] | None = None) -> str:
         """Until `done` says what has happened. `state`: what is wrong, and what to do next, if it takes too long."""
         while time.monotonic() < self._until:
             if told := done():
                 return told
-            time.sleep(LOOK_S)
-        what, then = state()
+            self._pause("it is recorded and not done yet")
+        what, then = state() if state else (GOES_ON, self._postponed() + CAUSE)
         raise Failed(TIMED_OUT, f"{self.group}: not done in time; {what}", then)
+
+    def _pause(self, what: str) -> None:
+        """Before the next look. Once, on stderr: that the command waits, and for how long."""
+        now = time.monotonic()
+        if now >= self._silent_until:
+            self._silent_until = float("inf")
+            left_s = max(0, round(self._until - now))
+            echo(f"{self.group}: {what}; waiting for up to {left_s} s more. Ctrl-C ends only the waiting.", err=True)
+        time.sleep(LOOK_S)
+
+    def _postponed(self) -> str:
+        """What the owner says of an order that it has postponed, in a line of its own."""
+        told = self.glance()
+        return f"The owner waits: {told.get('sidecar.why')}\n" if told.get("sidecar.managed") == cf.LATER else ""
 
     def done(self, action: str, told: str, output: Document, removed: Sequence[str] = ()) -> None:
         body = {"group": self.group, "action": action, "removed": list(removed), "result": told}

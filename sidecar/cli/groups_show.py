@@ -17,10 +17,11 @@ import typer
 from sidecar.cli.asking import WHERE, Asking, Authority, TokenFile
 from sidecar.cli.connect import ROUTE, Bootstrap, CommandConfig, GroupId, StateTopic, client_of, readable, topics
 from sidecar.cli.exits import Code, Failed
-from sidecar.cli.groups import groups
+from sidecar.cli.groups import groups, listed
 from sidecar.cli.history import history
 from sidecar.cli.output import Document, DocumentFormat, Format, Output, Watch, print_document, print_rows, run
 from sidecar.cli.plain import echo
+from sidecar.core.vocabulary import group_config as cf
 
 if TYPE_CHECKING:
     from sidecar.audit.explain.model import Explanation
@@ -138,12 +139,19 @@ def _replayed(client: Client, bootstrap: str, topic: str, group: str) -> Replaye
     except ExplainError as exc:
         raise Failed(Code.FINDINGS, str(exc), exc.then) from None
     if not told.records:
-        gone = any(row["group_id"] == group for row in told.rows)
-        where = (
-            " any more: it is gone, or went back to the broker" if gone else ": it is the broker's, or there is none"
-        )
-        raise Failed(Code.FINDINGS, f"{topic} has no records of group {group}{where}.", ROUTE)
+        since = " any more" if any(row["group_id"] == group for row in told.rows) else ""
+        where = _elsewhere(client, bootstrap, group)
+        raise Failed(Code.FINDINGS, f"{topic} has no records of group {group}{since}: {where}.", ROUTE)
     return told
+
+
+def _elsewhere(client: Client, bootstrap: str, group: str) -> str:
+    """Where a group without records is."""
+    try:
+        there = group in client.ask(bootstrap, cf.CLI_CLIENT, listed)
+    except Failed:
+        return "it is the broker's, or there is none"
+    return "it is the broker's" if there else "there is no such group, or this user may not see it"
 
 
 def _explained(told: Replayed, image: TopicImage | None, live: Live | None = None) -> Explanation:

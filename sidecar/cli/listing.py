@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sidecar.cli.connect import Bootstrap, CommandConfig, client_of
+from sidecar.cli.connect import Bootstrap, CommandConfig, client_of, no_answer
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.groups import groups
 from sidecar.cli.output import Format, Output, Watch, print_rows, run
+from sidecar.cli.plain import echo
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code as Kafka
 from sidecar.core.vocabulary.group_patterns import Patterns, fault
@@ -79,16 +80,19 @@ def list_(
 
     def show() -> Code:
         found = client_of(command_config).ask(bootstrap, cf.CLI_CLIENT, with_lag if lag else gathered)
-        if found.problems:
-            raise Failed(Code.UNREACHED, "; ".join(found.problems), "The list would not be whole. Try again.")
+        problems = "\n".join(dict.fromkeys(found.problems))
         if not found.groups:
+            if problems:
+                raise Failed(Code.UNREACHED, problems, "The list is incomplete: nobody has told of a group. Try again.")
             raise Failed(
                 Code.FINDINGS, "There are no groups, or this user may see none.", "DESCRIBE of groups is needed."
             )
         rows = [row for row in found.rows() if shown(row)]
+        print_rows(rows, output, columns=tuple(found.rows()[0]))
+        if problems:
+            raise Failed(Code.UNREACHED, problems, "The list is incomplete: it has what the others told. Try again.")
         if not rows:
-            raise Failed(Code.FINDINGS, f"None of {len(found.groups)} groups is like that.", "Leave out an option.")
-        print_rows(rows, output)
+            echo(f"None of {len(found.groups)} groups is like that.", err=True)
         return Code.OK
 
     run(show, watch)
@@ -98,10 +102,15 @@ async def gathered(cluster: Cluster) -> Listing:
     """What all brokers, or the sidecars before them, have. Raises ConnectionLost, TimeoutError, WireError."""
     import asyncio
 
+    from sidecar.kafka.net import NO_ANSWER
+
     found = Listing()
     view = await cluster.refresh([])
     await asyncio.gather(*(_node(cluster, n, found) for n in view.brokers))
-    await _whereabouts(await cluster.anyone(), found)
+    try:
+        await _whereabouts(await cluster.anyone(), found)
+    except NO_ANSWER as exc:
+        found.problems.append(f"Where groups are, nobody tells: {no_answer(str(exc))}")
     return found
 
 
@@ -117,7 +126,7 @@ async def with_lag(cluster: Cluster) -> Listing:
     view = await MetadataReader({}).read(await cluster.anyone(), cluster)
     reader = LagReader(cluster.node, ANSWER_S)
     await reader.read(by_node, view.leaders)
-    found.problems += (f"node {n}: {problem}" for n, problem in reader.problems.items())
+    found.problems += (f"node {n}: {no_answer(problem)}" for n, problem in reader.problems.items())
     found.lag = {g: sum(p.lag for p in of.values()) for g, of in reader.lags.items() if of}
     return found
 
@@ -135,7 +144,7 @@ async def _node(cluster: Cluster, node_id: int, found: Listing) -> None:
         found.groups |= mine
         await _members(conn, mine, found)
     except NO_ANSWER as exc:
-        found.problems.append(f"node {node_id}: {str(exc) or 'no answer in time'}")
+        found.problems.append(f"node {node_id}: {no_answer(str(exc))}")
 
 
 async def _members(conn: BrokerConnection, groups: Mapping[str, Mapping[str, Any]], found: Listing) -> None:

@@ -46,7 +46,9 @@ Watch = Annotated[
 ]
 
 
-def print_rows(rows: Sequence[Mapping[str, Any]], output: Output) -> None:
+def print_rows(rows: Sequence[Mapping[str, Any]], output: Output, columns: Sequence[str] = ()) -> None:
+    """`columns`: those of a table without rows."""
+    names = list(rows[0]) if rows else columns
     if output is Output.JSON:
         for row in rows:
             typer.echo(json.dumps(row))
@@ -57,7 +59,7 @@ def print_rows(rows: Sequence[Mapping[str, Any]], output: Output) -> None:
     if output is Output.CSV:
         import csv
 
-        writer = csv.DictWriter(sys.stdout, list(rows[0]) if rows else [], lineterminator="\n")
+        writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
         writer.writeheader()
         writer.writerows({name: csv_cell(value) for name, value in row.items()} for row in rows)
         return
@@ -66,7 +68,7 @@ def print_rows(rows: Sequence[Mapping[str, Any]], output: Output) -> None:
     from rich.text import Text
 
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in rows[0] if rows else []:
+    for name in names:
         table.add_column(name, justify="right" if name in NUMBERS else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(plain(_cell(v))) for v in row.values()))

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 SET, DELETE = 0, 1
 """Operations of IncrementalAlterConfigs."""
 OWN = "nothing is stored: each sidecar's own setting counts (`sidecar doctor --admin` shows it)"
+FORGOTTEN = (
+    "The stored patterns are gone. Each sidecar's own settings count again (`sidecar doctor --admin` shows them)."
+)
+FORGOTTEN_BEFORE = "No patterns are stored: each sidecar's own settings count. Nothing was changed."
 Stored = Mapping[str, tuple[str, ...] | None]
 """By the name of the setting; None: nothing is stored."""
 
@@ -44,6 +48,7 @@ class Preview:
 
 
 NOTHING = Preview((), (), (), ())
+UNLESS_OWN = ", unless the sidecars' own settings name them"
 
 
 @groups.command()
@@ -56,7 +61,7 @@ def patterns(
         list[str] | None, typer.Option(metavar="RE2", help="But none of these; repeat it. '' stands for none.")
     ] = None,
     forget: Annotated[bool, typer.Option(help="Remove what is stored: each sidecar's own settings count.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Also if live groups go back to the broker.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Also if live groups go back to the broker, or may.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would move, and change nothing.")] = False,
     principal: Annotated[
         str, typer.Option(metavar="User:NAME", help="Who the sidecars are at the brokers: looks at the ACLs.")
@@ -76,15 +81,20 @@ def patterns(
         _show(stored, output)
         return
     wanted = dict.fromkeys(cf.BROKER_MOVES) if forget else _wanted(stored, include, exclude)
-    seen = NOTHING if forget else preview(client, bootstrap, stored, wanted, principal)
+    if forget and wanted == stored:
+        print_document({**_body(wanted), "stored": False, **asdict(NOTHING)}, output, [FORGOTTEN_BEFORE])
+        return
+    seen = preview_of_forget(client, bootstrap) if forget else preview(client, bootstrap, stored, wanted, principal)
     if seen.goes and not (yes or dry_run):
-        what = f"Live groups would go back to the broker: {', '.join(seen.goes)}. Nothing was changed."
+        names = ", ".join(seen.goes)
+        what = f"Live groups would go back to the broker{UNLESS_OWN if forget else ''}: {names}. Nothing was changed."
         raise Failed(Code.FINDINGS, what, "--dry-run shows all that would move; --yes does it.")
     if not dry_run:
         client.ask(bootstrap, cf.CLI_CLIENT, lambda cluster: store(cluster, wanted))
     body = {**_body(wanted), "stored": not dry_run, **asdict(seen)}
-    done = "Nothing was changed." if dry_run else "It is stored, and all sidecars follow it."
-    print_document(body, output, [*(() if forget else _lines(seen)), done])
+    done = FORGOTTEN if forget else "It is stored, and all sidecars follow it."
+    lines = _lines_of_forget(seen) if forget else _lines(seen)
+    print_document(body, output, [*lines, "Nothing was changed." if dry_run else done])
 
 
 def _wanted(stored: Stored, include: Sequence[str] | None, exclude: Sequence[str] | None) -> Stored:
@@ -110,12 +120,26 @@ def _check(pattern: str) -> None:
 # ---- what it would do ----------------------------------------------------------------------------------------------
 def preview(client: Client, bootstrap: str, stored: Stored, wanted: Stored, principal: str) -> Preview:
     """Raises Failed."""
-    found = client.ask(bootstrap, cf.CLI_CLIENT, gathered)
-    if found.problems:
-        raise Failed(Code.UNREACHED, "; ".join(found.problems), "What would move cannot be told. Try again.")
+    found = _whole(client, bootstrap)
     moves = moved(found, wanted)
     comes, goes = (tuple(g for g, to in moves.items() if to == where) for where in ("sidecar", "broker"))
     return Preview(comes, goes, _uncovered(client, bootstrap, principal, comes), tuple(_doubts(found, stored, wanted)))
+
+
+def preview_of_forget(client: Client, bootstrap: str) -> Preview:
+    """`goes`: all groups that are here by a pattern. They go unless the sidecars' own settings name them, which no
+    sidecar tells at its listener. Raises Failed."""
+    found = _whole(client, bootstrap)
+    here = (g for g in sorted(found.groups) if found.where.get(g) in ("sidecar", "comes") and g not in found.said)
+    return Preview((), tuple(here), (), ())
+
+
+def _whole(client: Client, bootstrap: str) -> Listing:
+    """Raises Failed."""
+    found = client.ask(bootstrap, cf.CLI_CLIENT, gathered)
+    if found.problems:
+        raise Failed(Code.UNREACHED, "; ".join(found.problems), "What would move cannot be told. Try again.")
+    return found
 
 
 def moved(found: Listing, wanted: Stored) -> dict[str, str]:
@@ -173,6 +197,13 @@ def _lines(seen: Preview) -> list[str]:
         f"go back to the broker: {', '.join(seen.goes) or 'none'}",
         *(f"warning: no ACL lets the sidecars read {g}: it would not be served" for g in seen.uncovered),
         *(f"warning: {d}" for d in seen.doubts),
+    ]
+
+
+def _lines_of_forget(seen: Preview) -> list[str]:
+    return [
+        "come to the sidecars: groups of the broker that the sidecars' own settings name",
+        f"go back to the broker{UNLESS_OWN}: {', '.join(seen.goes) or 'none'}",
     ]
 
 

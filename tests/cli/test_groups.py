@@ -17,9 +17,11 @@ from typer.testing import CliRunner
 from sidecar.cli import groups as module
 from sidecar.cli.connect import Client
 from sidecar.cli.exits import Code, Failed
-from sidecar.cli.listing import Listing, _members
+from sidecar.cli.listing import Listing, _members, gathered
 from sidecar.cli.main import app
 from sidecar.core.vocabulary.group_config import NOT_GIVEN_BACK
+from sidecar.kafka import group_lists
+from sidecar.kafka.net import ConnectionLost
 
 BROKEN = KafkaError._TRANSPORT
 NOT_ALLOWED = KafkaError.GROUP_AUTHORIZATION_FAILED
@@ -51,6 +53,8 @@ class Sidecars:
         code = self.answers.pop(0) if self.answers else None
         if code is None or (code < 0 and not self.lost):
             self.told |= {e.name: e.value for e in resources[0].incremental_configs}
+            for name in [n for n, value in self.told.items() if value is None]:
+                del self.told[name]
             self.act(self.told)
         error = None if code is None else KafkaException(KafkaError(code))
         return {resources[0]: ended(error)}
@@ -147,7 +151,25 @@ def test_what_takes_too_long_is_said_to_go_on_or_not(monkeypatch: pytest.MonkeyP
     assert code == 3 and "nobody has recorded it" in text and "\nSay it again" in text
 
     code, text = run(monkeypatch, Sidecars(told=told()), "release", 0.1)
-    assert code == 3 and "recorded and goes on" in text
+    assert code == 3 and "recorded and goes on" in text and "The owner waits" not in text
+    assert "`sidecar doctor` and the log of the group's owner" in text
+
+    def postponed(told: dict[str, str]) -> None:
+        told |= {"sidecar.managed": "later", "sidecar.why": "the group is not stable"}
+
+    code, text = run(monkeypatch, Sidecars(told=told() | {"sidecar.state": "comes"}, act=postponed), "adopt", 0.1)
+    assert code == 3 and "The owner waits: the group is not stable\n" in text
+
+
+def test_a_command_that_waits_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: adopt was silent for two minutes."""
+    told = {"sidecar.state": "sidecar"}
+    assert "waiting for up to" not in run(monkeypatch, Sidecars(told=dict(told)), "release", 0.1)[1]
+    monkeypatch.setattr(module, "SILENT_S", 0)
+    text = run(monkeypatch, Sidecars(told=dict(told)), "release", 0.1)[1]
+    assert text.count("g: it is recorded and not done yet; waiting for up to 0 s more.") == 1
+    text = run(monkeypatch, Sidecars([BROKEN] * 1000, True, dict(told)), "release", 0.1)[1]
+    assert text.count("g: no sidecar has recorded it yet; waiting") == 1
 
 
 @pytest.mark.parametrize("verb", ["adopt", "release", "rebalance"])
@@ -227,6 +249,33 @@ def test_a_group_that_is_nowhere_is_not_released(monkeypatch: pytest.MonkeyPatch
         assert ("There is no group g." in done.output) == (sidecars.said == 0) == (exit_code == 1)
 
 
+@pytest.mark.parametrize(("state", "patterns"), [("broker", False), ("comes", True)])
+def test_the_order_to_adopt_a_group_that_is_nowhere_is_taken_back(
+    monkeypatch: pytest.MonkeyPatch, state: str, patterns: bool
+) -> None:
+    """Symptom: adopt told nothing of a misspelt name, and its order stood for ever."""
+
+    def ordered(told: dict[str, str]) -> None:
+        told["sidecar.state"] = "comes" if "sidecar.managed" in told else state
+
+    gone = KafkaException(KafkaError(KafkaError.GROUP_ID_NOT_FOUND))
+    sidecars = Sidecars(told={"sidecar.state": state}, act=ordered, members=gone)
+    monkeypatch.setattr(admin, "AdminClient", lambda config: sidecars)
+    monkeypatch.setattr(Client, "ask", lambda *asked: {"other"})
+
+    def call(verb: str) -> Any:
+        return CliRunner().invoke(app, ["groups", verb, "g", "--bootstrap", "here:1", "--timeout", "5"])
+
+    adopted = call("adopt")
+    assert adopted.exit_code == 0 and "There is no group g yet." in adopted.output
+    assert sidecars.told["sidecar.managed"] == "true"
+    released = call("release")
+    assert released.exit_code == 0 and "is taken back" in released.output, released.output
+    assert ("The patterns still name it." in released.output) == patterns
+    assert sidecars.told == {"sidecar.state": state}
+    assert call("release").exit_code == 1
+
+
 @pytest.mark.parametrize(
     ("options", "listed"),
     [
@@ -246,7 +295,41 @@ def test_a_long_list_can_be_made_shorter(
     monkeypatch.setattr(Client, "ask", lambda *asked: found)
     done = CliRunner().invoke(app, ["groups", "list", "--bootstrap", "here:1", "-o", "json", *options])
     assert [json.loads(line)["group"] for line in done.stdout.splitlines() if line.startswith("{")] == listed
-    assert done.exit_code == (0 if listed else 1)
+    assert done.exit_code == 0
+    assert ("None of 3 groups is like that." in done.stderr) == (not listed)
+
+
+@pytest.mark.parametrize(
+    ("output", "shown"), [("table", "group"), ("csv", "group,state,members,where\n"), ("json", "")]
+)
+def test_a_list_of_nothing_has_its_columns(monkeypatch: pytest.MonkeyPatch, output: str, shown: str) -> None:
+    """Procedures look whether no group is left at the sidecars: that is a success."""
+    found = Listing({"a": {"state": "Stable"}}, where={"a": "broker"})
+    monkeypatch.setattr(Client, "ask", lambda *asked: found)
+    list_ = ["groups", "list", "--bootstrap", "here:1", "--where", "sidecar", "-o", output]
+    done = CliRunner().invoke(app, list_)
+    assert done.exit_code == 0
+    assert done.stdout.startswith(shown) and "a " not in done.stdout.replace("state ", "")
+
+
+@pytest.mark.parametrize("options", [(), ("--where", "broker")])
+def test_a_list_shows_what_the_others_told_if_a_node_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    """Symptom: with one of three sidecars down nothing was listed."""
+    problem = "node 2: here:2: Connection refused"
+    found = Listing({"a": {"state": "Stable"}}, where={"a": "sidecar"}, problems=[problem, problem])
+    monkeypatch.setattr(Client, "ask", lambda *asked: found)
+    done = CliRunner().invoke(app, ["groups", "list", "--bootstrap", "here:1", "-o", "json", *options])
+    assert done.exit_code == Code.UNREACHED
+    assert [json.loads(line)["group"] for line in done.stdout.splitlines()] == ([] if options else ["a"])
+    assert done.stderr.splitlines()[0] == problem and "incomplete" in done.stderr.splitlines()[1]
+
+
+def test_a_node_that_refuses_connections_is_told_in_plain_words() -> None:
+    with pytest.raises(Failed) as failed:
+        Client().ask("127.0.0.1:1", "c", lambda cluster: cluster.refresh([]))
+    assert failed.value.what.endswith("127.0.0.1:1: Connection refused")
 
 
 @pytest.mark.parametrize("option", [("--where", "there"), ("--match", "(")])
@@ -274,3 +357,25 @@ def test_members_of_groups_of_all_kinds_are_counted() -> None:
     asyncio.run(_members(conn, {g: {"type": kind} for g, kind in kinds.items()}, found))  # type: ignore[arg-type]
     assert found.members == {"a": 1, "bb": 2, "ccc": 3, "dddd": 4}
     assert conn.apis == ["DescribeGroups", "ConsumerGroupDescribe", "ShareGroupDescribe", "StreamsGroupDescribe"]
+
+
+def test_a_node_that_is_down_costs_only_its_own_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Half:
+        async def refresh(self, topics: list[str]) -> Any:
+            return SimpleNamespace(brokers={1: ("h", 1), 2: ("h", 2)})
+
+        async def node(self, node_id: int) -> Any:
+            if node_id == 2:
+                raise ConnectionLost("h:2: [Errno 111] Connect call failed ('10.0.0.2', 2)")
+            return Described()
+
+        async def anyone(self) -> Any:
+            raise ConnectionLost("")
+
+    async def groups_at(conn: Any, timeout_s: float) -> dict[str, group_lists.ListedGroup]:
+        return {"aa": group_lists.ListedGroup("consumer", "consumer", "Stable")}
+
+    monkeypatch.setattr(group_lists, "groups_at", groups_at)
+    found = asyncio.run(gathered(Half()))  # type: ignore[arg-type]
+    assert [(r["group"], r["members"], r["where"]) for r in found.rows()] == [("aa", 2, "")]
+    assert found.problems == ["node 2: h:2: Connection refused", "Where groups are, nobody tells: no answer in time"]

@@ -71,13 +71,32 @@ def test_live_groups_go_back_only_if_that_is_asked_for(monkeypatch: pytest.Monke
     assert (code, cluster.told) == (0, {cf.INCLUDE: ("app-.*",), cf.EXCLUDE: None})
 
 
-def test_what_brings_groups_only_is_stored_at_once_and_may_be_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_brings_groups_only_is_stored_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(monkeypatch)
     assert cluster.run("--include", "app-.*", "--include", "load-.*", "--exclude", "")[0] == 0
     assert cluster.told == {cf.INCLUDE: ("app-.*", "load-.*"), cf.EXCLUDE: ()}
-    assert cluster.run("--forget")[0] == 0
-    assert cluster.told == {cf.INCLUDE: None, cf.EXCLUDE: None}
     assert cluster.run("--forget", "--include", "x")[0] == 2
+
+
+def test_patterns_are_forgotten_as_they_are_stored_if_live_groups_may_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: --forget moved live groups at once, and said that it had stored something."""
+    cluster = Cluster(monkeypatch)
+    code, told = cluster.run("--forget")
+    assert (code, cluster.told) == (1, None)
+    assert "own settings name them: app-b, load-1. Nothing was changed." in told, "odd was ordered by itself"
+    code, told = cluster.run("--forget", "--dry-run")
+    assert (code, cluster.told) == (0, None)
+    assert "app-b, load-1\nNothing was changed." in told
+    code, told = cluster.run("--forget", "--yes")
+    assert (code, cluster.told) == (0, {cf.INCLUDE: None, cf.EXCLUDE: None})
+    assert "stored patterns are gone" in told and "own settings count again" in told
+
+
+def test_where_nothing_is_stored_nothing_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, None)
+    code, told = cluster.run("--forget")
+    assert (code, cluster.told) == (0, None)
+    assert told == "No patterns are stored: each sidecar's own settings count. Nothing was changed.\n"
 
 
 @pytest.mark.parametrize(

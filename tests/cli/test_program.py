@@ -210,6 +210,16 @@ def test_what_is_not_found_is_1(words: tuple[str, ...], monkeypatch: pytest.Monk
     assert "sidecar groups list" in said(call(*words), Code.FINDINGS)[-1]
 
 
+@pytest.mark.parametrize("verb", ["members", "explain", "describe"])
+def test_where_a_group_without_records_is_is_asked(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: "it is the broker's, or there is none", where the brokers could tell."""
+    monkeypatch.setattr(Reader, "partitions", lambda self: 1)
+    monkeypatch.setattr(Reader, "taken", lambda self, p, *args: Taken(p))
+    for there, where in (({"g"}, "it is the broker's."), ({"other"}, "there is no such group, or this user may not")):
+        monkeypatch.setattr("sidecar.cli.connect.Client.ask", lambda *args, there=there: there)
+        assert f"no records of group g: {where}" in said(call("groups", verb, "g", *AT), Code.FINDINGS)[0]
+
+
 def test_what_the_doctor_or_a_list_finds_is_1(monkeypatch: pytest.MonkeyPatch) -> None:
     bare = Facts("__group_state", [Node(1, "h:1", False)])
     monkeypatch.setattr("sidecar.cli.doctor.facts.gather", lambda *args: bare)

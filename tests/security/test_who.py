@@ -260,8 +260,10 @@ BY_COMMAND = f'User:{ADMIN} from 127.0.0.1, client id "sidecar-groups"'
 
 def test_adopt_and_release(place: Place) -> None:
     run(place, "adopt", "theirs")
-    run(place, "release", "theirs", code=1)  # nobody has ever been in it
-    assert reasons(place, CONFIG, "theirs", "sidecar.managed") == [f"changed by {BY_COMMAND}"]
+    run(place, "release", "theirs")  # nobody has ever been in it, so the order is taken back
+    for gone in (False, True):
+        assert reasons(place, CONFIG, "theirs", "sidecar.managed", gone) == [f"changed by {BY_COMMAND}"]
+    run(place, "release", "theirs", code=1)
 
 
 @contextmanager
