@@ -35,6 +35,24 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     assert call("config", "check", "--config", str(tmp_path / "none"), *NEEDED).exit_code == Code.USAGE
 
 
+def test_files_that_cannot_be_used_are_told(tmp_path: Path) -> None:
+    """All of those that a sidecar would read when it starts, and in its words."""
+    gone, path, empty = tmp_path / "gone", tmp_path / "s.yaml", tmp_path / "empty"
+    empty.write_text("")
+    path.write_text(
+        f"{{bootstrap: 'h:1', command_config: {gone}, broker_command_config: {empty}, tls: {{certificate: {gone}}}, "
+        f"admin: 1234, admin_access: {{token_file: {empty}, tls_certificate: {gone}}}}}"
+    )
+    done = call("config", "check", "--config", str(path), *NEEDED)
+    assert done.exit_code == Code.USAGE
+    assert done.output.splitlines()[1:-1] == [
+        f"  command_config: {gone}: No such file or directory",
+        f"  tls.certificate {gone}: No such file or directory",
+        f"  admin_access.token_file {empty}: there is no token in it",
+        f"  admin_access.tls_certificate {gone}: No such file or directory",
+    ]
+
+
 @pytest.mark.parametrize("output", ["json", "yaml"])
 def test_settings_are_shown_with_their_origin(output: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SIDECAR_DRAIN_MS", "5")
