@@ -11,7 +11,7 @@ from sidecar.cli.doctor.certificates import certificates
 from sidecar.cli.doctor.groups import rights_of_patterns
 from sidecar.cli.doctor.model import About, Check, Configs, Facts, Node, Status, Topic, Unknown
 from sidecar.cli.doctor.others import others_rights, readers
-from sidecar.cli.doctor.refused import refused
+from sidecar.cli.doctor.refused import refused, remedies
 from sidecar.cli.doctor.rights import NEEDS, Need, acls, covers, holders, missing
 from sidecar.coordinator.statelog.startup import NO_IDS
 from sidecar.coordinator.statelog.topic_watch import MIN_ISR, POLICY, UNCLEAN, faults
@@ -81,7 +81,7 @@ def ready(f: Facts) -> Check:
         return Check(name, Status.FAIL, "; ".join(silent), "Start that sidecar, or correct its --admin address.")
     troubled = [f"sidecar {s.node_id}: {', '.join(s.problems)}" for s in f.told() if s.problems]
     if troubled:
-        remedy = "A sidecar that has just started needs a moment. What stays is told, with its remedy, in its log."
+        remedy = "; ".join(remedies(p for s in f.told() for p in s.problems))
         return Check(name, Status.FAIL, "; ".join(troubled), remedy)
     views = {s.owners for s in f.told() if s.owners}
     if len(views) > 1:
