@@ -82,6 +82,7 @@ def test_a_file_of_properties_that_is_not_there_is_wrong_usage(tmp_path: Path) -
     with pytest.raises(Failed) as failed:
         client_of(tmp_path / "none")
     assert failed.value.code is Code.USAGE
+    assert failed.value.what == f"{tmp_path / 'none'}: No such file or directory"
 
 
 def test_every_code_has_a_meaning() -> None:
@@ -136,7 +137,11 @@ def test_what_fails_says_what_to_do_next() -> None:
 def test_nobody_at_the_address_is_told_in_two_lines() -> None:
     done = call("groups", "list", "--bootstrap", "127.0.0.1:1")
     assert done.exit_code == Code.UNREACHED
+    assert done.output.splitlines()[0].endswith("127.0.0.1:1: Connection refused")
     assert len(done.output.splitlines()) == 2 and "--command-config" in done.output
     done = call("groups", "describe", "g", "--admin", "127.0.0.1:1")
     assert done.exit_code == Code.UNREACHED and "`admin`" in done.output
+    assert done.output.splitlines()[0] == "127.0.0.1:1: Connection refused"
+    done = call("groups", "describe", "g", "--admin", "no.invalid:1")
+    assert "Errno" not in done.output and "urlopen" not in done.output
     assert call("groups", "describe", "g").exit_code == Code.USAGE
