@@ -35,6 +35,8 @@ def words(model: type[BaseModel], error: Mapping[str, Any]) -> str:
         return f"{name}: {given!r} is not {_number(name, given, kind)}"
     if kind in ("model_type", "dict_type"):
         return f"{name}: it is a section, with settings of its own below it"
+    if kind == "string_pattern_mismatch":
+        return f"{name}: {given!r} is not one of {', '.join(error['ctx']['pattern'].strip('^()$').split('|'))}"
     return f"{name}: {re.sub(r'^Value error, ', '', error['msg'])}"
 
 

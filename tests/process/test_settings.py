@@ -183,9 +183,10 @@ def test_a_list_is_asked_for_in_the_form_that_works(tmp_path: Path, monkeypatch:
         ("drain_ms: 1.5", "drain_ms: 1.5 is not a whole number of milliseconds, as 3000"),
         ("node_id: one", "node_id: 'one' is not a whole number"),
         ("state: {fence_spread: half}", "'half' is not a number"),
+        ("log: {level: verbose}", "log.level: 'verbose' is not one of debug, info, warning, error"),
     ],
 )
-def test_a_number_is_asked_for_with_its_unit(tmp_path: Path, given: str, told: str) -> None:
+def test_a_value_that_is_none_is_told_with_what_is_asked_for(tmp_path: Path, given: str, told: str) -> None:
     file = tmp_path / "s.yaml"
     file.write_text(given)
     with pytest.raises(SettingsError) as exc:
