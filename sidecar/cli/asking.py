@@ -40,13 +40,15 @@ class Asking:
         sidecar is not ready. Raises Failed if it does not answer, or wants a token."""
         from urllib.error import HTTPError
 
+        from sidecar.kafka.errors import plain
+
         try:
             return self._fetch(admin, path, timeout_s)
         except HTTPError as exc:
             return _told(exc, admin, path)
         except (OSError, ValueError) as exc:  # URLError is one of the first
             then = "Is it the setting `admin` of a running sidecar? With TLS, write https:// before it."
-            raise Failed(Code.UNREACHED, f"{admin}: {exc}", then) from None
+            raise Failed(Code.UNREACHED, f"{admin}: {plain(exc)}", then) from None
 
     def _fetch(self, admin: str, path: str, timeout_s: float) -> Any:
         import ssl
@@ -82,10 +84,12 @@ def _told(exc: HTTPError, admin: str, path: str) -> Any:
 
 def _token(path: Path) -> str:
     """Raises Failed."""
+    from sidecar.kafka.errors import plain
+
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as exc:
-        raise Failed(Code.USAGE, f"{path}: {exc}", "Name a file whose first line is a token.") from None
+        raise Failed(Code.USAGE, f"{path}: {plain(exc)}", "Name a file whose first line is a token.") from None
     for line in lines:
         if line.strip() and not line.startswith("#"):
             return line.strip()

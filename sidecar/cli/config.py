@@ -27,10 +27,14 @@ NodeId = Annotated[int | None, typer.Option(help="The broker's node id.")]
 
 @config.command()
 def check(path: ConfigPath = None, listen: Listen = None, broker: Broker = None, node_id: NodeId = None) -> None:
-    """Say what is wrong with the settings, all faults at once. Exit code 2: something is."""
+    """Say what is wrong with the settings, and with the files that they name, all faults at once. Exit code 2:
+    something is."""
 
     def show() -> Code:
-        loaded(path, {"listen": listen, "broker": broker, "node_id": node_id})
+        from sidecar.process.named_files import unusable
+
+        if faults := unusable(loaded(path, {"listen": listen, "broker": broker, "node_id": node_id})):
+            raise invalid("\n".join(faults))
         echo("The settings are valid.")
         return Code.OK
 
@@ -87,9 +91,10 @@ def loaded(path: Path | None, given: dict[str, Any]) -> Settings:
     try:
         return load(path, given)
     except SettingsError as exc:
-        raise invalid(exc) from None
+        raise invalid(str(exc)) from None
 
 
-def invalid(exc: Exception) -> Failed:
-    what = "\n".join(["The settings are not valid:", *(f"  {line}" for line in str(exc).splitlines())])
+def invalid(faults: str) -> Failed:
+    """`faults`: a line each."""
+    what = "\n".join(["The settings are not valid:", *(f"  {line}" for line in faults.splitlines())])
     return Failed(Code.USAGE, what, "`sidecar config settings` says what each setting means and what its default is.")

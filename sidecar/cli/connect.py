@@ -100,12 +100,13 @@ def properties(path: Path) -> dict[str, str]:
     """Those of a file for Kafka's tools that count here: security. Raises Failed."""
     import javaproperties
 
+    from sidecar.kafka.errors import plain
     from sidecar.kafka.properties import secure
 
     try:
         return secure(javaproperties.loads(path.read_text()))
     except (OSError, UnicodeDecodeError, javaproperties.InvalidUEscapeError) as exc:
-        raise Failed(Code.USAGE, f"{path}: {exc}", "Name a file of lines key=value.") from None
+        raise Failed(Code.USAGE, f"{path}: {plain(exc)}", "Name a file of lines key=value.") from None
 
 
 @contextmanager

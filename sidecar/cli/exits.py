@@ -31,7 +31,8 @@ MEANINGS: Mapping[Code, str] = {
 
 
 class Failed(Exception):
-    """`what` is wrong, in one line; `then`: what to do next. program.py says both and ends with the code."""
+    """`what` is wrong, in one line; `then`: what to do next, empty where `what` says that itself. program.py says both
+    and ends with the code."""
 
     def __init__(self, code: Code, what: str, then: str) -> None:
         super().__init__(what)

@@ -59,7 +59,7 @@ class Program(TyperGroup):
 
 
 def say(failed: Failed) -> None:
-    for line in (*failed.what.split("\n"), *failed.then.split("\n")):
+    for line in (*failed.what.split("\n"), *failed.then.splitlines()):
         echo(line, err=True)
 
 

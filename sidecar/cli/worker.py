@@ -51,7 +51,7 @@ def ending(exc: Exception | KeyboardInterrupt) -> NoReturn:
     if isinstance(exc, KeyboardInterrupt):
         sys.exit(int(Code.INTERRUPTED))
     if isinstance(exc, SettingsError):
-        end_with(invalid(exc))
+        end_with(invalid(str(exc)))
     if isinstance(exc, StartError):
         end_with(Failed(Code.FINDINGS, f"sidecar: {exc}", THEN))
     broken(exc)

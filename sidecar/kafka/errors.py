@@ -1,7 +1,27 @@
-"""What can be wrong with how brokers are to be reached."""
+"""What can be wrong with how brokers are to be reached, and how that is told."""
 
 from __future__ import annotations
+
+import os
+import re
+
+ERRNO = re.compile(r"\[Errno (\d+)\]")
 
 
 class SecurityError(Exception):
     """Properties, a store or a server of tokens are of no use. The text says which and what to do, and no secret."""
+
+
+def plain(exc: BaseException) -> str:
+    """What went wrong, in the system's words, without the address: Python repeats that with brackets and numbers."""
+    reason = getattr(exc, "reason", None)
+    if isinstance(reason, BaseException):  # urllib's
+        return plain(reason)
+    if verified := getattr(exc, "verify_message", ""):
+        return f"the certificate is not accepted: {verified}"
+    if isinstance(exc, UnicodeDecodeError):
+        return "it is no text"
+    text = str(exc)
+    if isinstance(exc, OSError) and (numbers := ERRNO.findall(text)):  # several, of a name with several addresses
+        return ", ".join(dict.fromkeys(os.strerror(int(number)) for number in numbers))
+    return getattr(exc, "strerror", None) or text or "timed out"

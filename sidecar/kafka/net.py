@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.credentials import Login
-from sidecar.kafka.errors import SecurityError
+from sidecar.kafka.errors import SecurityError, plain
 from sidecar.kafka.security import OPEN
 from sidecar.wire.apis import Api
 from sidecar.wire.frames import SIZE, request_frame, response_body
@@ -113,8 +113,7 @@ class BrokerConnection(asyncio.Protocol):
             if security.now.tls and conn is None and isinstance(exc, ConnectionResetError):
                 security.refused(host, port, NO_TLS, sure=False)
                 raise NotAuthenticated(f"{host}:{port}: {NO_TLS}") from exc
-            told = str(exc) or "timed out"
-            raise ConnectionLost(f"{host}:{port}: {told}") from exc.with_traceback(None)  # it holds this task
+            raise ConnectionLost(f"{host}:{port}: {plain(exc)}") from exc.with_traceback(None)  # it holds this task
         finally:
             if conn is not None and not ready:
                 conn.close()  # nobody else will
@@ -303,7 +302,7 @@ class BrokerConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
-        why = self._why or (_plain(exc) if isinstance(exc, ssl.SSLError) else str(exc or "closed by the broker"))
+        why = self._why or ("closed by the broker" if exc is None else _plain(exc))
         lost = NotAuthenticated if isinstance(exc, ssl.SSLError) else ConnectionLost
         if self._again is not None:
             self._again.cancel()
@@ -337,7 +336,7 @@ def _plain(exc: Exception) -> str:
         return NO_TLS
     if isinstance(exc, ssl.SSLError) and any(alert in str(exc.reason) for alert in NO_CERTIFICATE):
         return "the broker's listener wants a certificate that it can trust: look at ssl.keystore.location"
-    return str(exc) or "timed out"
+    return plain(exc)
 
 
 def _look_at(verify_code: int) -> str:

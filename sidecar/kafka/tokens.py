@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.kafka.errors import SecurityError
+from sidecar.kafka.errors import SecurityError, plain
 
 TIMEOUT_S = 10.0
 KEPT = 0.8
@@ -86,7 +86,7 @@ class Tokens:
             with request.urlopen(req, timeout=TIMEOUT_S) as res:
                 return str(json.load(res)["access_token"])
         except (OSError, HTTPException, ValueError, KeyError) as exc:
-            why = "its answer has no access_token" if isinstance(exc, KeyError) else str(exc)
+            why = "its answer has no access_token" if isinstance(exc, KeyError) else plain(exc)
             raise SecurityError(f"no token from {self.url.partition('?')[0]}: {why}") from None
 
 

@@ -97,7 +97,8 @@ def load_chain(context: ssl.SSLContext, s: AdminAccess) -> None:
         context.load_cert_chain(s.tls_certificate, s.tls_key, lambda: password)
     except (OSError, ValueError) as exc:  # ssl.SSLError is an OSError
         reason = getattr(exc, "reason", None) or getattr(exc, "strerror", None) or type(exc).__name__
-        raise AdminFault(f"tls_certificate {s.tls_certificate}, tls_key {s.tls_key}: {reason}") from None
+        key = f", tls_key {s.tls_key}" if s.tls_key is not None else ""
+        raise AdminFault(f"tls_certificate {s.tls_certificate}{key}: {reason}") from None
 
 
 class Files:

@@ -139,7 +139,7 @@ class App:
         try:
             return Access(s.admin, s.admin_access, self.log, self.shared.metrics)
         except AdminFault as exc:
-            raise StartError(f"admin_access: {exc}") from None
+            raise StartError(f"admin_access.{exc}") from None
 
     async def _start(self) -> None:
         """Raises StartError."""

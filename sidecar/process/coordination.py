@@ -45,7 +45,7 @@ from sidecar.coordinator.statelog.startup import (
 )
 from sidecar.coordinator.statelog.startup_errors import StartAnew, StartError
 from sidecar.coordinator.statelog.tail import StateLog
-from sidecar.coordinator.statelog.topic_watch import policy_fault, read_configs
+from sidecar.coordinator.statelog.topic_watch import policy_fault, read_configs, remedy
 from sidecar.core.consumer.config import CONSUMER
 from sidecar.core.runtime.quarantine import Quarantine
 from sidecar.core.share.config import SHARE
@@ -419,12 +419,12 @@ class CoordinatorRunner:
         """Raises StartError if the state topic is set to forget. Where the brokers do not tell, nobody knows."""
         topic = self._settings.state.topic
         try:
-            fault = policy_fault(topic, await read_configs(cluster, topic))
+            configs = await read_configs(cluster, topic)
         except NO_ANSWER as exc:
             self._app.log.warning("settings of the state topic not read", problem=str(exc) or "timed out")
             return
-        if fault:
-            raise StartError(fault)
+        if fault := policy_fault(topic, configs):
+            raise StartError(f"{fault}: {remedy(topic, configs, len(cluster.brokers), cluster.bootstrap)}")
 
     # ---- ending -------------------------------------------------------------------------------------------
     async def stop(self) -> None:

@@ -81,10 +81,11 @@ class ClientsTls:
 
 
 def _credentials(name: str, path: Path | None, denials: Denials, log: Logger) -> Credentials:
-    return Credentials(name, path, _read(name, path), denials, log)
+    return Credentials(name, path, read_properties(name, path), denials, log)
 
 
-def _read(name: str, path: Path | None) -> Security:
+def read_properties(name: str, path: Path | None) -> Security:
+    """`name`: of the setting that names the file. Raises StartError."""
     if path is None:
         return OPEN
     from sidecar.kafka.properties import read  # takes a while, and few need it

@@ -6,8 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-import re2
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from sidecar.core.vocabulary.group_patterns import reason_against
 
 
 def address_of(text: str) -> str:
@@ -48,10 +49,8 @@ class Section(BaseModel):
 
 def compiled(value: tuple[str, ...]) -> tuple[str, ...]:
     for pattern in value:
-        try:
-            re2.compile(pattern)
-        except re2.error as exc:
-            raise ValueError(f"{pattern!r} is no regular expression: {exc}") from None
+        if reason := reason_against(pattern):
+            raise ValueError(f"{pattern!r} is no regular expression: {reason}")
     return value
 
 

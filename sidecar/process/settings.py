@@ -6,10 +6,10 @@ Environment: `SIDECAR_` and the path with `__` between its parts, as `SIDECAR_GR
 
 from __future__ import annotations
 
+import json
 import os
-import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_origin
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -168,13 +168,16 @@ def load(config: Path | None, overrides: dict[str, Any]) -> Settings:
 
         try:
             data = yaml.safe_load(config.read_text()) or {}
-        except (OSError, yaml.YAMLError, ValueError, RecursionError) as exc:  # not text; a date with a month 99
+        except OSError as exc:
+            raise SettingsError(f"{config}: {exc.strerror or exc}") from None
+        except (yaml.YAMLError, ValueError, RecursionError) as exc:  # not text; a date with a month 99
             raise SettingsError(f"{config}: {exc}") from None
         if not isinstance(data, dict) or not all(isinstance(name, str) for name in data):
             raise SettingsError(f"{config}: not a mapping of settings")
     given = {k: v for k, v in overrides.items() if v is not None}
-    faults += [f"{name}: unknown setting in the environment" for name in os.environ if _unknown(name)]
-    previous = {}
+    unread, told = _unread_variables()
+    faults += told
+    previous: dict[str, str | None] = {name: os.environ.pop(name) for name in unread}
     for key, value in given.items():
         name = f"SIDECAR_{key.upper()}"
         previous[name] = os.environ.get(name)
@@ -182,7 +185,9 @@ def load(config: Path | None, overrides: dict[str, Any]) -> Settings:
     try:
         settings = Settings(**data)
     except ValidationError as exc:
-        faults += [f"{'.'.join(map(str, e['loc'])) or 'settings'}: {_plain(e['msg'])}" for e in exc.errors()]
+        from sidecar.process.setting_faults import words
+
+        faults += [words(Settings, error) for error in exc.errors()]
     except Exception as exc:
         if type(exc).__name__ != "SettingsError":
             raise
@@ -190,7 +195,7 @@ def load(config: Path | None, overrides: dict[str, Any]) -> Settings:
     finally:
         for name, old in previous.items():
             if old is None:
-                del os.environ[name]
+                os.environ.pop(name, None)
             else:
                 os.environ[name] = old
     if faults:
@@ -198,18 +203,41 @@ def load(config: Path | None, overrides: dict[str, Any]) -> Settings:
     return settings
 
 
-def _unknown(name: str) -> bool:
-    if not name.startswith("SIDECAR_"):
-        return False
-    first, *rest = name[len("SIDECAR_") :].lower().split("__")
-    field = Settings.model_fields.get(first)
-    if field is None:
-        return True
-    section = field.annotation
-    if not rest or not (isinstance(section, type) and issubclass(section, BaseModel)):
-        return bool(rest)
-    return rest[0] not in section.model_fields or len(rest) > 1
+def _unread_variables() -> tuple[list[str], list[str]]:
+    """Variables that cannot be read, and what is wrong with each. Pydantic would say nothing else beside some of them."""
+    unread, faults = [], []
+    for variable, value in os.environ.items():
+        if not variable.startswith("SIDECAR_"):
+            continue
+        path = variable[len("SIDECAR_") :].lower().split("__")
+        kind = _kind(path)
+        if kind is None:
+            from sidecar.process.setting_faults import did_you_mean, nearest
+
+            unread.append(variable)
+            near = [part.upper() for part in nearest(Settings, path)]
+            faults.append(f"{variable}: unknown setting in the environment{did_you_mean(near, '__', 'SIDECAR_')}")
+        elif (section := _is_section(kind)) or get_origin(kind) is tuple:
+            try:
+                json.loads(value)
+            except ValueError:
+                from sidecar.process.setting_faults import not_json
+
+                unread.append(variable)
+                faults.append(not_json(variable, value, section))
+    return unread, faults
 
 
-def _plain(message: str) -> str:
-    return re.sub(r"^Value error, ", "", message)
+def _kind(path: list[str]) -> Any:
+    """The type of this setting or section; None: there is none."""
+    kind: Any = Settings
+    for part in path:
+        field = kind.model_fields.get(part) if _is_section(kind) else None
+        if field is None:
+            return None
+        kind = field.annotation
+    return kind
+
+
+def _is_section(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)

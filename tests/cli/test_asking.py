@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sidecar.cli.asking import Asking
+from sidecar.cli.doctor.refused import WAIT
 from sidecar.cli.main import app
 from tests.page.browser import Served
 from tests.process.admin_ground import OTHER, TOKEN, Ground, given
@@ -29,13 +30,17 @@ def served(tmp_path: Path) -> Iterator[tuple[Served, Path]]:
 def test_health_by_https(served: tuple[Served, Path]) -> None:
     running, folder = served
     where = f"https://127.0.0.1:{running.ground.port}"
-    assert CliRunner().invoke(app, ["health", where, "--ca", str(folder / "ca.pem")]).exit_code == 0
+    ready = CliRunner().invoke(app, ["health", where, "--ca", str(folder / "ca.pem")])
+    assert (ready.exit_code, ready.output) == (0, "ready\n")
     refused = CliRunner().invoke(app, ["health", where])
     assert refused.exit_code == 3
-    assert "CERTIFICATE_VERIFY_FAILED" in refused.output
+    assert "the certificate is not accepted: unable to get local issuer certificate" in refused.output
     running.ground.problems.append("no owner is known yet")
     told = CliRunner().invoke(app, ["health", where, "--ca", str(folder / "ca.pem")])
-    assert (told.exit_code, "no owner is known yet" in told.output) == (1, True)
+    assert (told.exit_code, told.output) == (1, f"no owner is known yet\n{WAIT}\n")
+    running.ground.problems[:] = [wrong := "node id 9 is not among the brokers [1]. Check --node-id and restart"]
+    told = CliRunner().invoke(app, ["health", where, "--ca", str(folder / "ca.pem")])
+    assert (told.exit_code, told.output) == (1, f"{wrong}\n")  # to wait does not heal it
 
 
 def test_health_names_what_brokers_refuse_before_what_follows_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,6 +50,7 @@ def test_health_names_what_brokers_refuse_before_what_follows_from_it(monkeypatc
     told = CliRunner().invoke(app, ["health", "h:1"])
     assert told.exit_code == 1
     assert -1 < told.output.find("lacks Read of topic s") < told.output.find("no owner is known yet")
+    assert WAIT not in told.output
 
 
 def test_describe_with_a_token(served: tuple[Served, Path]) -> None:

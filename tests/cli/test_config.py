@@ -35,6 +35,24 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     assert call("config", "check", "--config", str(tmp_path / "none"), *NEEDED).exit_code == Code.USAGE
 
 
+def test_files_that_cannot_be_used_are_told(tmp_path: Path) -> None:
+    """All of those that a sidecar would read when it starts, and in its words."""
+    gone, path, empty = tmp_path / "gone", tmp_path / "s.yaml", tmp_path / "empty"
+    empty.write_text("")
+    path.write_text(
+        f"{{bootstrap: 'h:1', command_config: {gone}, broker_command_config: {empty}, tls: {{certificate: {gone}}}, "
+        f"admin: 1234, admin_access: {{token_file: {empty}, tls_certificate: {gone}}}}}"
+    )
+    done = call("config", "check", "--config", str(path), *NEEDED)
+    assert done.exit_code == Code.USAGE
+    assert done.output.splitlines()[1:-1] == [
+        f"  command_config: {gone}: No such file or directory",
+        f"  tls.certificate {gone}: No such file or directory",
+        f"  admin_access.token_file {empty}: there is no token in it",
+        f"  admin_access.tls_certificate {gone}: No such file or directory",
+    ]
+
+
 @pytest.mark.parametrize("output", ["json", "yaml"])
 def test_settings_are_shown_with_their_origin(output: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SIDECAR_DRAIN_MS", "5")
@@ -64,6 +82,7 @@ def test_a_file_of_properties_that_is_not_there_is_wrong_usage(tmp_path: Path) -
     with pytest.raises(Failed) as failed:
         client_of(tmp_path / "none")
     assert failed.value.code is Code.USAGE
+    assert failed.value.what == f"{tmp_path / 'none'}: No such file or directory"
 
 
 def test_every_code_has_a_meaning() -> None:
@@ -118,7 +137,11 @@ def test_what_fails_says_what_to_do_next() -> None:
 def test_nobody_at_the_address_is_told_in_two_lines() -> None:
     done = call("groups", "list", "--bootstrap", "127.0.0.1:1")
     assert done.exit_code == Code.UNREACHED
+    assert done.output.splitlines()[0].endswith("127.0.0.1:1: Connection refused")
     assert len(done.output.splitlines()) == 2 and "--command-config" in done.output
     done = call("groups", "describe", "g", "--admin", "127.0.0.1:1")
     assert done.exit_code == Code.UNREACHED and "`admin`" in done.output
+    assert done.output.splitlines()[0] == "127.0.0.1:1: Connection refused"
+    done = call("groups", "describe", "g", "--admin", "no.invalid:1")
+    assert "Errno" not in done.output and "urlopen" not in done.output
     assert call("groups", "describe", "g").exit_code == Code.USAGE

@@ -14,7 +14,7 @@ from sidecar.cli.doctor import others as o
 from sidecar.cli.doctor.certificates import certificates
 from sidecar.cli.doctor.groups import rights_of_patterns
 from sidecar.cli.doctor.model import About, Check, Facts, Grant, Node, Rights, Status, Topic, Unknown
-from sidecar.cli.doctor.refused import refused
+from sidecar.cli.doctor.refused import WAIT, refused
 from sidecar.cli.doctor.rights import NEEDS, Need, missing
 from sidecar.process.rights import Scope, commands, rights_of
 
@@ -327,6 +327,14 @@ def test_what_is_wrong_is_found(check: Callable[[Facts], Check], facts: Facts, s
     found = check(facts)
     assert (found.status, says in found.finding) == (status, True), found
     assert bool(found.remedy) == (status is not Status.OK) or status is Status.UNKNOWN
+
+
+def test_the_remedy_of_what_is_not_ready_is_its_own_or_to_wait() -> None:
+    own = "waiting for the broker: node id 9 is not among the brokers [1]. Check --node-id and --broker"
+    told = c.ready(with_(sidecars=[replace(side(1), problems=(own,)), replace(side(2), problems=(own,))]))
+    assert told.remedy == "Check --node-id and --broker"
+    told = c.ready(with_(sidecars=[replace(side(1), problems=("no owner is known yet", "1 partitions are read"))]))
+    assert told.remedy == WAIT
 
 
 def test_every_status_that_a_check_can_give_is_tried() -> None:

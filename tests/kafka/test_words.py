@@ -1,11 +1,14 @@
-"""What the wire client says of a certificate that it does not accept."""
+"""What the wire client says of what goes wrong: a certificate that it does not accept, an address without anybody."""
 
 from __future__ import annotations
 
+import socket
 import ssl
+from urllib.error import URLError
 
 import pytest
 
+from sidecar.kafka.errors import plain
 from sidecar.kafka.net import _plain
 
 
@@ -18,3 +21,22 @@ def test_the_remedy_is_that_of_the_fault(code: int, says: str) -> None:
     fault.verify_code, fault.verify_message = code, "as OpenSSL says it"
     assert says in _plain(fault)
     assert ("truststore" in _plain(fault)) == (code in (20, 18))
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 9092)"), "Connection refused"),
+        (URLError(ConnectionRefusedError(111, "Connection refused")), "Connection refused"),
+        (
+            OSError("Multiple: [Errno 111] Connect call failed ('::1', 1), [Errno 111] Connect call failed ('h', 1)"),
+            "Connection refused",
+        ),
+        (socket.gaierror(-2, "Name or service not known"), "Name or service not known"),
+        (FileNotFoundError(2, "No such file or directory", "/x"), "No such file or directory"),
+        (TimeoutError(), "timed out"),
+        (ConnectionResetError("closed by the broker"), "closed by the broker"),
+    ],
+)
+def test_the_systems_word_is_enough(fault: OSError, says: str) -> None:
+    assert plain(fault) == says

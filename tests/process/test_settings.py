@@ -133,11 +133,79 @@ def test_the_section_of_share_groups_has_the_defaults_of_the_core() -> None:
     assert {name: own[name] for name in own if name in known} == known
 
 
-def test_a_bad_expression_and_bad_json_are_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+def of_file(tmp_path: Path, text: str) -> list[str]:
+    file = tmp_path / "s.yaml"
+    file.write_text(text)
+    return faults(file)
+
+
+def test_the_setting_that_was_meant_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert of_file(tmp_path, "{bootstraps: x, groups: {includes: []}, session.timeouts: 1, heartbeat_ms: 1}") == [
+        "groups.includes: unknown setting; did you mean `groups.include`?",
+        "bootstraps: unknown setting; did you mean `bootstrap`?",
+        "session.timeouts: unknown setting",
+        "heartbeat_ms: unknown setting; did you mean `ownership.heartbeat_ms`?",
+    ]
+    for name in ("GRUOPS__INCLUDE", "STATE__TOPIK", "NODE_ID__X", "UNLIKE"):
+        monkeypatch.setenv(f"SIDECAR_{name}", "1")
+    assert faults() == [
+        "SIDECAR_GRUOPS__INCLUDE: unknown setting in the environment; did you mean `SIDECAR_GROUPS__INCLUDE`?",
+        "SIDECAR_STATE__TOPIK: unknown setting in the environment; did you mean `SIDECAR_STATE__TOPIC`?",
+        "SIDECAR_NODE_ID__X: unknown setting in the environment",
+        "SIDECAR_UNLIKE: unknown setting in the environment",
+    ]
+
+
+def test_a_list_is_asked_for_in_the_form_that_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert of_file(tmp_path, "groups: {include: orders.*}") == [
+        'groups.include: a list is needed, as ["orders.*"]',
+    ]
+    assert of_file(tmp_path, "groups: orders.*") == ["groups: it is a section, with settings of its own below it"]
+    monkeypatch.setenv("SIDECAR_GROUPS__INCLUDE", "[orders.*, 'a{1,2}']")
+    monkeypatch.setenv("SIDECAR_STATE", "x")
+    monkeypatch.setenv("SIDECAR_DRAIN_MS", "x")
+    assert faults() == [
+        """SIDECAR_GROUPS__INCLUDE: a list in JSON is needed, as SIDECAR_GROUPS__INCLUDE='["orders.*", "a{1,2}"]'""",
+        "SIDECAR_STATE: it is a section: set its settings one by one, as SIDECAR_STATE__NAME, or all of them as JSON",
+        "drain_ms: 'x' is not a whole number of milliseconds, as 3000",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("drain_ms: 3s", "drain_ms: '3s' is not a whole number of milliseconds, as 3000"),
+        ("state: {min_compaction_lag_ms: 7d}", "milliseconds, as 604800000"),
+        ("state: {max_message_bytes: 100MB}", "'100MB' is not a whole number of bytes, as 104857600"),
+        ("limits: {held_bytes: 2 GiB}", "bytes, as 2147483648"),
+        ("admin_access: {session_s: 2h}", "a whole number of seconds, as 7200"),
+        ("admin_access: {session_s: some}", "a whole number of seconds, as 60"),
+        ("drain_ms: 1.5", "drain_ms: 1.5 is not a whole number of milliseconds, as 3000"),
+        ("node_id: one", "node_id: 'one' is not a whole number"),
+        ("state: {fence_spread: half}", "'half' is not a number"),
+        ("log: {level: verbose}", "log.level: 'verbose' is not one of debug, info, warning, error"),
+    ],
+)
+def test_a_value_that_is_none_is_told_with_what_is_asked_for(tmp_path: Path, given: str, told: str) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(given)
+    with pytest.raises(SettingsError) as exc:
+        load(file, {k: v for k, v in GIVEN.items() if k not in given})
+    assert told in str(exc.value) and len(str(exc.value).splitlines()) == 1
+
+
+def test_a_bad_expression_is_told_in_words(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("SIDECAR_GROUPS__INCLUDE", '["("]')
-    assert "no regular expression" in faults()[0]
+    assert faults() == ["groups.include: '(' is no regular expression: missing ): ("]
+    assert capfd.readouterr().err == ""  # RE2 would write there
+
+
+def test_the_environment_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
     monkeypatch.setenv("SIDECAR_GROUPS__INCLUDE", "not json")
-    assert faults()
+    before = dict(os.environ)
+    assert faults() and dict(os.environ) == before
 
 
 def test_every_setting_says_what_it_is() -> None:

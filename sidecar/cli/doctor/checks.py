@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +10,10 @@ from sidecar.cli.doctor.certificates import certificates
 from sidecar.cli.doctor.groups import rights_of_patterns
 from sidecar.cli.doctor.model import About, Check, Configs, Facts, Node, Status, Topic, Unknown
 from sidecar.cli.doctor.others import others_rights, readers
-from sidecar.cli.doctor.refused import refused
+from sidecar.cli.doctor.refused import refused, remedies
 from sidecar.cli.doctor.rights import NEEDS, Need, acls, covers, holders, missing
 from sidecar.coordinator.statelog.startup import NO_IDS
-from sidecar.coordinator.statelog.topic_watch import MIN_ISR, POLICY, UNCLEAN, faults
+from sidecar.coordinator.statelog.topic_watch import command, faults, wanted
 from sidecar.core.vocabulary.group_patterns import doubts
 from sidecar.process.rights import Right, commands
 
@@ -81,7 +80,7 @@ def ready(f: Facts) -> Check:
         return Check(name, Status.FAIL, "; ".join(silent), "Start that sidecar, or correct its --admin address.")
     troubled = [f"sidecar {s.node_id}: {', '.join(s.problems)}" for s in f.told() if s.problems]
     if troubled:
-        remedy = "A sidecar that has just started needs a moment. What stays is told, with its remedy, in its log."
+        remedy = "; ".join(remedies(p for s in f.told() for p in s.problems))
         return Check(name, Status.FAIL, "; ".join(troubled), remedy)
     views = {s.owners for s in f.told() if s.owners}
     if len(views) > 1:
@@ -174,10 +173,9 @@ def state_configs(f: Facts) -> Check:
         return Check(name, Status.UNKNOWN, f.state_configs.why, "DESCRIBE_CONFIGS of the topic is needed.")
     brokers = 1 if isinstance(f.nodes, Unknown) else len(f.nodes)
     found = faults(f.state_topic, f.state_configs, brokers)
-    kept = {POLICY: "compact", UNCLEAN: "false"} | ({MIN_ISR: "2"} if brokers > 1 else {})
-    bad = {n: v for n, v in kept.items() if faults(f.state_topic, {n: f.state_configs.get(n, v)}, brokers)}
     if found:
-        return Check(name, Status.FAIL, "; ".join(found), _configs(f, bad))
+        remedy = command(f.state_topic, wanted(f.state_topic, f.state_configs, brokers), f.bootstrap)
+        return Check(name, Status.FAIL, "; ".join(found), remedy)
     weak, better = [], {}
     lag, largest = f.state_configs.get(LAG), f.state_configs.get(LARGEST)
     want_lag, want_largest = (
@@ -191,7 +189,7 @@ def state_configs(f: Facts) -> Check:
         weak.append(f"{LARGEST}={largest}: batches are smaller than those of {want_largest}")
         better[LARGEST] = str(want_largest)
     if weak:
-        return Check(name, Status.WARN, "; ".join(weak), _configs(f, better))
+        return Check(name, Status.WARN, "; ".join(weak), command(f.state_topic, better, f.bootstrap))
     return Check(name, Status.OK, "They keep what is acknowledged, and history for as long as the sidecars want it.")
 
 
@@ -448,13 +446,6 @@ def _of_no_broker(f: Facts) -> list[int]:
 
 
 # ---- words ----------------------------------------------------------------------------------------------------------
-def _configs(f: Facts, wanted: Mapping[str, str]) -> str:
-    """The command that sets these at the state topic."""
-    words = ["kafka-configs.sh", "--bootstrap-server", f.bootstrap, "--alter", "--entity-type", "topics"]
-    words += ["--entity-name", f.state_topic, "--add-config", ",".join(f"{n}={v}" for n, v in wanted.items())]
-    return shlex.join(words)
-
-
 def _commands(f: Facts, principal: str, rights: Sequence[Right]) -> str:
     """Those of `sidecar acls`, without their reasons. An administrator's --command-config has to be added."""
     return "\n".join(c for c in commands(rights, principal, f.bootstrap) if not c.startswith("#"))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sidecar.cli.doctor.model import Check, Facts, Status, Unknown
 
 NAME = "what brokers refuse"
+WAIT = "Wait, if it has just started. What stays for minutes is told, with its remedy, in that sidecar's log."
+REMEDY = re.compile(r"\. (?=[A-Z])")
+"""Before what a problem itself says of what to do: a second sentence."""
 
 
 def told_by(denial: Mapping[str, Any]) -> str:
@@ -16,6 +20,12 @@ def told_by(denial: Mapping[str, Any]) -> str:
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(denial.get("at_ms", 0) / 1000))
     told = f"{denial.get('kind')}: {denial.get('problem')} ({denial.get('times')} times, last at {at})"
     return f"{told}. {denial.get('remedy')}"
+
+
+def remedies(problems: Iterable[str]) -> list[str]:
+    """What to do about what /readyz tells, each once: as a problem itself says it, or wait."""
+    found = [REMEDY.split(problem, maxsplit=1) for problem in problems]
+    return list(dict.fromkeys(parts[1] if len(parts) > 1 else WAIT for parts in found))
 
 
 def refused(f: Facts) -> Check:

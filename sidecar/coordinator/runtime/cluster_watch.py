@@ -221,7 +221,7 @@ class Follower:
         service = self._coordinator.service
         found = [self.state_topic.problem] if self.state_topic.problem else []
         if double := self.ownership.map_check.double:
-            found.append(f"another sidecar, beside the broker at {double}, has the same node id")
+            found.append(f"another sidecar, beside the broker at {double}, has the same node id. Correct node_id")
         if not self.ownership.takes_part:
             return [*found, f"{len(self.from_tail.unread)} partitions of the state topic are being read"]
         if not service.owner_map.owners:

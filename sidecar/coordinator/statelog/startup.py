@@ -26,8 +26,8 @@ OFFSETS = "__consumer_offsets"
 RETRY_S = 0.1
 SAY_AGAIN_S = 5.0
 NO_IDS = (
-    "topics have no ids, without which no group can be coordinated: "
-    "brokers need Kafka 2.8 or later, and inter.broker.protocol.version 2.8 or later"
+    "topics have no ids, without which no group can be coordinated. "
+    "Brokers need Kafka 2.8 or later, and inter.broker.protocol.version 2.8 or later"
 )
 NO_LEADERS = "it has partitions without a leader, or this principal may not DESCRIBE it"
 

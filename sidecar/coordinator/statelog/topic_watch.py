@@ -8,6 +8,7 @@ lost nothing: the coordinator goes on, as far as it can.
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterable, Mapping
 
@@ -15,7 +16,7 @@ from sidecar.assign.topic import Topic
 from sidecar.coordinator.statelog.startup_errors import StartAnew
 from sidecar.coordinator.statelog.topic_existence import Existence, TopicAnswer, ask_for
 from sidecar.core.vocabulary.errors import Code, name_of
-from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.cluster import Address, Cluster, ConnectionLost
 from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Logger
 from sidecar.wire.generated import describe_configs as dc
@@ -41,10 +42,7 @@ def policy_fault(topic: str, configs: Mapping[str, str]) -> str:
     policy = configs.get(POLICY, "compact")
     if policy == "compact":
         return ""
-    return (
-        f"{topic} has {POLICY}={policy}: the brokers would delete the state of groups. "
-        f"Set it to compact (kafka-configs.sh --alter --topic {topic} --add-config {POLICY}=compact)"
-    )
+    return f"{topic} has {POLICY}={policy}: the brokers would delete the state of groups. Set it to compact"
 
 
 def faults(topic: str, configs: Mapping[str, str], brokers: int) -> list[str]:
@@ -55,6 +53,25 @@ def faults(topic: str, configs: Mapping[str, str], brokers: int) -> list[str]:
     if configs.get(UNCLEAN) == "true":
         found.append(f"{topic} has {UNCLEAN}=true: a replica that lacks records may lead. Set it to false")
     return found
+
+
+def wanted(topic: str, configs: Mapping[str, str], brokers: int) -> dict[str, str]:
+    """The values that the settings need in which `faults` finds fault."""
+    kept = {POLICY: "compact", UNCLEAN: "false"} | ({MIN_ISR: "2"} if brokers > 1 else {})
+    return {n: v for n, v in kept.items() if faults(topic, {n: configs.get(n, v)}, brokers)}
+
+
+def command(topic: str, configs: Mapping[str, str], bootstrap: str) -> str:
+    """What sets these at the state topic."""
+    words = ["kafka-configs.sh", "--bootstrap-server", bootstrap, "--alter", "--entity-type", "topics"]
+    words += ["--entity-name", topic, "--add-config", ",".join(f"{n}={v}" for n, v in configs.items())]
+    return shlex.join(words)
+
+
+def remedy(topic: str, configs: Mapping[str, str], brokers: int, bootstrap: Iterable[Address]) -> str:
+    """One command for all faults. `bootstrap`: where the sidecar itself reaches brokers."""
+    where = ",".join(f"{host}:{port}" for host, port in bootstrap)
+    return command(topic, wanted(topic, configs, brokers), where)
 
 
 async def read_configs(cluster: Cluster, topic: str) -> dict[str, str]:
@@ -132,13 +149,15 @@ class StateTopic:
     async def check(self, cluster: Cluster, brokers: int) -> None:
         """Read its settings, and tell what is new."""
         try:
-            found = faults(self._name, await read_configs(cluster, self._name), brokers)
+            configs = await read_configs(cluster, self._name)
         except NO_ANSWER as exc:
             self._log.debug("settings of the state topic not read", problem=str(exc) or "timed out")
             return
+        found = faults(self._name, configs, brokers)
         for fault in found:
             if fault not in self.faults:
-                self._log.error("the state topic is not set to keep its records", problem=fault)
+                problem = f"{fault}: {remedy(self._name, configs, brokers, cluster.bootstrap)}"
+                self._log.error("the state topic is not set to keep its records", problem=problem)
         if self.faults and not found:
             self._log.info("the state topic is set to keep its records", topic=self._name)
         self.faults = found

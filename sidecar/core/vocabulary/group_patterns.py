@@ -52,11 +52,17 @@ def split(text: str) -> tuple[str, ...]:
 def fault(text: str) -> str:
     """Why these patterns are none; empty if they are."""
     for pattern in split(text):
-        try:
-            re2.compile(pattern, _QUIET)
-        except re2.error as exc:
-            reason = exc.args[0].decode() if exc.args and isinstance(exc.args[0], bytes) else str(exc)
+        if reason := reason_against(pattern):
             return f"{pattern} is no regular expression: {reason}"
+    return ""
+
+
+def reason_against(pattern: str) -> str:
+    """Why this is no regular expression; empty if it is one."""
+    try:
+        re2.compile(pattern, _QUIET)
+    except re2.error as exc:
+        return exc.args[0].decode() if exc.args and isinstance(exc.args[0], bytes) else str(exc)
     return ""
 
 

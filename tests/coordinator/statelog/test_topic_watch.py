@@ -215,11 +215,15 @@ def test_faults_are_told_once_and_when_they_are_over() -> None:
     async def test() -> None:
         brokers, lines = FakeBrokers(nodes=(1, 2), partitions=1), Lines()
         cluster, watch = FakeCluster(brokers), StateTopic(NAME, [FIRST], lines)
+        cluster.bootstrap = [("b1", 9092), ("b2", 9092)]
         brokers.settings["cleanup.policy"] = ("delete", 1)
         for _ in range(2):
             await watch.check(cluster, 2)
         assert len(watch.faults) == 1
         assert lines.events("error") == ["the state topic is not set to keep its records"]
+        told = lines.fields("the state topic is not set to keep its records")["problem"]
+        alter = f"--alter --entity-type topics --entity-name {NAME} --add-config cleanup.policy=compact"
+        assert told.endswith(f"compact: kafka-configs.sh --bootstrap-server b1:9092,b2:9092 {alter}")
         brokers.settings["cleanup.policy"] = ("compact", 1)
         await watch.check(cluster, 2)
         assert watch.faults == [] and lines.events("info") == ["the state topic is set to keep its records"]

@@ -1,0 +1,42 @@
+"""Can the files that the settings name be used? A sidecar reads them when it starts; `sidecar config check` before."""
+
+from __future__ import annotations
+
+from sidecar.coordinator.statelog.startup_errors import StartError
+from sidecar.front.certificates import TlsError, read_context
+from sidecar.process.admin_access import AdminFault, read_tokens, tls_context
+from sidecar.process.listening import tls_settings
+from sidecar.process.reach import read_properties
+from sidecar.process.settings import Settings
+
+
+def unusable(s: Settings) -> list[str]:
+    """Why some cannot, in the words with which a sidecar would not start. Files of what is off are not read."""
+    found = []
+    for name, path in (("command_config", s.command_config), ("broker_command_config", s.broker_command_config)):
+        try:
+            read_properties(name, path)
+        except StartError as exc:
+            found.append(str(exc))
+    tls = tls_settings(s) if s.role != "coordinator" else None
+    if tls is not None:
+        try:
+            read_context(tls)
+        except TlsError as exc:
+            found.append(str(exc))
+    return found + (_unusable_to_admin(s) if s.admin is not None else [])
+
+
+def _unusable_to_admin(s: Settings) -> list[str]:
+    found = []
+    if s.admin_access.token_file is not None:
+        try:
+            read_tokens(s.admin_access.token_file)
+        except AdminFault as exc:
+            found.append(f"admin_access.{exc}")
+    if s.admin_access.tls_certificate is not None:
+        try:
+            tls_context(s.admin_access)
+        except AdminFault as exc:
+            found.append(f"admin_access.{exc}")
+    return found
