@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sidecar.wire.frames import PREFIX, SIZE, header_end, response_frame
 from sidecar.wire.primitives import WireError
 from tests.whole.broker.context import Context
+from tests.whole.broker.rights import ASKS_FOR_CLIENTS
 from tests.whole.broker.table import API_VERSIONS, APIS, ApiRow, unsupported_api_versions
 
 if TYPE_CHECKING:
@@ -104,8 +105,11 @@ class SimConnection:
             return
         client_id, body = header_end(frame, PREFIX.size, version >= api.flexible_from)
         request = api.decode(version, frame, body)
+        if self._principal is None:
+            if client_id == ASKS_FOR_CLIENTS and self.node.cluster.rights.on:
+                raise WireError("the sidecar asks for a client that has not said who it is: before a login")
+            self._principal = client_id or ""
         self._busy = True
-        self._principal = self._principal if self._principal is not None else client_id or ""
         context = Context(self.node, self.listener, self.peer, client_id or "", version, self._principal)
         incarnation = self.node.incarnation
         answered = False

@@ -3,6 +3,9 @@ the first client id on a connection says who is at its other end. Without an aut
 
 from __future__ import annotations
 
+ASKS_FOR_CLIENTS = "kafka-group-sidecar"
+"""The client id of what a sidecar asks on a client's connection. Where that comes first, nobody has said who is there:
+with a login there would be no answer either."""
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = 3, 4, 5, 6, 7, 8
 CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 9, 10, 11, 12
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
