@@ -118,7 +118,8 @@ class Denials:
         operation = OPERATION.get(api, "Read")
         if code in DENIED:
             kind = KIND[Code(code)]
-            problem = f"{api}: {name_of(code)}: the sidecar's user lacks {operation} of {kind} {name}"
+            where = "the cluster" if kind == CLUSTER else f"{kind} {name}"
+            problem = f"{api}: {name_of(code)}: the sidecar's user lacks {operation} of {where}"
             remedy = self._own.get(name) or RIGHTS
             self._denied((operation, kind, self._named(name)), AUTHORIZATION, name, problem, remedy)
         elif code == Code.NONE and self._lasting:

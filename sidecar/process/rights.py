@@ -82,11 +82,13 @@ def rights_for_clients_elsewhere(groups: Sequence[str] = (), topics: Sequence[st
 
 
 def seen_by_clients(topic: str, topics: Sequence[str] = ()) -> tuple[Right, ...]:
-    """Of the principal in `broker_command_config`, if it is another one: it reads Metadata."""
+    """Of the principal in `broker_command_config`, if it is another one: it reads Metadata and asks the broker
+    for its own settings. Without the right to that, nothing says that this is the wrong broker."""
     found = (
         Right("topic", topic, ("Describe",), "whether the state topic is there"),
         Right("topic", OFFSETS, ("Describe",), "which broker keeps the offsets of which group"),
         *_all("topic", topics, ("Describe",), "partitions of the topics that groups subscribe to"),
+        Right("cluster", "kafka-cluster", ("DescribeConfigs",), "whether this is the broker of the sidecar's node id"),
     )
     return tuple(_each_once(found))
 

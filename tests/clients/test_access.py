@@ -32,6 +32,7 @@ from tests.clients.ground import ENV
 from tests.clients.moving import groups as moved
 from tests.clients.moving import picture, where
 from tests.clients.wire import join_request, reset, talk
+from tests.security import acls
 
 pytestmark = pytest.mark.tier("all")
 
@@ -62,18 +63,14 @@ def deny(kafka: LocalKafka, kind: ResourceType, name: str, operation: AclOperati
     principal, pattern = "User:ANONYMOUS", ResourcePatternType.LITERAL
     everything = AclBinding(kind, name, pattern, "User:*", "*", AclOperation.ALL, AclPermissionType.ALLOW)
     acl = AclBinding(kind, name, pattern, principal, "*", operation, AclPermissionType.DENY)
-    for future in admin.create_acls([everything, acl]).values():
-        future.result(timeout=30)
-    time.sleep(0.5)
+    acls.create(admin, kafka, [everything, acl], {})
 
 
 def allow_all(kafka: LocalKafka) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.internal, "log_level": 3})
     kinds = (ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY)
     any_acl = AclBindingFilter(*kinds)  # type: ignore[arg-type]
-    for future in admin.delete_acls([any_acl]).values():
-        future.result(timeout=30)
-    time.sleep(0.5)
+    acls.delete(admin, kafka, [any_acl], {})
 
 
 def test_groups(guarded: LocalKafka) -> None:

@@ -119,7 +119,7 @@ def test_credentials_come_first(bench: Bench) -> None:
             "DescribeConfigs",
             dc.DescribeConfigsRequest(),
             lambda: dc.DescribeConfigsResponse(results=[dc.DescribeConfigsResult(NO_CLUSTER, None, 4, "1")]),
-            "DescribeConfigs of cluster 1",
+            "DescribeConfigs of the cluster",
         ),
         ("FindCoordinator", FIND, lambda: fc.FindCoordinatorResponse(error_code=NO_ID), "Describe of transactional-id"),
         (

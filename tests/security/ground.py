@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,13 +31,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from cryptography.hazmat.primitives import serialization
 
 from sidecar.drill.local import LocalKafka
+from tests.security import acls
 
 BROKER, ADMIN = "broker", "admin"
 MODULE = "org.apache.kafka.common.security"
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SCRAM = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
 MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
-ACLS_KNOWN_S = 0.5
 MARK = "S3CRET"
 """In every secret of these tests but keys, so that a search finds one that leaked."""
 NAMES = r"RULE:^.*CN=([^,]+).*$/$1/"
@@ -221,20 +220,25 @@ class Secured:
         pattern: ResourcePatternType = ResourcePatternType.LITERAL,
     ) -> None:
         """Literal names unless `pattern` says otherwise; "*" for all."""
-        acls = [
+        made = [
             AclBinding(kind, name, pattern, f"User:{user}", "*", what, AclPermissionType.ALLOW)
             for kind, name, what in rights
         ]
-        admin = self.admin(kafka)
-        for future in admin.create_acls(acls).values():
-            future.result(30)
-        time.sleep(ACLS_KNOWN_S)
+        self.create_acls(kafka, made)
+
+    def create_acls(self, kafka: LocalKafka, made: Sequence[AclBinding]) -> None:
+        """Every broker knows them when this returns."""
+        acls.create(self.admin(kafka), kafka, made, self.java(ADMIN, self.internal))
+
+    def delete_acls(self, kafka: LocalKafka, filters: Sequence[AclBindingFilter]) -> list[AclBinding]:
+        """Every broker knows of it when this returns."""
+        return acls.delete(self.admin(kafka), kafka, filters, self.java(ADMIN, self.internal))
+
+    def wait_for_acls(self, kafka: LocalKafka, made: Sequence[AclBinding]) -> None:
+        acls.wait_until_known(kafka, made, self.java(ADMIN, self.internal))
 
     def take(self, kafka: LocalKafka, user: str, kind: ResourceType, name: str, what: AclOperation) -> None:
         """A right, whatever its pattern."""
         of = f"User:{user}"
         gone = AclBindingFilter(kind, name, ResourcePatternType.ANY, of, "*", what, AclPermissionType.ALLOW)
-        admin = self.admin(kafka)
-        for future in admin.delete_acls([gone]).values():
-            assert len(future.result(30)) == 1, (name, what)
-        time.sleep(ACLS_KNOWN_S)
+        assert len(self.delete_acls(kafka, [gone])) == 1, (name, what)

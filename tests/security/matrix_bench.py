@@ -221,16 +221,13 @@ class Bench:
 
     def allow(self, user: str, *rows: Row, allowed: bool = True) -> None:
         """Give these rights, or take them away."""
-        admin = self.ground.admin(self.kafka)
         acls = bindings(user, rows)
         if allowed:
-            todo = list(admin.create_acls(acls).values())
+            self.ground.create_acls(self.kafka, acls)
         else:
             what = [(a.restype, a.name, a.resource_pattern_type, a.principal, a.host, a.operation) for a in acls]
             filters = [AclBindingFilter(*w, AclPermissionType.ALLOW) for w in what]
-            todo = list(admin.delete_acls(filters).values())
-        for future in todo:
-            future.result(30)
+            self.ground.delete_acls(self.kafka, filters)
 
     def move_owner(self) -> None:
         """The sidecar beside the broker that keeps the offsets goes, that broker stays."""
@@ -382,9 +379,9 @@ def start(ground: Secured) -> Bench:
     try:
         admin = ground.admin(kafka)
         wanted = [NewTopic(OPEN, 2, 3), NewTopic(SECRET, 2, 3)]
-        todo: Iterable[Any] = (*admin.create_topics(wanted).values(), *admin.create_acls(rights()).values())
-        for future in todo:
+        for future in admin.create_topics(wanted).values():
             future.result(60)
+        ground.create_acls(kafka, list(rights()))
         for node in kafka.nodes:
             kafka.start_sidecar(node)
         kafka.wait_ready()

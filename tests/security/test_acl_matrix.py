@@ -270,7 +270,6 @@ def test_a_member_that_loses_its_rights_is_refused_soon(matrix: Matrix, away: Si
     site = bench.through("cached")
     read = [(ResourceType.GROUP, f"{s.prefix}{MINE}", AclOperation.READ) for s in (matrix.native, site)]
     bench.allow(LEAVER, *read, (ResourceType.TOPIC, OPEN, AclOperation.DESCRIBE))
-    time.sleep(1)
     members = [kind(bench, s) for kind in (Consumer, Classic) for s in (matrix.native, site)]
 
     async def live(for_s: float) -> None:

@@ -105,9 +105,7 @@ def test_the_doctor_misses_a_right_that_was_taken_away(place: Place) -> None:
     assert checked(place, RIGHTS)["status"] == "ok"
     what = ResourceType.TOPIC, "__group_state", ResourcePatternType.LITERAL
     taken = AclBindingFilter(*what, f"User:{SIDECAR}", "*", AclOperation.WRITE, AclPermissionType.ALLOW)
-    admin = place.ground.admin(place.kafka)
-    (deleted,) = admin.delete_acls([taken]).values()
-    assert len(deleted.result(30)) == 1
+    assert len(place.ground.delete_acls(place.kafka, [taken])) == 1
     found = checked(place, RIGHTS)
     assert found["status"] == "fail"
     assert "Write of topic __group_state" in found["finding"]
@@ -124,9 +122,7 @@ def given(place: Place, user: str, host: str) -> None:
     """Write of the state topic, from this host."""
     what = ResourceType.TOPIC, "__group_state", ResourcePatternType.LITERAL
     binding = AclBinding(*what, f"User:{user}", host, AclOperation.WRITE, AclPermissionType.ALLOW)
-    admin = place.ground.admin(place.kafka)
-    (created,) = admin.create_acls([binding]).values()
-    created.result(30)
+    place.ground.create_acls(place.kafka, [binding])
 
 
 def test_the_doctor_names_who_else_may_write_the_state(place: Place) -> None:

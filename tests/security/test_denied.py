@@ -81,7 +81,6 @@ class Bench:
 
 
 def give(bench: Bench, user: str) -> None:
-    bench.ground.admin(bench.kafka)
     rights = rights_of(STATE, "__group_state_owners", Scope(("managed", UNMANAGED), (TOPIC,)))
     acls = [
         AclBinding(
@@ -96,9 +95,7 @@ def give(bench: Bench, user: str) -> None:
         for r in rights
         for operation in r.operations
     ]
-    admin = bench.ground.admin(bench.kafka)  # must outlive its answers
-    for future in admin.create_acls(acls).values():
-        future.result(30)
+    bench.ground.create_acls(bench.kafka, acls)
 
 
 def take_the_state_topic(bench: Bench) -> list[AclBinding]:

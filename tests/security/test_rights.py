@@ -10,7 +10,6 @@ import asyncio
 import re
 import shlex
 import sys
-import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -42,7 +41,7 @@ from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import txn_offset_commit as tc
 from tests.clients.ground import ENV
 from tests.clients.test_tools import Tools
-from tests.security.ground import ACLS_KNOWN_S, ADMIN, Secured
+from tests.security.ground import ADMIN, Secured
 from tests.security.matrix_bench import MINE, TXN, Bench, Site, until
 
 pytestmark = pytest.mark.tier("all")
@@ -50,6 +49,9 @@ SIDECAR, LOOKER = "sidecar", "looker"
 GROUPS, TOPICS = ("m",), ("orders",)
 """How their names begin. Groups of "managed" are the sidecars'; the others are the brokers' until they are adopted."""
 DENIED = re.compile(r"AUTHORIZATION_FAILED|authorization failed|not authorized|may not DESCRIBE", re.IGNORECASE)
+
+RESOURCE = re.compile(r"resourceType=(\w+), name=([^,]+), patternType=(\w+)")
+ENTRY = re.compile(r"\(principal=([^,]+), host=([^,]+), operation=(\w+), permissionType=ALLOW\)")
 
 
 @dataclass(frozen=True)
@@ -137,14 +139,27 @@ def give(kafka: LocalKafka, ground: Secured, *named: str) -> None:
     lines = printed("--principal", f"User:{SIDECAR}", *named)
     lines += printed("--principal", f"User:{LOOKER}", "--for-clients-listener", *named)
     tools = Tools(kafka.version)
+    made: list[AclBinding] = []
     try:
         for line in lines:
             words = [{"BOOTSTRAP": kafka.internal, "ADMIN": admin}.get(w, w) for w in shlex.split(line)][1:]
             said = tools.run("org.apache.kafka.tools.AclCommand", *words)
             assert any("Adding ACLs" in told for told in said), said
+            made += added("\n".join(said))
     finally:
         tools.close()
-    time.sleep(ACLS_KNOWN_S)
+    ground.wait_for_acls(kafka, made)
+
+
+def added(said: str) -> list[AclBinding]:
+    """As the tool prints them: a resource, then its entries."""
+    found = []
+    for part in said.split("Adding ACLs for resource")[1:]:
+        (kind, name, pattern), *_ = RESOURCE.findall(part)
+        for who, host, what in ENTRY.findall(part.split("Current ACLs")[0]):
+            resource = KINDS[kind.lower().replace("_", "-")], name, ResourcePatternType[pattern]
+            found.append(AclBinding(*resource, who, host, AclOperation[what], AclPermissionType.ALLOW))
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -303,9 +318,7 @@ def binding(user: str, r: One) -> AclBinding:
 
 
 def give_all(bench: Bench, acls: list[AclBinding]) -> None:
-    admin = bench.ground.admin(bench.kafka)  # must outlive its answers
-    for future in admin.create_acls(acls).values():
-        future.result(30)
+    bench.ground.create_acls(bench.kafka, acls)
 
 
 @pytest.mark.parametrize("right", single(rights_for_clients_elsewhere(GROUPS, TOPICS)), ids=str)
