@@ -1,0 +1,50 @@
+"""Finds docstrings of the product that begin without a subject: with a pronoun, a question word, or "Of".
+
+python -m tools.docstrings [FOLDER ...]     # prints them; folders of the package, such as core/share
+
+The first line of a docstring is an action ("Returns the owner of the partition") or a noun phrase ("The partitions
+whose leaders have moved").
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent / "sidecar"
+GENERATED = ROOT / "wire" / "generated"
+WITHOUT_SUBJECT = frozenset(
+    "what who whom whose which whoever whatever whichever that this these those it its they them their he his she her "
+    "nobody nothing somebody anybody where when how why here there then so of and or but also not".split()
+)
+
+
+def faults(folders: Iterable[str] = ("",)) -> Iterator[tuple[str, int, str]]:
+    """Yields the file, the line and the first line of each."""
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if GENERATED not in path.parents:
+                for line, text in _texts(ast.parse(path.read_text())):
+                    if text.split(maxsplit=1)[0].strip(".,:;").lower() in WITHOUT_SUBJECT:
+                        yield str(path.relative_to(ROOT)), line, text
+
+
+def _texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yields each string that stands as a statement: the docstrings, those of attributes and constants among them."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            if text := node.value.value.strip():
+                yield node.lineno, text.splitlines()[0]
+
+
+def main() -> None:
+    found = list(faults(sys.argv[1:] or ("",)))
+    for file, line, text in found:
+        print(f"sidecar/{file}:{line}: {text}")
+    print(len(found))
+
+
+if __name__ == "__main__":
+    main()
