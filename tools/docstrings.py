@@ -16,8 +16,47 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent / "sidecar"
 GENERATED = ROOT / "wire" / "generated"
 WITHOUT_SUBJECT = frozenset(
-    "what who whom whose which whoever whatever whichever that this these those it its they them their he his she her "
-    "nobody nothing somebody anybody where when how why here there then so of and or but also not".split()
+    [
+        "what",
+        "who",
+        "whom",
+        "whose",
+        "which",
+        "whoever",
+        "whatever",
+        "whichever",
+        "that",
+        "this",
+        "these",
+        "those",
+        "it",
+        "its",
+        "they",
+        "them",
+        "their",
+        "he",
+        "his",
+        "she",
+        "her",
+        "nobody",
+        "nothing",
+        "somebody",
+        "anybody",
+        "where",
+        "when",
+        "how",
+        "why",
+        "here",
+        "there",
+        "then",
+        "so",
+        "of",
+        "and",
+        "or",
+        "but",
+        "also",
+        "not",
+    ]
 )
 
 
@@ -34,9 +73,9 @@ def faults(folders: Iterable[str] = ("",)) -> Iterator[tuple[str, int, str]]:
 def _texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yields each string that stands as a statement: the docstrings, those of attributes and constants among them."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            if text := node.value.value.strip():
-                yield node.lineno, text.splitlines()[0]
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            lines = node.value.value.strip().splitlines() if isinstance(node.value.value, str) else []
+            yield from ((node.lineno, line) for line in lines[:1])
 
 
 def main() -> None:

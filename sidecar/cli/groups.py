@@ -14,7 +14,7 @@ must be said again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -192,10 +192,15 @@ def _removed(admin: _GroupAdmin, instances: list[str]) -> list[str]:
 
 async def listed(cluster: Cluster) -> set[str]:
     """The ids of all groups. Raises ConnectionLost, TimeoutError, WireError."""
+    import asyncio
+
     from sidecar.kafka.group_lists import groups_at
 
+    async def at(node_id: int) -> Collection[str]:
+        return await groups_at(await cluster.node(node_id), ANSWER_S)
+
     brokers = (await cluster.refresh([])).brokers
-    return {g for node_id in brokers for g in await groups_at(await cluster.node(node_id), ANSWER_S)}
+    return {g for found in await asyncio.gather(*map(at, brokers)) for g in found}
 
 
 # ---- the way to the sidecars --------------------------------------------------------------------------------------
@@ -340,7 +345,7 @@ class _GroupAdmin:
         time.sleep(LOOK_S)
 
     def _postponed(self) -> str:
-        """What the owner says of an order that it has postponed, in a line of its own."""
+        """Returns a line with the owner's reason if it has postponed the order, and "" if not."""
         told = self.glance()
         return f"The owner waits: {told.get('sidecar.why')}\n" if told.get("sidecar.managed") == cf.LATER else ""
 

@@ -260,9 +260,9 @@ def _nobody_runs(client: Client, bootstrap: str, owners_group: str) -> None:
 def _made(client: Client, bootstrap: str, topic: str, fits: Callable[[int], object]) -> None:
     """Make the topic as a sidecar does when there is none; one that is there stays. `fits` is called before with the
     number of its partitions. Raises Failed."""
-    from sidecar.coordinator.statelog.startup import OFFSETS
     from sidecar.core.vocabulary.errors import Code as Kafka
     from sidecar.core.vocabulary.errors import name_of
+    from sidecar.core.vocabulary.internal_topics import OFFSETS
     from sidecar.kafka.cluster import Cluster
     from sidecar.process.make_topic import made_by_default
 

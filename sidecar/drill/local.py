@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
 
+from sidecar.core.vocabulary.internal_topics import OFFSETS
 from sidecar.drill.artifacts import KAFKA, cache_dir, class_archive, java, kafka_libs
 from sidecar.drill.processes import DrillError, Process, SocketUnits, free_ports, port_open, wait_until
 from sidecar.drill.secured import private
 from sidecar.drill.zookeeper import KRAFT_SINCE, ZooKeeper, numbers
 from sidecar.kafka.security import OPEN, Security
 
-OFFSETS_TOPIC = "__consumer_offsets"
 JVM = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 JVM_FAST = ("-Xms512m", "-Xmx1g", "-XX:+UseG1GC")
 LOG4J = """<Configuration>
@@ -389,7 +389,7 @@ class LocalKafka:
         from confluent_kafka import KafkaException
 
         try:
-            parts = self._admin.list_topics(OFFSETS_TOPIC, timeout=5).topics[OFFSETS_TOPIC].partitions
+            parts = self._admin.list_topics(OFFSETS, timeout=5).topics[OFFSETS].partitions
         except KafkaException:
             return False
         owners = (self.owners(self.nodes[0]) or {}).get("owners", [])

@@ -10,8 +10,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from sidecar.core.vocabulary.internal_topics import OFFSETS
+
 ANY = "*"
-OFFSETS = "__consumer_offsets"
 IMPLIED = {
     "Describe": frozenset(("Describe", "Read", "Write", "Delete", "Alter", "All")),
     "DescribeConfigs": frozenset(("DescribeConfigs", "AlterConfigs", "All")),

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from sidecar.core.vocabulary.internal_topics import TRANSACTIONS
 from sidecar.kafka.denials import AUTHENTICATION, AUTHORIZATION, Denials
 from sidecar.link.ports import Logger
 from sidecar.process.log import make_logger
@@ -83,8 +84,6 @@ BOOTSTRAP = (
     "sidecars, which show this group to nobody"
 )
 """The remedy where the owners' group is refused and `bootstrap` is not set."""
-TRANSACTIONS = "__transaction_state"
-"""The sidecar looks at it only to explain why a fence cannot be had."""
 
 
 class Shared:
@@ -97,7 +96,8 @@ class Shared:
         self.metrics = Metrics()
         self.tasks = Lasting(self.log, self.metrics)
         own = {s.state.topic: "", s.ownership.group: "" if s.bootstrap else BOOTSTRAP}
-        self.denials = Denials(self.log, own, {TRANSACTIONS})
+        unneeded = {TRANSACTIONS}  # the sidecar looks at it only to explain why a fence cannot be had
+        self.denials = Denials(self.log, own, unneeded)
         for kind in (AUTHENTICATION, AUTHORIZATION):
             self.metrics("denials", kind).set_function(partial(self.denials.count, kind))
         self.reach = Reach.of(s, self.denials, self.log)

@@ -16,6 +16,7 @@ from sidecar.cli.doctor.groups import rights_of_patterns
 from sidecar.cli.doctor.model import About, Check, Facts, Grant, Node, Rights, Status, Topic, Unknown
 from sidecar.cli.doctor.refused import WAIT, refused
 from sidecar.cli.doctor.rights import NEEDS, Need, missing
+from sidecar.core.vocabulary.internal_topics import OFFSETS, TRANSACTIONS
 from sidecar.process.rights import Scope, commands, rights_of
 
 STATE, OWNERS = "__group_state", "__group_state_owners"
@@ -62,7 +63,7 @@ def ends(n: int, days: int) -> About:
 
 
 def healthy() -> Facts:
-    topics = {name: Topic(50, 3) for name in (STATE, c.OFFSETS, c.TRANSACTIONS)}
+    topics = {name: Topic(50, 3) for name in (STATE, OFFSETS, TRANSACTIONS)}
     return Facts(
         STATE,
         [node(n) for n in (1, 2, 3)],
@@ -144,11 +145,11 @@ CASES: list[tuple[Callable[[Facts], Check], Facts, Status, str]] = [
     (c.beside_each_broker, with_(sidecars=[side(1), side(2)]), Status.WARN, "No sidecar beside node 3"),
     (c.beside_each_broker, with_(sidecars=[side(1), side(2), side(2)]), Status.FAIL, "More than one sidecar"),
     (c.beside_each_broker, with_(sidecars=[side(1), WRONG]), Status.FAIL, "No broker has the node id of sidecar 9"),
-    (c.topic_ids, with_topic(c.OFFSETS, Topic(50, 3, has_id=False)), Status.FAIL, "Kafka 2.8 or later"),
+    (c.topic_ids, with_topic(OFFSETS, Topic(50, 3, has_id=False)), Status.FAIL, "Kafka 2.8 or later"),
     (c.partitions, with_topic(STATE, Topic(49, 3)), Status.FAIL, "has 49 partitions, __consumer_offsets has 50"),
     (c.partitions, with_topic(STATE, Topic(51, 3)), Status.FAIL, "has 51 partitions, __consumer_offsets has 50"),
     (c.partitions, with_topic(STATE, None), Status.FAIL, "There is no topic __group_state"),
-    (c.partitions, with_topic(c.OFFSETS, None), Status.UNKNOWN, "__consumer_offsets is not to be seen"),
+    (c.partitions, with_topic(OFFSETS, None), Status.UNKNOWN, "__consumer_offsets is not to be seen"),
     (c.replicas, with_topic(STATE, None), Status.UNKNOWN, "no topic"),
     (c.replicas, with_topic(STATE, Topic(50, 1)), Status.FAIL, "has 1 replicas"),
     (c.replicas, with_topic(STATE, Topic(50, 2)), Status.WARN, "has 2 replicas"),
@@ -175,11 +176,11 @@ CASES: list[tuple[Callable[[Facts], Check], Facts, Status, str]] = [
     (c.state_configs, with_(state_configs=CONFIGS | {"min.compaction.lag.ms": "0"}), Status.WARN, "lag.ms=0"),
     (c.state_configs, with_(state_configs=CONFIGS | {"max.message.bytes": "9"}), Status.WARN, "max.message.bytes=9"),
     (c.state_configs, with_(sidecars=[side(1, state__min_compaction_lag_ms=1 << 40)]), Status.WARN, "lag.ms=604800000"),
-    (c.transactions, with_topic(c.TRANSACTIONS, Topic(50, 3, (1,))), Status.FAIL, "1 of __transaction_state have no"),
-    (c.transactions, with_topic(c.TRANSACTIONS, Topic(50, 1)), Status.WARN, "has 1 replicas"),
+    (c.transactions, with_topic(TRANSACTIONS, Topic(50, 3, (1,))), Status.FAIL, "1 of __transaction_state have no"),
+    (c.transactions, with_topic(TRANSACTIONS, Topic(50, 1)), Status.WARN, "has 1 replicas"),
     (
         c.transactions,
-        replace(with_topic(c.TRANSACTIONS, None), nodes=[node(1)]),
+        replace(with_topic(TRANSACTIONS, None), nodes=[node(1)]),
         Status.FAIL,
         "factor=3 with 1 brokers",
     ),

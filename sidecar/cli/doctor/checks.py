@@ -15,10 +15,10 @@ from sidecar.cli.doctor.rights import NEEDS, Need, acls, covers, holders, missin
 from sidecar.coordinator.statelog.startup import NO_IDS
 from sidecar.coordinator.statelog.topic_watch import command, faults, wanted
 from sidecar.core.vocabulary.group_patterns import doubts
+from sidecar.core.vocabulary.internal_topics import OFFSETS, TRANSACTIONS
 from sidecar.process.rights import Right, commands
 
 LAG, LARGEST = "min.compaction.lag.ms", "max.message.bytes"
-OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 SKEW_WARN_MS, SKEW_FAIL_MS = 1_000, 10_000
 DAY_MS = 86_400_000
 MIN_SESSION, MAX_SESSION = "group.min.session.timeout.ms", "group.max.session.timeout.ms"

@@ -16,9 +16,7 @@ from sidecar.cli.doctor.checks import (
     INITIAL_DELAY,
     MAX_SESSION,
     MIN_SESSION,
-    OFFSETS,
     RETENTION,
-    TRANSACTIONS,
     TXN_REPLICAS,
 )
 from sidecar.cli.doctor.model import About, Configs, Facts, Grant, Node, Rights, Topic, Unknown
@@ -26,6 +24,7 @@ from sidecar.cli.exits import Failed
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code as Kafka
 from sidecar.core.vocabulary.errors import name_of
+from sidecar.core.vocabulary.internal_topics import OFFSETS, TRANSACTIONS
 from sidecar.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:

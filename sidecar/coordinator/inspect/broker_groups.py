@@ -1,5 +1,5 @@
-"""What brokers tell of groups while somebody looks at the page: groups that they coordinate themselves, and lags that
-the exporter of this sidecar does not have.
+"""Asks brokers, while somebody looks at the page, for the groups that they coordinate themselves and for the lags that
+this sidecar's exporter does not have.
 
 Nothing is asked when nobody looks. All who look share one question, and its answer counts for some seconds. A look
 waits for answers for WAIT_S at most, and not for a broker that did not answer the last time.
@@ -79,11 +79,11 @@ class BrokerGroups:
             self._changes += 1
         for node in nodes:
             broker = self._brokers.setdefault(node, _Broker())
-            if (broker.asking is None or broker.asking.done()) and now_s - broker.asked_s >= FRESH_S:
+            if not _under_way(broker.asking) and now_s - broker.asked_s >= FRESH_S:
                 broker.asking = self._tasks.spawn(self._ask(node, broker), f"groups of broker {node}")
         await _waited(b.asking for b in self._brokers.values() if not b.problem)
         for broker in self._brokers.values():
-            if broker.asking is not None and not broker.problem:
+            if _under_way(broker.asking) and not broker.problem:
                 broker.problem = NOT_YET
                 self._changes += 1
 
@@ -99,7 +99,7 @@ class BrokerGroups:
         except NO_ANSWER as exc:
             problem = str(exc) or "no answer in time"
         self._changes += problem != broker.problem
-        broker.problem, broker.asked_s, broker.asking = problem, time.monotonic(), None
+        broker.problem, broker.asked_s = problem, time.monotonic()
 
     def _rows(self, node: int, listed: Mapping[str, ListedGroup]) -> dict[str, Row]:
         """In a thread: there may be many."""
@@ -153,12 +153,12 @@ class PageLags:
     async def look(self, rows: Collection[Row]) -> None:
         at_s, exported = time.monotonic(), self._exported().lags
         due = [r for r in rows if not exported.get(r.group) and at_s - self._asked_s(r) >= LAGS_FRESH_S]
-        if due and (self._asking is None or self._asking.done()):
+        if due and not _under_way(self._asking):
             due.sort(key=self._asked_s)  # PLACES_MAX leaves out the last ones
             self._asking = self._tasks.spawn(self._ask(due), "lags for the page")
         if due and not self._failed:
             await _waited((self._asking,))
-            self._failed = self._asking is not None
+            self._failed |= _under_way(self._asking)
 
     def _asked_s(self, row: Row) -> float:
         return self._known[row.group][0] if row.group in self._known else float("-inf")
@@ -171,7 +171,7 @@ class PageLags:
                 kinds.setdefault(node, {})[r.group] = r.kind
         reader = LagReader(self._reach, ANSWER_S, PLACES_MAX)
         await reader.read(kinds, self._view().leaders)
-        self._asking, at_s = None, time.monotonic()
+        at_s = time.monotonic()
         for r in rows:
             self._known.pop(r.group, None)
             self._known[r.group] = (at_s, reader.lags.get(r.group))
@@ -179,6 +179,10 @@ class PageLags:
             del self._known[next(iter(self._known))]
         self._failed = bool(reader.problems)
         self._answers += 1
+
+
+def _under_way(asking: asyncio.Task[None] | None) -> bool:
+    return asking is not None and not asking.done()
 
 
 async def _waited(asking: Iterable[asyncio.Task[None] | None]) -> None:

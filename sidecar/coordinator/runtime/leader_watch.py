@@ -7,7 +7,7 @@ from collections.abc import Set
 
 from sidecar.coordinator.membership.leader_cache import Leaders
 from sidecar.coordinator.membership.owners_protocol import Assignment
-from sidecar.coordinator.statelog.startup import OFFSETS
+from sidecar.core.vocabulary.internal_topics import OFFSETS
 from sidecar.kafka.cluster import Cluster, ClusterView
 from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Logger

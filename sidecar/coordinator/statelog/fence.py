@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.core.vocabulary.errors import Code, name_of
+from sidecar.core.vocabulary.internal_topics import TRANSACTIONS
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.lanes import FENCES, Lane
 from sidecar.kafka.net import NO_ANSWER
 from sidecar.wire.generated import init_producer_id as ip
 
-TRANSACTIONS = "__transaction_state"
 INIT_RETRIABLE = {
     Code.COORDINATOR_LOAD_IN_PROGRESS,
     Code.COORDINATOR_NOT_AVAILABLE,

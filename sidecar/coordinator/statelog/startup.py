@@ -12,6 +12,7 @@ from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.coordinator.statelog.topic_existence import Existence, ask_for
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code, name_of
+from sidecar.core.vocabulary.internal_topics import OFFSETS
 from sidecar.kafka.cluster import Address, Cluster, ClusterView, ConnectionLost, MetadataReader
 from sidecar.kafka.credentials import Login
 from sidecar.kafka.denials import TOPIC
@@ -22,7 +23,6 @@ from sidecar.wire.generated import describe_configs as dc
 from sidecar.wire.generated import metadata as md
 from sidecar.wire.primitives import ZERO_UUID
 
-OFFSETS = "__consumer_offsets"
 RETRY_S = 0.1
 SAY_AGAIN_S = 5.0
 NO_IDS = (

@@ -17,12 +17,12 @@ from sidecar.core.streams.events import JOIN_EPOCH, StreamsHeartbeat
 from sidecar.core.streams.tasks import TaskIds, contained
 from sidecar.core.streams.topology import Topology, check_topology, invalid
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
+from sidecar.core.vocabulary.internal_topics import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from sidecar.core.streams.group import Member, StreamsGroup
     from sidecar.core.streams.partitions import ConfiguredTopology
 
-INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 TOPIC_NAME = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}\Z")
 NO_TIMEOUT = -1
 

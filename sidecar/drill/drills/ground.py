@@ -18,10 +18,11 @@ from confluent_kafka import ConsumerGroupTopicPartitions, ElectionType, KafkaExc
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from sidecar.core.streams.config import STREAMS
+from sidecar.core.vocabulary.internal_topics import OFFSETS
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.drill.clients import Client, ProducerProcess
 from sidecar.drill.drills.group_under_test import KINDS, PARTITIONS, GroupUnderTest, group_under_test, sink_of
-from sidecar.drill.local import OFFSETS_TOPIC, Broker, LocalKafka
+from sidecar.drill.local import Broker, LocalKafka
 from sidecar.drill.members import Member, Members, first_after
 from sidecar.drill.probe import sibling_group
 from sidecar.drill.processes import DrillError, Process
@@ -141,7 +142,7 @@ class Ground:
     def _leads_both(self, prefix: str) -> tuple[dict[int, str], int]:
         """Return the id of a group for each broker that may be chosen, and the one that coordinates the sidecars'."""
         topics = self.admin().list_topics(timeout=30).topics
-        offsets, state = (topics[t].partitions for t in (OFFSETS_TOPIC, STATE_TOPIC))
+        offsets, state = (topics[t].partitions for t in (OFFSETS, STATE_TOPIC))
         arbiter = offsets[partition_for(OWNERS_GROUP, STATE_PARTITIONS)].leader
         found: dict[int, str] = {}
         for name in (f"{prefix}-{n}" for n in range(1_000)):
@@ -254,7 +255,7 @@ class Ground:
     def coordinator(self, group: str) -> Broker:
         """Return the broker that coordinates a group which is Kafka's own."""
         p = partition_for(group, STATE_PARTITIONS)
-        leader = self.admin().list_topics(OFFSETS_TOPIC, timeout=30).topics[OFFSETS_TOPIC].partitions[p].leader
+        leader = self.admin().list_topics(OFFSETS, timeout=30).topics[OFFSETS].partitions[p].leader
         return next(n for n in self.kafka.nodes if n.node_id == leader)
 
     # ---- end ----------------------------------------------------------------------------------------------
