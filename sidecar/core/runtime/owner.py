@@ -51,7 +51,7 @@ from sidecar.core.vocabulary.errors import Code
 from sidecar.core.vocabulary.topics import TopicImage
 
 STEP, REQUESTS = 16, 4
-"""Records, and requests that have waited, of one step of loading: less than a millisecond."""
+"""Records, and waiting requests, of one step of loading: less than a millisecond."""
 
 
 class Owner:
@@ -70,7 +70,7 @@ class Owner:
         self.lifecycle = Lifecycle(partition, out)
         self.lease = lease
         self.shard: Shard | None = None
-        """While the partition is served."""
+        """None unless the partition is served."""
         self.loader = GroupLoader(partition, log, settings, self._tell_occupied, tally, out)
         self.image = TopicImage()
         self.leases_end_ms: Callable[[Now], int] = lambda now: now.mono_ms + ports.lease_ms
@@ -80,7 +80,7 @@ class Owner:
         """Requests that came during the takeover."""
         self._replies = DeferredReplies(lease, tally, out)
         self._occupied: set[str] = set()
-        """Groups with members, as the driver was told."""
+        """Groups with members, as last reported to the driver."""
         self._tally, self._out = tally, out
 
     @property
@@ -105,7 +105,7 @@ class Owner:
             self.lifecycle.took_over(self.loader.begin(self.shard, self.held.all()))
 
     def proved(self, attempt: int, until: Now) -> None:
-        """A fenced write is committed that began a lease before `until`."""
+        """Takes in that a fenced write is committed. The write began a lease that ends at `until`."""
         if self.lifecycle.serves(attempt):
             self.lease.proved(until)
 
@@ -115,12 +115,13 @@ class Owner:
             self.held.refuse(Code.NOT_COORDINATOR)
 
     def failed(self, attempt: int, why: str, shut_out: bool, now: Now) -> None:
-        """A fence, a claim or an append failed. `shut_out`: because another sidecar owns the partition now."""
+        """Takes in that a fence, a claim or an append failed. `shut_out`: because another sidecar owns the partition
+        now."""
         if self.lifecycle.failed(attempt, why, shut_out, now):
             self._drop()
 
     def _broken(self, exc: Exception, now: Now) -> None:
-        """A bug, or a contradiction in the state: what is in memory cannot be trusted any more, the log can."""
+        """Drops the state after a bug or a contradiction in it: memory cannot be trusted any more, the log can."""
         trail = "".join(format_exception(exc)[-3:])
         fields = {"partition": self.partition, "error": repr(exc), "trail": trail}
         self._out.append(Count("invariant_violations"))
@@ -131,7 +132,8 @@ class Owner:
         self._drop()
 
     def _drop(self) -> None:
-        """Forget the state; everybody who still waits for an answer is sent to the coordinator that will be."""
+        """Forgets the state, and refuses every open request with NOT_COORDINATOR, so that clients find the next
+        coordinator."""
         shard, self.shard = self.shard, None
         self.lease.unproved()
         self.held.again(self.loader.stop())
@@ -157,7 +159,7 @@ class Owner:
         self._answer(token, event, now)
 
     def _answer(self, token: int, event: Event, now: Now) -> None:
-        """The group is there, unless the shard was dropped since."""
+        """Answers a request whose group is loaded. Holds it if the shard was dropped meanwhile."""
         shard = self.shard
         if shard is None:
             self._hold(token, event, now)
@@ -173,7 +175,8 @@ class Owner:
                 self._settle(shard, fx, now, event)
 
     def _hold(self, token: int, event: Event, now: Now) -> None:
-        """Clients do worse with COORDINATOR_LOAD_IN_PROGRESS than with a slow answer: wait for the takeover a while."""
+        """Holds the request for a while during a takeover: COORDINATOR_LOAD_IN_PROGRESS costs clients more than a slow
+        answer."""
         if self.phase is Phase.ELSEWHERE or not self._hold_ms:
             loading = self.phase is not Phase.ELSEWHERE
             code = Code.COORDINATOR_LOAD_IN_PROGRESS if loading else Code.NOT_COORDINATOR
@@ -182,12 +185,12 @@ class Owner:
             self.held.hold(Held(token, event, now.mono_ms + self._hold_ms))
 
     def done(self, attempt: int, event: Event, now: Now) -> None:
-        """Background work has ended."""
+        """Takes in the end of background work."""
         if attempt == self.attempt:
             self._run(lambda shard: shard.handle(event, NO_TOKEN, now), now, event)
 
     def touch(self, group_id: str, member_id: str, now: Now) -> None:
-        """A front answered this member under a grant."""
+        """Takes in that a front answered this member under a grant."""
         if self.shard is not None:
             try:
                 self.shard.touch(group_id, member_id, now)
@@ -245,13 +248,13 @@ class Owner:
 
     @property
     def idle(self) -> bool:
-        """Everything that was written is committed."""
+        """Whether every append is committed."""
         return self._replies.idle
 
     # ---- time, topics, settings ---------------------------------------------------------------------------
     def wake(self, now: Now, proved: bool = True) -> None:
-        """Timers of groups, and of the takeover itself. Not `proved`: the lease is over, and the partition may have
-        another owner by now, who must not be shut out."""
+        """Runs due timers of groups and of the takeover. Not `proved`: the lease is over, and the partition may have
+        another owner by now, which must not be shut out."""
         if self.held:
             self.held.refuse(Code.COORDINATOR_LOAD_IN_PROGRESS, now.mono_ms)
         if self.loader.queue.behind:
@@ -265,7 +268,8 @@ class Owner:
                 self._run(lambda shard: shard.wake(now), now)
 
     def shift(self, by_ms: int, now: Now) -> None:
-        """Nobody could be heard for so long: every member gets that time back, as far as it has been served here."""
+        """Moves all deadlines later by a time in which no member could be heard, up to the time since serving began
+        here."""
         if self.shard is not None:
             self.shard.timers.shift(min(by_ms, now.mono_ms - self.lifecycle.served_ms))
 
@@ -277,7 +281,7 @@ class Owner:
         self._run(lambda shard: shard.config_changed(now), now)
 
     def load_next(self, now: Now, count: int = STEP) -> bool:
-        """A step of so many records, or of a few requests that have waited. False: nothing is left to do."""
+        """Takes one step of `count` records, or of a few waiting requests. Returns False if nothing is left to do."""
         loader = self.loader
         group_id = loader.queue.next()
         if group_id is None:
