@@ -47,7 +47,7 @@ def sync(turn: Turn, e: SyncGroup, token: int) -> None:
 
 
 def _other(said: str | None, known: str | None) -> bool:
-    """Older clients do not say it."""
+    """Whether a client sends another value than the group's. Older clients send none."""
     return said is not None and said != known
 
 
