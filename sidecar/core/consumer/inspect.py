@@ -1,4 +1,4 @@
-"""How people see consumer groups, some of whose members may speak the classic protocol (runtime/inspect.py)."""
+"""Views of consumer groups for people; some members may speak the classic protocol (runtime/inspect.py)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from sidecar.core.runtime.turn import Turn
 
 
 def leaving(turn: Turn, hb: ConsumerHeartbeat) -> tuple[ConsumerGroup, Member]:
-    """Raises what the request is refused with."""
+    """Returns the group, and the member that leaves. Raises the error with which the request is refused."""
     group = consumer_group(turn.groups, hb.group_id)
     if group is None:
         raise unknown_member(hb.member_id, hb.group_id)

@@ -1,7 +1,7 @@
-"""May this member commit offsets? The offsets themselves stay in the broker's __consumer_offsets.
+"""Checks whether a member may commit offsets. The offsets themselves stay in the broker's __consumer_offsets.
 
-Source: KIP-848 'OffsetCommit API', KIP-1251 (an older epoch may commit what the member still owns), Kafka's
-ConsumerGroup.validateOffsetCommit and OffsetMetadataManager.
+Source: KIP-848 'OffsetCommit API', KIP-1251 (an older epoch may commit for partitions that the member still owns),
+Kafka's ConsumerGroup.validateOffsetCommit and OffsetMetadataManager.
 """
 
 from __future__ import annotations
