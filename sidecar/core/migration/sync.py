@@ -72,7 +72,7 @@ def _caller(group: ConsumerGroup, e: SyncGroup | ClassicHeartbeat) -> Member:
 
 
 def _waits(group: ConsumerGroup, member: Member) -> bool:
-    """Whether a partition of its target is still another member's."""
+    """Whether another member still has a partition of this member's target."""
     for topic, partitions in group.target.of(member.member_id).items():
         mine, owners = member.assigned.get(topic, {}), group.owners.get(topic, {})
         if any(p not in mine and p in owners for p in partitions):
