@@ -137,8 +137,8 @@ def _explain(told: Told, group: ClassicGroup, image: TopicImage | None, live: Li
 def _progress(told: Told, group: ClassicGroup, m: Member, since_ms: int, live: Live | None) -> Progress:
     said_ms, state = told.since(Kind.MEMBER, m.member_id), SETTLED
     if group.state is State.PREPARING:
-        # What was written in the batch that began the rebalance, or later, came with a JoinGroup. A new owner knows
-        # nothing of it, and that member joins again.
+        # A member record in the batch that began the rebalance, or later, came with a JoinGroup. A new owner has lost
+        # that request, and the member joins again.
         offset, began = told.offset(Kind.MEMBER, m.member_id), told.offset(Kind.GROUP)
         joined = offset >= 0 and began >= 0 and (offset > began or said_ms >= since_ms)
         anew = offset >= 0 and told.taken_over_ms > said_ms

@@ -92,7 +92,7 @@ def _has_room(turn: Turn, group: ClassicGroup, member_id: str, config: ClassicCo
 def _full(turn: Turn, group: ClassicGroup, e: JoinGroup) -> Code | None:
     """Returns the error if the member's metadata does not fit into memory; None: it fits."""
     held = group.members.get(group.static.get(e.instance_id or "", e.member_id))
-    member_id = e.instance_id or e.client_id  # it will begin with that
+    member_id = e.instance_id or e.client_id  # the member id will begin with it
     more = bytes_of_member(member_id, e.instance_id, e.client_id, e.client_host) + bytes_of_protocols(e.protocols)
     if held is not None:
         more = bytes_of_protocols(e.protocols) - bytes_of_protocols(held.protocols)
@@ -228,7 +228,7 @@ def _update(turn: Turn, group: ClassicGroup, member: Member, e: JoinGroup, token
         )
     older = soft.joins.get(member.member_id)
     if older is not None:
-        # The client gave up its first request, so nobody reads this; but every request is answered.
+        # The client has given up its first request and will not read this, but every request is answered.
         turn.reply(older, JoinReply(Code.REBALANCE_IN_PROGRESS, member_id=member.member_id))
     soft.joins[member.member_id] = token
 
@@ -265,7 +265,7 @@ def _replace(turn: Turn, group: ClassicGroup, e: JoinGroup, token: int, old_id: 
         if group.leader == new_id:
             reply.skip_assignment, reply.members = True, leaders_view(turn, group)
     else:
-        # An older client that finds itself the leader would assign: it is told of the old leader.
+        # An older client that finds itself the leader would assign, so its answer names the old leader.
         reply.leader = leader or ""
     turn.reply(token, reply)
 

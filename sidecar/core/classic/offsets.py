@@ -15,7 +15,7 @@ def check_commit(turn: Turn, c: CommitCheck, token: int) -> None:
     group = turn.groups[c.group_id]
     code = _commit(group, c)
     if code == Code.NONE and c.member_epoch >= 0 and not c.transactional:
-        arm_session(turn, group, c.member_id)  # it is alive
+        arm_session(turn, group, c.member_id)  # the commit shows that the member is alive
     turn.reply(token, CheckReply(code))
 
 

@@ -65,7 +65,7 @@ def prepare(turn: Turn, group: ClassicGroup, why: str, reason: Reason) -> None:
     soft: ClassicSoft = turn.soft_of(group.group_id)
     if group.state is State.COMPLETING:
         _fail_syncs(turn, group, soft)
-        soft.unsynced = set(group.members)  # nobody has heard of an assignment
+        soft.unsynced = set(group.members)  # no member has received an assignment
     turn.timers.cancel((SYNC, group.group_id))
     initial = group.state is State.EMPTY
     soft.initial, soft.grew, soft.nobody = initial, False, False
@@ -190,7 +190,7 @@ def _nothing(group: ClassicGroup) -> dict[str, bytes]:
 
 
 def _next_generation(turn: Turn, group: ClassicGroup, soft: ClassicSoft) -> None:
-    # When a leader goes, Kafka makes one of the others the leader at once: nobody who joins later leads before them.
+    # When a leader goes, Kafka makes another member the leader at once, so members that join later do not lead first.
     leader = group.leader if group.leader in soft.joins else next(m for m in group.members if m in soft.joins)
     protocol = group.select_protocol()
     found = stale_claims_of(group, protocol)
@@ -280,8 +280,8 @@ def has_synced(turn: Turn, group: ClassicGroup, member_id: str) -> None:
 
 
 def go_on_releasing(turn: Turn, group: ClassicGroup) -> None:
-    """Begins the next rebalance of a release, once all members have an empty assignment: they join again and report
-    what they own."""
+    """Begins the next rebalance of a release, once all members have an empty assignment: they join again and report the
+    partitions that they own."""
     soft: ClassicSoft = turn.soft_of(group.group_id)
     if soft.releasing and group.state is State.STABLE and not soft.unsynced:
         prepare(turn, group, "the group goes back to the broker", Reason.MOVED)

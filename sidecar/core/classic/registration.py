@@ -52,7 +52,7 @@ def _member_loaded(turn: Turn, group: ClassicGroup, member_id: str) -> None:
     if member is None or group.knows_its_id(member):
         arm_session(turn, group, member_id)
     else:
-        # Its client never learned this id, and comes again as another member: nobody need wait for this one.
+        # The client never received this id, and joins again as another member: the group need not wait for this one.
         turn.timers.set((SESSION, group.group_id, member_id), turn.now.mono_ms)
 
 
@@ -60,7 +60,7 @@ def _loaded(turn: Turn, group: ClassicGroup) -> None:
     """Restarts the join or sync phase of a rebuilt group that was under way."""
     soft: ClassicSoft = turn.soft_of(group.group_id)
     if group.state is State.PREPARING:
-        soft.unsynced = set(group.members)  # what they heard of the last generation is not known here
+        soft.unsynced = set(group.members)  # their SyncGroups to the former owner are unknown
         await_join(turn, group)
     elif group.state is State.COMPLETING:
         soft.unsynced = set(group.members)

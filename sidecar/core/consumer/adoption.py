@@ -69,7 +69,7 @@ def adopt(turn: Turn, e: AdoptConsumer, token: int) -> None:
         owned = {t: dict.fromkeys(ps, e.epoch) for t, ps in m.owned.items()}
         turn.write(CurrentRecord(g, m.member_id, e.epoch, e.epoch, MemberState.STABLE, owned, {}, names, e.why))
     group: ConsumerGroup = turn.groups[g]
-    # What the broker has assigned of an expression's topics its authorizer has let pass; the next heartbeat asks anew.
+    # The broker's authorizer has allowed the topics that the broker assigned; the next heartbeat asks it again.
     for regex, topics in resolve(group.subscriptions.regexes(), sorted(names.values())).items():
         turn.write(RegexRecord(g, regex, topics, turn.image.names_version, turn.now.wall_ms, e.why))
     turn.write(TargetMetadataRecord(g, e.epoch, 0, e.assignor, e.why))

@@ -86,7 +86,7 @@ def run(inp: ConsumerRun, assignor: Assignor) -> ConsumerOutput:
 
 
 def problem_from(inp: ConsumerRun) -> tuple[KnownLayout, Problem]:
-    # In the order of their ids: the same group gets the same target, whoever joined first, before a takeover or after.
+    # In the order of ids: the same group gets the same target in any order of joins, before and after a takeover.
     members = sorted(inp.members)
     subs = list(map(inp.subscriptions.__getitem__, members))
     known = _layout(inp, dict.fromkeys(subs))

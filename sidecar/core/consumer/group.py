@@ -253,7 +253,7 @@ class ConsumerGroup:
 
     def _replay_current(self, r: CurrentRecord) -> None:
         old = self.members.get(r.member_id)
-        if old is None:  # compaction took the rest of it
+        if old is None:  # compaction has removed its other records
             old = Member(r.member_id)
             self.members_bytes += bytes_of(old)
             self.subscriptions.put(r.member_id, (), None)

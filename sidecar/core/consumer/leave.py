@@ -29,7 +29,7 @@ def leaving(turn: Turn, hb: ConsumerHeartbeat) -> tuple[ConsumerGroup, Member]:
 def leave(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
     group, member = leaving(turn, hb)
     if hb.member_epoch == STATIC_LEAVE_EPOCH:
-        # Kept until its session times out, no new epoch: it is expected back (KIP-848 'Static membership').
+        # Kept until its session times out, no new epoch: its return is expected (KIP-848 'Static membership').
         zeroed = {t: dict.fromkeys(ps, 0) for t, ps in member.assigned.items()}
         gone = replace(member, member_epoch=STATIC_LEAVE_EPOCH, assigned=zeroed, pending={})
         turn.write(current_record(turn, group.group_id, gone, "static member left for a while"))

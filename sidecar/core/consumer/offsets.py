@@ -39,8 +39,8 @@ def _commit(turn: Turn, group: ConsumerGroup, c: CommitCheck) -> CheckReply:
         return OK if may else CheckReply(stale)
     if not config_of(turn, c.group_id).refuse_commits_of_others:
         return OK
-    # The present epoch alone does not do. A Java client joins again in the background after it was removed, and its
-    # application then commits what it read before with the epoch that it has now (docs/reference/differences.md).
+    # The present epoch alone is no proof. A Java client joins again in the background after it was removed, and its
+    # application then commits offsets from before with the present epoch (docs/reference/differences.md).
     return CheckReply(stale) if any(_of_another(group, image, member, place) for place in c.partitions) else OK
 
 

@@ -96,7 +96,7 @@ def _towards(
         for p in wanted:
             if p in keep:
                 continue
-            # One that the member itself is giving up is its own to take back: only one can own it at a time.
+            # A member may take back a partition that it is giving up: it is still the only owner.
             if owner_of(topic, p) is None or p in own_pending:
                 free.setdefault(topic, []).append(p)
             else:

@@ -86,7 +86,7 @@ def regex_resolved(turn: Turn, event: RegexResolved) -> None:
     if type(group) is not ConsumerGroup:
         return
     turn.soft_of(event.group_id).resolving = False
-    turn.changed(event.group_id)  # an answer granted meanwhile asked for nothing, whatever came of this
+    turn.changed(event.group_id)  # heartbeats granted meanwhile did not ask for a resolution
     changed = False
     for regex, topics in event.topics.items():
         if group.regex_users(regex) == 0:

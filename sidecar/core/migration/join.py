@@ -62,7 +62,7 @@ def classic_joins(turn: Turn, e: JoinGroup, token: int) -> None:
         reply = reply_to(e, final)
         made = turn.groups[e.group_id]
         if type(made) is ClassicGroup:
-            reply.protocol = made.protocol  # it syncs with what the group has chosen, or is refused
+            reply.protocol = made.protocol  # the group refuses a SyncGroup with another protocol
         turn.reply(token, reply)
     else:
         final = advance(turn, group, checked, owned, NO_TOKEN)

@@ -34,7 +34,7 @@ class MixedSoft(ConsumerSoft):
 def answer_or_wait(turn: Turn, group: ConsumerGroup, e: JoinGroup, member: Member, token: int) -> None:
     soft: MixedSoft = turn.soft_of(group.group_id)
     older = soft.joins.pop(member.member_id, None)
-    if older is not None:  # its client gave it up
+    if older is not None:  # its client has given it up
         turn.reply(older.token, JoinReply(Code.REBALANCE_IN_PROGRESS, member_id=member.member_id))
     wait_ms = config_of(turn, group.group_id).join_wait_ms
     if wait_ms and soft.joins_wait():

@@ -25,15 +25,16 @@ from sidecar.core.runtime.inspect import (
 from sidecar.core.vocabulary.topics import TopicImage
 
 GIVES_UP, WAITS, BEHIND, AWAY = "gives up", "waits", "not heard", "away"
-"""States of a member. GIVES_UP: it was told to give partitions up; WAITS: others have not given up its partitions;
-BEHIND: it has sent no heartbeat since the present target; AWAY: a static member that left for a while."""
+"""States of a member. GIVES_UP: it must give partitions up; WAITS: others have not given up its partitions; BEHIND: it
+has sent no heartbeat since the present target; AWAY: a static member that left for a while."""
 
 COMES_BACK = "it joins again with its instance id and goes on with what it owned, or is removed when its session ends"
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A partition that `holder` still has and another member waits for. `asked`: the holder was told to give it up."""
+    """A partition that `holder` still has and another member waits for. `asked`: the holder has the request to give it
+    up."""
 
     holder: str
     name: str
@@ -94,7 +95,7 @@ class Explainer:
         first = list(dict.fromkeys(holder for holder, _ in parts))
         for (holder, asked), places in sorted(parts.items(), key=lambda p: (first.index(p[0][0]), not p[0][1])):
             since = told.since(self.current, holder)
-            begin = max(since, told.taken_over_ms)  # a new owner gives everybody the whole time again
+            begin = max(since, told.taken_over_ms)  # a new owner gives all members the whole time again
             timeout = group.members[holder].rebalance_timeout_ms
             until = begin + timeout if asked and timeout >= 0 else None
             yield Wait(m.member_id, owned_places(places, self.place), holder, since, asked, until)

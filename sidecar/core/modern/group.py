@@ -46,7 +46,7 @@ class RevokingMember(ModernMember, Protocol):
 
     @property
     def revokes(self) -> bool:
-        """Whether the member was told to give partitions up, and has not confirmed it yet."""
+        """Whether the member must give partitions up, and has not confirmed it yet."""
 
 
 M = TypeVar("M", bound=ModernMember, covariant=True)

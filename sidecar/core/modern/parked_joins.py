@@ -43,7 +43,7 @@ class ParkedAnswers:
 
     def wait(self, turn: Turn, asked: MemberHeartbeat, token: int, reply: MemberReply, asks: bool) -> None:
         """Holds the answer back until `wake`, or until the end of the wait. A new request of a member replaces its
-        first one, which must not be told of partitions: the client may have given it up."""
+        first one. The first one's answer must not have partitions: the client may not read it."""
         soft: ModernSoft = turn.soft_of(asked.group_id)
         group = turn.groups[asked.group_id]
         member_id = reply.member_id or ""
@@ -87,10 +87,10 @@ class ParkedAnswers:
         try:
             second = self.second(turn, w)
         except CoordinatorError:
-            second = w  # the member is gone, or somebody else speaks for it: its next heartbeat is told so
+            second = w  # the member is gone or fenced: its next heartbeat is answered so
         if second.shown and soft.needs_connection(turn):
             soft.waiting[w.reply.member_id or ""] = second
-            return  # the second heartbeat asked for something itself
+            return  # the second heartbeat itself started work that needs the connection
         _finish(turn, soft, second)
 
 

@@ -1,8 +1,8 @@
 """Moves a group back to the broker, or assigns it anew on an administrator's order.
 
 A group moves by a target in which no member owns anything. Once all partitions are given up, each member's next
-heartbeat removes it and tells it so, and it joins anew. The broker does not know these members. A heartbeat that
-reached it before its member has been told would be answered GROUP_ID_NOT_FOUND, which ends some clients for good.
+heartbeat removes it with UNKNOWN_MEMBER_ID, and it joins anew. The broker does not know these members. A heartbeat that
+reached it before that answer would get GROUP_ID_NOT_FOUND, which ends some clients for good.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class GroupRelease:
         else:
             if not soft.releasing:
                 self._begin(turn, group, soft, e.why)
-            # Who left for a while as a static member owns nothing that somebody works on.
+            # A static member that is away owns partitions on which no client works.
             away = [m for m in group.members.values() if m.member_epoch == STATIC_LEAVE_EPOCH]
             self._remove(turn, group, away, e.why)
             if not group.owners:

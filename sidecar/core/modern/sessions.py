@@ -60,7 +60,7 @@ def removing_timers(remove: Remove) -> dict[str, TimerHandler]:
 
 
 def _late(group: ModernGroup[RevokingMember], member_id: str, epoch: int) -> RevokingMember | None:
-    """Returns the member if it did not revoke within its rebalance timeout. `epoch`: in which it was told to."""
+    """Returns the member if it did not revoke within its rebalance timeout. `epoch`: in which it had to."""
     member = group.members.get(member_id)
     late = member is not None and member.member_epoch == epoch and member.revokes
     return member if late else None

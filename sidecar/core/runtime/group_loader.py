@@ -188,7 +188,7 @@ class GroupLoader:
         fields = {"group_id": group_id, "partition": self._partition, "error": why}
         self._out.append(Count("invariant_violations"))
         self._out.append(Log("a group cannot be read; its requests are refused, the others go on", fields, "error"))
-        self._occupied(group_id, True)  # so that its offsets stay
+        self._occupied(group_id, True)  # so that the broker keeps its offsets
 
     def _size(self, group_id: str) -> int:
         return self._log.size(self._partition, group_id)

@@ -1,5 +1,5 @@
-"""Views of groups of any kind, for people. The commands that list, describe, count, explain or tell the history of
-groups use them, and name no kind."""
+"""Views of groups of any kind, for people. The commands that list, describe, count or explain groups, or print their
+history, use these views and name no kind."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Note:
 class HeldPartitions:
     """Partitions that a member has, or must still give up, by a value of its current assignment: of one topic, or of
     one subtopology in one role. `key`: the topic's id in hex, or the role and the subtopology; `name`: as in `Owned`,
-    "" if the value does not tell it; `alone`: no two members may have the same; `listed`: people are shown it."""
+    "" if the value lacks it; `alone`: at most one member may have each; `listed`: shown to people."""
 
     key: str
     name: str

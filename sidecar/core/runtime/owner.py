@@ -1,20 +1,20 @@
 """One partition of `__group_state` in one sidecar: serving it from the takeover on, giving it up. No IO, no clock.
 
-Whoever drives an owner has these duties:
+The driver of an owner has these duties:
  1. It calls one method at a time, with the time of the call, and carries out the commands in `out`, in their order,
-    before it waits for anything. What it reports of claims and fences (2, 3, 12) goes to `lifecycle`.
+    before it waits for anything. It reports claims and fences (2, 3, 12) to `lifecycle`.
  2. `Fence`: it shuts out every earlier writer (InitProducerId), and then reports `fenced` with the owner epoch.
  3. `Claim`: it appends the claim under that fence, and reports `claimed` with the claim's offset. Records of an
-    earlier owner may still have come in between: so the state is read only after the claim.
+    earlier owner may stand before the claim, so the state is read only after it.
  4. `Follow`: it waits until its copy of the log holds everything through that offset, and reports `replayed`. From
-    then on `Log.groups` and `Log.records` give the last values of the keys, void records left out.
+    then on `LogView.groups` and `LogView.records` return the last values of the keys, without void records.
  5. `Append`: it writes the records of one command together or not at all, however many they are, commands in their
-    order, and reports `committed(serial)` when that and everything before it is on all in-sync replicas. If it cannot
-    say so in the end, it reports `failed`. It may gather many commands in one batch.
+    order, and reports `committed(serial)` when that and everything before it is on all in-sync replicas. If that
+    remains unknown, it reports `failed`. It may gather many commands in one batch.
  6. A failure of 2 to 5 is reported once, as `failed`, with the attempt that it belongs to; then nothing more of
     that attempt may reach the log as far as the driver can help it.
  7. `Work` always ends in `done`, also when it failed; in the same attempt or never.
- 8. It sends a `Reply` to whoever holds the token, and a `Void` before any reply that follows it.
+ 8. It sends a `Reply` to the front of the token's request, and a `Void` before any reply that follows it.
  9. It calls `wake` at least every 100 ms or so, and `load_next` while there is time, until it returns False. A call
     is a small step, so that it can look at the clock.
 10. It asks nothing of an owner while its lease is not proved (lease.py).
@@ -22,7 +22,8 @@ Whoever drives an owner has these duties:
     on no commit but in that member's name (coordinator/placeholder/placeholders.py).
 12. `Renew`: as 2 and 3, but it goes on serving; appends wait. It reports `renewed` when its copy of the log holds the
     new claim and no other since the last one of this attempt, `not_renewed` if there is no new fence, else `failed`.
-13. `leases_end_ms` tells when the last lease of a former owner ends; if that is earlier, `Shard.doubt_ends` hears it.
+13. `leases_end_ms` returns the end of the former owners' leases. If it learns of an earlier end, it calls
+    `Shard.doubt_ends`.
 
 In return: a request is answered once, never before the records of its group are committed, and with NOT_COORDINATOR
 if that becomes impossible. Any exception in a turn drops the state in memory, and the partition is built anew from the
@@ -127,7 +128,7 @@ class Owner:
         self._out.append(Count("invariant_violations"))
         self._out.append(Log("a turn broke; the partition is rebuilt from the log", fields, "error"))
         if self.shard is not None:
-            self._out.append(Void(tuple(self.shard.soft)))  # what the turn itself voided is lost with its effects
+            self._out.append(Void(tuple(self.shard.soft)))  # the turn's own voids are lost with its effects
         self.lifecycle.broken(f"a turn broke: {exc!r}", now)
         self._drop()
 
@@ -219,7 +220,7 @@ class Owner:
             self._ports.turns(self.partition, event, fx, now)
         out = self._out
         if fx.records:
-            # What is taken out leaves the effects as new, and the next event need not make others.
+            # Emptied effects are as new, so the next event need not make others.
             records, fx.records = fx.records, []
             groups = dict.fromkeys(r.group_id for r in records)
             out.append(Append(self.partition, self.attempt, self._replies.append(groups, now.mono_ms), records))

@@ -121,7 +121,7 @@ class Service:
                 owner.request(token, event, now)
             elif owner.phase is Phase.ELSEWHERE or not self.settings.hold_ms:
                 refuse(self.out, token, event, Code.NOT_COORDINATOR)
-            else:  # it is this sidecar's, as far as is known; mostly the proof is only late
+            else:  # probably still this sidecar's: mostly the proof is only late
                 self._unproved.hold(Held(token, event, now.mono_ms + self.settings.hold_ms))
 
     def _go_on_proved(self, now: Now) -> None:

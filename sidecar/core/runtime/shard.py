@@ -116,7 +116,7 @@ class Shard:
             if key[0] in self.registry.removing and (waited_ms := self._waits_ms(key[1], now.mono_ms)):
                 self.timers.set(key, now.mono_ms + waited_ms, tag)
             elif group is not None and (handler := self._kind_of(group).timers.get(key[0])) is not None:
-                # Without a handler it was a timer of the group of another kind that had this id before.
+                # Without a handler it is a timer of an earlier group with this id, of another kind.
                 handler(turn, group, key, tag)
         return fx
 

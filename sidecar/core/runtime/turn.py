@@ -65,8 +65,8 @@ class Computed(dict[tuple[str, str], Any]):
 @dataclass(frozen=True, slots=True)
 class Ports:
     """Functions and settings that the coordinator works with. `assignors[kind][name]` runs for groups of that kind;
-    `config[(kind, group_id)]` holds the settings in force for any group; `asks_access()` says whether topics found by a
-    regular expression must be shown to the broker's authorizer."""
+    `config[(kind, group_id)]` holds the settings in force for any group; `asks_access()`: whether the broker's
+    authorizer must check topics found by a regular expression."""
 
     assignors: Mapping[str, Mapping[str, Any]]
     config: Mapping[tuple[str, str], Any]
