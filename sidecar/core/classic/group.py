@@ -1,5 +1,5 @@
-"""The hard state of one classic group, its replay, and questions that it alone answers: the protocol that its members
-have in common, and whether a member and a generation are the group's."""
+"""The hard state of one classic group, its replay, and its questions: which protocol its members have in common, and
+whether a member and a generation are the group's."""
 
 from __future__ import annotations
 

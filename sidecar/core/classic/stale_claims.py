@@ -2,8 +2,8 @@
 
 Assignors trust the members' claims; an outdated claim has stuck groups and assigned partitions twice (KAFKA-12984,
 KAFKA-13406). The generation in the subscription lets an assignor detect it. Here the coordinator, which knows the last
-assignment, detects it for every client and assignor: it counts and logs the claim, writes it into the member's record,
-and, with `stale_claims = strip`, removes it from the metadata that the leader gets.
+assignment, detects it for every client and assignor. It counts and logs the claim, and writes it into the member's
+record. With `stale_claims = strip` it also removes it from the metadata that the leader gets.
 """
 
 from __future__ import annotations

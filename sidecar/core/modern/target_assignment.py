@@ -1,7 +1,7 @@
 """Decides when a new target assignment is computed and where, and writes it (KIP-848 'Assignment', KIP-1263).
 
 Offloaded: the run goes out as a command, its result comes back as an event and is brought up to date with the changes
-meanwhile. Unlike Kafka: a due batch also runs by a timer, a clock that jumped back does not stall it, and a failing or
+meanwhile. Unlike Kafka: a due batch also runs by a timer, and a clock that jumped back does not stall it. A failing or
 slow assignor leaves the group on its last target and is tried again, ever less often.
 """
 

@@ -16,7 +16,7 @@ from sidecar.core.runtime.records import Record
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Shut out every earlier writer of this partition. Ends as `fenced` or `failed`."""
+    """Shuts out every earlier writer of this partition. Ends as `fenced` or `failed`."""
 
     partition: int
     attempt: int
@@ -29,7 +29,7 @@ that is alive. RENEWED: the owner stays."""
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Append the owner's claim. Ends as `claimed` or `failed`."""
+    """Appends the owner's claim. Ends as `claimed` or `failed`."""
 
     partition: int
     attempt: int
@@ -38,7 +38,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """Wait until the tail has applied the record at `offset`. Ends as `replayed`."""
+    """Waits until the tail has applied the record at `offset`. Ends as `replayed`."""
 
     partition: int
     attempt: int
@@ -47,7 +47,7 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """Set a new fence while the partition is served. Ends as `renewed`, `not_renewed` or `failed`."""
+    """Sets a new fence while the partition is served. Ends as `renewed`, `not_renewed` or `failed`."""
 
     partition: int
     attempt: int

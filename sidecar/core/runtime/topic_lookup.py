@@ -1,12 +1,12 @@
 """Looks up topics that a request names and the list of topics lacks, before the request is handled.
 
 The list is read every `metadata_refresh_ms`. Kafka's own coordinator has it a few milliseconds after a topic was made,
-and a member that joins right then must not get less here. So its request waits for a fresh look, `join_wait_ms` at
-most, and is handled as if it had come then: the group has the epochs that it would have at Kafka. A missing topic is
+and a member that joins right then must not get less here. So its request waits for a fresh look-up, `join_wait_ms` at
+most, and is handled as if it had come then. So the group has the epochs that it would have at Kafka. A missing topic is
 looked up when a member names it for the first time, and not with each heartbeat.
 
-While a change of topics passes through this sidecar (`topics_moved`), every heartbeat waits in the same way: at Kafka
-the first heartbeat after a change has it, and one that is handled too early misses it for a whole interval.
+While a change of topics passes through this sidecar (`topics_moved`), every heartbeat waits in the same way. At Kafka
+the first heartbeat after a change has it; one that is handled too early misses it for a whole interval.
 """
 
 from __future__ import annotations
