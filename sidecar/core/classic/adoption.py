@@ -1,12 +1,12 @@
-"""A classic group comes from the broker, goes back to it, or is assigned anew because the administrator wants it.
+"""Adoption and release of a classic group, and its rebalance on an administrator's order.
 
-**It comes** as the broker described it: its members with what they said and were assigned, but nobody tells their
-generation. So the group prepares a rebalance, and until it has ended any generation counts that is not lower than what
-a member has said: a heartbeat is answered REBALANCE_IN_PROGRESS, and what a member commits before it joins again is let
-pass, as in any rebalance.
+**Adoption**: the group comes as the broker described it, with its members' metadata and assignments, but without their
+generation. So the group prepares a rebalance. Until its end any generation counts that is not lower than one that a
+member has named. A heartbeat is answered REBALANCE_IN_PROGRESS, and a commit of a member that has not joined again is
+let pass, as in any rebalance.
 
-**It goes** by one or more rebalances in which nobody is assigned anything (rebalance.py), until no member says that it
-owns something. Then every waiting JoinGroup is answered NOT_COORDINATOR: the members look for their coordinator anew.
+**Release**: one or more rebalances assign nothing to any member (rebalance.py), until no member claims to own anything.
+Then every waiting JoinGroup is answered NOT_COORDINATOR: the members look for their coordinator anew.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sidecar.core.vocabulary.rebalance_reasons import Reason
 
 
 class NativeMember(Struct, gc=False):
-    """A member as DescribeGroups tells it."""
+    """A member in the broker's DescribeGroups response."""
 
     member_id: str
     instance_id: str | None
@@ -38,7 +38,8 @@ class NativeMember(Struct, gc=False):
 
 
 class AdoptClassic(Event):
-    """Take in this stable group of the broker. Nobody tells its members' timeouts: these count until they join."""
+    """Takes in this stable group of the broker. The broker does not describe its members' timeouts: these count until
+    they join."""
 
     inner: ClassVar[bool] = True
 

@@ -22,7 +22,8 @@ class ClassicConfig:
     new_member_join_timeout_ms: int = 300_000
     """A new member whose JoinGroup waits longer is removed; a constant in Kafka."""
     stale_claims: Literal["report", "strip"] = "report"
-    """What becomes of a stale claim of a partition (KIP-792): told, or also taken out of what the leader gets."""
+    """Treatment of stale claims of partitions (KIP-792): `report` logs and records them, `strip` also removes them from
+    the metadata that the leader gets."""
 
 
 def config_of(turn: Turn, group_id: str) -> ClassicConfig:

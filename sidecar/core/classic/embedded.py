@@ -1,8 +1,8 @@
-"""The consumer's own protocol inside the classic one: what a member subscribes to and owns (KIP-429, KIP-792), and
-what it is assigned. The coordinator passes these bytes on as they are; it reads them for claims, OffsetDelete and
-migration, never to decide who may join.
+"""The consumer's own protocol inside the classic one: a member's subscription and owned partitions (KIP-429, KIP-792),
+and its assignment. The coordinator passes these bytes on unchanged. It reads them for claims, OffsetDelete and
+migration, never to decide about a join.
 
-The bytes begin with a version. A newer one than is known is read as the newest known, as all clients do.
+The bytes begin with a version. A version newer than NEWEST is read as NEWEST, as all clients do.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ CONSUMER_TYPE = "consumer"
 NEWEST = 3
 UNKNOWN_GENERATION = -1
 LAST_GENERATION = 2**31 - 1
-"""There is none after it, and so a member that speaks of it is not believed."""
+"""The last possible generation. No generation can follow it, so a member that claims it is not believed."""
 TOPICS_MAX, OWNED_MAX, PARTITIONS_MAX = 25_000, 5_000, 50_000
-"""Topics that a member subscribes to, topics and partitions of what it owns: what has more is read as if it were no
-subscription. A shard reads it in one go, and 5,000 topics take about 8 ms."""
+"""Most topics that a member subscribes to, and most topics and partitions that it owns: a larger subscription is read
+as none. A shard reads it in one go, and 5,000 topics take about 8 ms."""
 FEW_BYTES = 100_000
-"""What is no longer has no more than that."""
+"""Shorter bytes cannot exceed these limits, so they are not counted."""
 KEPT_BYTES, CACHE_BYTES = 2_048, 8 << 20
-"""Of one that is kept once it was read, and of all of them. Larger ones are read each time."""
+"""Cache limits: for the bytes of one subscription, and for all of them. Larger subscriptions are decoded each time."""
 _INT, _SHORT = Struct(">i"), Struct(">h")
 Owned = Mapping[str, tuple[int, ...]]
 """Topic name -> partitions."""
@@ -37,7 +37,8 @@ Owned = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """`generation`: in which the member got what it owns; -1 if its client does not say (versions 0 and 1)."""
+    """`generation`: in which the member got the partitions it owns; -1 if its client does not send it (versions 0 and
+    1)."""
 
     version: int
     topics: tuple[str, ...]
@@ -48,7 +49,7 @@ class Subscription:
 
 
 def subscription(metadata: bytes) -> Subscription | None:
-    """None: these bytes are no subscription, or a monstrous one."""
+    """Returns the subscription in these bytes. None: they are no subscription, or exceed the limits."""
     return _SUBSCRIPTIONS[metadata]
 
 
@@ -57,7 +58,7 @@ def _subscription(metadata: bytes) -> Subscription | None:
 
 
 def _is_monstrous(metadata: bytes) -> bool:
-    """Counts before anything is made."""
+    """Whether the subscription exceeds the limits. Counts before anything is decoded."""
     if len(metadata) <= FEW_BYTES:
         return False
     try:
@@ -73,7 +74,8 @@ def _is_monstrous(metadata: bytes) -> bool:
 
 
 def _is_more(raw: bytes, pos: int) -> bool:
-    """Whether the array of topics with partitions that begins here has more of one or the other. Raises StructError."""
+    """Whether the array of topics with partitions at `pos` has more topics or partitions than the limits. Raises
+    StructError."""
     topics, partitions = _INT.unpack_from(raw, pos)[0], 0
     if topics > OWNED_MAX:
         return True
@@ -87,7 +89,7 @@ def _is_more(raw: bytes, pos: int) -> bool:
 
 
 def whole_subscription(metadata: bytes) -> Subscription | None:
-    """The same, however large: for those who read what is over."""
+    """Returns the subscription without a limit on its size, for the audit."""
     try:
         version = _version(metadata)
         s = cs.ConsumerProtocolSubscription.decode(min(version, NEWEST), metadata, 2)
@@ -98,7 +100,8 @@ def whole_subscription(metadata: bytes) -> Subscription | None:
 
 
 def _by_topic(said: Iterable[cs.TopicPartition] | Iterable[ca.TopicPartition]) -> Owned:
-    """A topic may be named more than once: all that is said of it counts, as it does for Kafka's own clients."""
+    """Returns topic -> partitions. A topic may come more than once: all its partitions count, as for Kafka's own
+    clients."""
     found: dict[str, list[int]] = {}
     for t in said:
         found.setdefault(t.topic, []).extend(t.partitions)
@@ -106,7 +109,8 @@ def _by_topic(said: Iterable[cs.TopicPartition] | Iterable[ca.TopicPartition]) -
 
 
 def topics_of(metadata: bytes) -> tuple[str, ...] | None:
-    """Only what all versions begin with."""
+    """Returns the topics alone, which all versions begin with. None: these bytes are no subscription, or exceed the
+    limits."""
     return _TOPICS[metadata]
 
 
@@ -121,7 +125,7 @@ def _topics_of(metadata: bytes) -> tuple[str, ...] | None:
 
 
 def _weight(s: Subscription | None) -> int:
-    """About the bytes that one takes when it is read: a number takes ten times as many as on the wire."""
+    """Returns about how many bytes a decoded subscription takes: a number takes ten times as many as on the wire."""
     if s is None:
         return 0
     return _weight_of(s.topics) + _weight_of(s.owned) + 40 * sum(map(len, s.owned.values())) + len(s.user_data or b"")
@@ -140,7 +144,7 @@ _TOPICS: BoundedCache[bytes, tuple[str, ...] | None] = BoundedCache(
 
 
 def without_claims(metadata: bytes, of: Mapping[str, Iterable[int]]) -> bytes:
-    """The same subscription, of a member that does not own these partitions. Bytes that follow the known fields are
+    """Returns the subscription of a member without claims to these partitions. Bytes behind the known fields are
     kept."""
     version = min(_version(metadata), NEWEST)
     s = cs.ConsumerProtocolSubscription.decode(version, metadata, 2)
@@ -153,7 +157,7 @@ def without_claims(metadata: bytes, of: Mapping[str, Iterable[int]]) -> bytes:
 
 
 def is_large(assignment: bytes) -> bool:
-    """Whether it gives more than a shard reads in one go."""
+    """Whether this assignment exceeds the limits of a shard that reads it in one go."""
     try:
         return len(assignment) > FEW_BYTES and _is_more(assignment, 2)
     except StructError:
@@ -161,13 +165,13 @@ def is_large(assignment: bytes) -> bool:
 
 
 def assigned(assignment: bytes) -> Owned | None:
-    """None: these bytes are no assignment. Empty bytes assign nothing."""
+    """Returns the assigned partitions. None: these bytes are no assignment. Empty bytes assign nothing."""
     found = assigned_with_data(assignment)
     return None if found is None else found[0]
 
 
 def assigned_with_data(assignment: bytes) -> tuple[Owned, bytes | None] | None:
-    """What is assigned, and the assignor's own data."""
+    """Returns the assigned partitions, and the assignor's own data. None: these bytes are no assignment."""
     if not assignment:
         return {}, None
     try:
@@ -178,14 +182,14 @@ def assigned_with_data(assignment: bytes) -> tuple[Owned, bytes | None] | None:
 
 
 def assignment(version: int, partitions: Iterable[tuple[str, tuple[int, ...]]]) -> bytes:
-    """An assignment as a client of this subscription version reads it."""
+    """Returns an assignment as a client of this subscription version reads it."""
     known = max(0, min(version, NEWEST))
     topics = [ca.TopicPartition(t, list(ps)) for t, ps in partitions]
     return known.to_bytes(2, "big") + ca.ConsumerProtocolAssignment(topics).encode(known)
 
 
 def plain_subscription(topics: Iterable[str]) -> bytes:
-    """A subscription that says no more than the topics."""
+    """Returns a subscription that has only topics."""
     return b"\0\0" + cs.ConsumerProtocolSubscription(list(topics)).encode(0)
 
 

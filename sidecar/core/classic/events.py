@@ -1,4 +1,5 @@
-"""Events of the classic protocol and their answers. Times are milliseconds; what members exchange is opaque bytes."""
+"""Events of the classic protocol and their answers. Times are milliseconds; members' metadata and assignments are
+opaque bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ class JoinedMember(Struct, gc=False):
 
 
 class JoinReply(Answer):
-    """`members` is for the leader only."""
+    """Answer to JoinGroup. `members` is for the leader only."""
 
     member_id: str = ""
     generation: int = -1
@@ -49,16 +50,16 @@ class JoinGroup(Event):
     client_host: str
     version: int
     new_id: str
-    """A UUID, of which the id of a new member is made: the caller brings the randomness. Empty for a member that has
-    its id."""
+    """A UUID that becomes part of a new member's id: the caller brings the randomness. Empty for a member that has its
+    id."""
     connection: int = 0
-    """A number of the client's connection."""
+    """Number of the client's connection."""
 
     def refused(self, code: Code, message: str | None) -> Answer:
         return JoinReply(code, message, member_id=self.member_id)
 
     def joins(self) -> bool:
-        """With a member id it comes from a member, which may own partitions while it joins again."""
+        """Whether the sender is new. With a member id it is a member, which may own partitions while it joins again."""
         return not self.member_id
 
     def largest_bytes(self) -> int:
@@ -82,7 +83,7 @@ class SyncGroup(Event):
     protocol_type: str | None
     protocol: str | None
     assignments: tuple[tuple[str, bytes], ...]
-    """Member id and assignment: from the leader."""
+    """Member id and assignment; only the leader sends them."""
 
     def largest_bytes(self) -> int:
         return max((len(given) for _, given in self.assignments), default=0)
@@ -97,7 +98,7 @@ class ClassicHeartbeat(Event):
 
 
 class Leaving(Struct, gc=False):
-    """Member id "" with an instance id: an administrator removes that static member."""
+    """One member that leaves. Member id "" with an instance id: an administrator removes that static member."""
 
     member_id: str
     instance_id: str | None
@@ -122,7 +123,7 @@ class LeaveGroup(Event):
     members: tuple[Leaving, ...]
 
     def unknown(self) -> LeaveReply:
-        """There is no such group: so no member of it is known."""
+        """Returns the answer for a group that does not exist: all these members are unknown."""
         return LeaveReply(members=tuple(Left(m.member_id, m.instance_id, Code.UNKNOWN_MEMBER_ID) for m in self.members))
 
 

@@ -1,5 +1,5 @@
-"""The hard state of one classic group, how a record changes it, and what follows from it alone: which protocol its
-members have in common, and whether a member and generation are the group's."""
+"""The hard state of one classic group, its replay, and its questions: which protocol its members have in common, and
+whether a member and a generation are the group's."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ Member = MemberRecord
 
 @dataclass(slots=True)
 class ClassicGroup:
-    """All of this comes from records, or is derived from what does."""
+    """Hard state of a classic group. All of it comes from records, or is derived from them."""
 
     group_id: str
     state: State = State.EMPTY
     generation: int = 0
     type: str | None = None
-    """The protocol type, as the first member gave it."""
+    """The protocol type that the first member sent."""
     protocol: str | None = None
     leader: str | None = None
-    """May have left while the group prepares a rebalance: the end of that names a new one."""
+    """The leader; may have left while the group prepares a rebalance, whose end names a new one."""
     assigned_generation: int = -1
     since_ms: int = 0
     adopted: bool = False
-    """Its members came from the broker's group, and nobody knows their generation (adoption.py)."""
+    """Whether the members came from the broker's group, and their generation is unknown (adoption.py)."""
     members: dict[str, Member] = field(default_factory=dict)
     assignments: dict[str, bytes] = field(default_factory=dict)
     static: dict[str, str] = field(default_factory=dict)
     """Instance id -> member id (KIP-345)."""
     supported: Counter[str] = field(default_factory=Counter)
-    """Members by the protocols that they know."""
+    """Number of members by protocol that they support."""
     held_bytes: int = 0
 
     kind = CLASSIC
@@ -72,7 +72,7 @@ class ClassicGroup:
         )
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """What its consumers subscribe to, by the protocol of the last generation; None: nobody can tell."""
+        """Returns the topics of its consumers, by the protocol of the last generation; None: unknown."""
         found: set[str] = set()
         for member in self.members.values() if self.type == CONSUMER_TYPE else ():
             try:
@@ -93,8 +93,8 @@ class ClassicGroup:
         return self.type == protocol_type and any(self.supported.get(name) == everybody for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all know; most votes win, of equals the first in the
-        alphabet."""
+        """Returns the protocol with the most votes. Each member votes for the first of its protocols that all members
+        support; of equals the first in the alphabet wins."""
         everybody = len(self.members)
         votes: Counter[str] = Counter()
         for member in self.members.values():
@@ -105,18 +105,18 @@ class ClassicGroup:
         return min(votes, key=lambda name: (-votes[name], name))
 
     def in_generation(self, generation: int) -> bool:
-        """Whether a member may say that it is in this generation."""
+        """Whether the group accepts this generation from a member."""
         return generation == self.generation or (self.adopted and generation >= max(0, self.generation))
 
     def knows_its_id(self, member: Member) -> bool:
-        """Whether the client of this member has been told its member id."""
+        """Whether the client of this member has received its member id."""
         return member.id_told or member.generation < self.generation
 
     def rebalance_timeout_ms(self) -> int:
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     def validate(self, member_id: str, instance_id: str | None) -> Member:
-        """The member, if the caller is it. Raises FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID."""
+        """Returns the member, if the caller is it. Raises FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID."""
         if instance_id is not None:
             holder = self.static.get(instance_id)
             if holder is None:
@@ -134,7 +134,7 @@ class ClassicGroup:
 
     # ---- replay -------------------------------------------------------------------------------------------
     def replay(self, r: Record) -> None:
-        """Apply one record. Tolerates what compaction leaves: assignments of members that are gone."""
+        """Applies one record. Tolerates the leftovers of compaction: assignments of members that are gone."""
         apply = _APPLY.get(type(r))
         if apply is None:
             raise InvariantError(f"group {self.group_id}: a classic group has no record {type(r).__name__}")
@@ -170,7 +170,7 @@ class ClassicGroup:
             self.held_bytes -= bytes_of_assignment(self.assignments.pop(r.sub_id, b""))
 
     def _remove(self, member_id: str) -> None:
-        """Take back what this member counts for; it keeps its place in the order of members."""
+        """Takes this member out of the counts; it keeps its place in the order of members."""
         old = self.members.get(member_id)
         if old is None:
             return
@@ -182,7 +182,7 @@ class ClassicGroup:
             del self.static[old.instance_id]
 
     def tombstones(self, why: str) -> list[Tombstone]:
-        """Every key of the group, the root last."""
+        """Returns a tombstone for every key of the group, the root last."""
         keys: list[tuple[Kind, Collection[str]]] = [
             (Kind.ASSIGNMENT, self.assignments),
             (Kind.MEMBER, self.members),
@@ -200,12 +200,12 @@ _APPLY: dict[type, Callable[[ClassicGroup, Any], None]] = {
 
 
 def _names(member: Member) -> set[str]:
-    """Each protocol once, even if the client lists it twice."""
+    """Returns each protocol once, even if the client lists it twice."""
     return {name for name, _ in member.protocols}
 
 
 def bytes_of(m: Member) -> int:
-    """About what a member takes in memory."""
+    """Returns about how many bytes a member takes in memory."""
     return bytes_of_member(m.member_id, m.instance_id, m.client_id, m.client_host) + bytes_of_protocols(m.protocols)
 
 
@@ -214,6 +214,6 @@ def may_follow(old: State, new: State) -> bool:
 
 
 def classic_group(groups: Mapping[str, Any], group_id: str) -> ClassicGroup | None:
-    """The group, if it is there and classic."""
+    """Returns the group, if it exists and is classic."""
     group = groups.get(group_id)
     return group if type(group) is ClassicGroup else None

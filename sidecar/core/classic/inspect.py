@@ -1,7 +1,7 @@
-"""How people see classic groups: generations, and for whom a rebalance waits (runtime/inspect.py).
+"""Views of classic groups for people: generations, and the members that a rebalance waits for (runtime/inspect.py).
 
-Who has joined a rebalance that is under way is in the memory of the owner alone (soft_state.py); the log says it only
-of members that said something new when they joined.
+The members that have joined the rebalance under way are in the owner's memory alone (soft_state.py). The log has only
+those whose JoinGroup brought changes.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from sidecar.core.runtime.inspect import (
 from sidecar.core.vocabulary.topics import TopicImage
 
 TO_JOIN, JOINED, SYNCS, LEADS = "to join", "joined", "syncs", "to assign"
-"""It may have to join still; it has joined the rebalance under way; it waits for the leader's assignment; it is the
-leader, which is to bring the assignment."""
+"""States of a member. TO_JOIN: the rebalance may still need its JoinGroup; JOINED: it has joined the rebalance under
+way; SYNCS: it waits for the leader's assignment; LEADS: it is the leader, whose assignment is missing."""
 STATES = {
     State.EMPTY: "it has no members",
     State.PREPARING: "it waits for its members to join again",
@@ -47,7 +47,8 @@ STATES = {
 
 
 def _facts(group: ClassicGroup) -> dict[str, Any]:
-    """`epoch` is the generation, None where it is known when all have joined; `assignor` the protocol."""
+    """Returns the group's facts. `epoch` is the generation, None until all members of an adopted group have joined;
+    `assignor` is the protocol."""
     told = {"epoch": None if group.adopted else group.generation, "assignment_epoch": group.assigned_generation}
     return {**told, "assignor": group.protocol or "", "leader": group.leader, "since_ms": group.since_ms}
 
@@ -76,7 +77,7 @@ def _member(group: ClassicGroup, member_id: str, names: Names) -> MemberView | N
 
 
 def _owned(group: ClassicGroup, member_id: str) -> Owned:
-    """A consumer's partitions; of others, how long the assignment is."""
+    """Returns a consumer's partitions; for other members, the length of the assignment."""
     assignment = group.assignments.get(member_id)
     if assignment is None:
         return {}
@@ -136,8 +137,8 @@ def _explain(told: Told, group: ClassicGroup, image: TopicImage | None, live: Li
 def _progress(told: Told, group: ClassicGroup, m: Member, since_ms: int, live: Live | None) -> Progress:
     said_ms, state = told.since(Kind.MEMBER, m.member_id), SETTLED
     if group.state is State.PREPARING:
-        # What was written in the batch that began the rebalance, or later, came with a JoinGroup. A new owner knows
-        # nothing of it, and that member joins again.
+        # A member record in the batch that began the rebalance, or later, came with a JoinGroup. A new owner has lost
+        # that request, and the member joins again.
         offset, began = told.offset(Kind.MEMBER, m.member_id), told.offset(Kind.GROUP)
         joined = offset >= 0 and began >= 0 and (offset > began or said_ms >= since_ms)
         anew = offset >= 0 and told.taken_over_ms > said_ms

@@ -1,4 +1,4 @@
-"""JoinGroup (api 11): a member comes, or comes again; its answer waits for the end of the join phase.
+"""JoinGroup (api 11): a member joins, or joins again; its answer waits for the end of the join phase.
 
 Source: Kafka's GroupMetadataManager (classicGroupJoin...), KIP-394 (member ids), KIP-345 (static members), KIP-814
 (skipping the assignment). Rows 1.3 to 1.13 and 1.19 to 1.24 of docs/reference/behaviour.md.
@@ -37,11 +37,11 @@ from sidecar.core.vocabulary.errors import Code, CoordinatorError
 from sidecar.core.vocabulary.rebalance_reasons import Reason
 
 MEMBER_ID_REQUIRED_SINCE, SKIP_ASSIGNMENT_SINCE = 4, 9
-"""Versions of JoinGroup."""
+"""Versions of JoinGroup with which these behaviours begin."""
 
 
 def check(turn: Turn, e: JoinGroup, config: ClassicConfig) -> None:
-    """Refuse a request that is wrong whatever the group is."""
+    """Refuses a request that is wrong for any group."""
     if not e.group_id:
         raise CoordinatorError(Code.INVALID_GROUP_ID, "The group id is empty.")
     if not config.min_session_timeout_ms <= e.session_timeout_ms <= config.max_session_timeout_ms:
@@ -79,7 +79,8 @@ def _create(turn: Turn, e: JoinGroup) -> ClassicGroup:
 
 
 def _has_room(turn: Turn, group: ClassicGroup, member_id: str, config: ClassicConfig) -> bool:
-    """While members join, those count who have joined: the last ones to come are turned away when the limit shrank."""
+    """Whether the group has room for this member. During a join phase only members that have joined count: if the limit
+    shrank, the last ones to join are refused."""
     soft: ClassicSoft = turn.soft_of(group.group_id)
     if group.state is State.EMPTY:
         return True
@@ -89,9 +90,9 @@ def _has_room(turn: Turn, group: ClassicGroup, member_id: str, config: ClassicCo
 
 
 def _full(turn: Turn, group: ClassicGroup, e: JoinGroup) -> Code | None:
-    """Why what the member says does not fit into memory; None: it does."""
+    """Returns the error if the member's metadata does not fit into memory; None: it fits."""
     held = group.members.get(group.static.get(e.instance_id or "", e.member_id))
-    member_id = e.instance_id or e.client_id  # it will begin with that
+    member_id = e.instance_id or e.client_id  # the member id will begin with it
     more = bytes_of_member(member_id, e.instance_id, e.client_id, e.client_host) + bytes_of_protocols(e.protocols)
     if held is not None:
         more = bytes_of_protocols(e.protocols) - bytes_of_protocols(held.protocols)
@@ -133,7 +134,8 @@ def _new(turn: Turn, group: ClassicGroup, e: JoinGroup, token: int, config: Clas
 
 
 def _take_back(turn: Turn, group_id: str, member_id: str) -> None:
-    """The oldest id that nobody came back with gives way: its client would hear UNKNOWN_MEMBER_ID and ask for one."""
+    """Removes a pending member id, the oldest, if its client has not come back. That client would receive
+    UNKNOWN_MEMBER_ID and ask for a new id."""
     group = classic_group(turn.groups, group_id)
     if group is None or member_id not in turn.soft_of(group_id).pending:
         return
@@ -226,14 +228,14 @@ def _update(turn: Turn, group: ClassicGroup, member: Member, e: JoinGroup, token
         )
     older = soft.joins.get(member.member_id)
     if older is not None:
-        # The client gave up its first request, so nobody reads this; but every request is answered.
+        # The client has given up its first request and will not read this, but every request is answered.
         turn.reply(older, JoinReply(Code.REBALANCE_IN_PROGRESS, member_id=member.member_id))
     soft.joins[member.member_id] = token
 
 
 # ---- static members -----------------------------------------------------------------------------------------------
 def _replace(turn: Turn, group: ClassicGroup, e: JoinGroup, token: int, old_id: str, new_id: str) -> None:
-    """A static member is back after a restart: the new member id takes the place of the old one, which is fenced."""
+    """Gives the place of a static member that is back after a restart to its new member id. The old id is fenced."""
     soft: ClassicSoft = turn.soft_of(group.group_id)
     stood, leader, protocol = group.state, group.leader, group.protocol
     why = f"instance {e.instance_id}: {new_id} replaces {old_id}: {e.reason or 'not provided'}"
@@ -263,7 +265,7 @@ def _replace(turn: Turn, group: ClassicGroup, e: JoinGroup, token: int, old_id: 
         if group.leader == new_id:
             reply.skip_assignment, reply.members = True, leaders_view(turn, group)
     else:
-        # An older client that finds itself the leader would assign: it is told of the old leader.
+        # An older client that finds itself the leader would assign, so its answer names the old leader.
         reply.leader = leader or ""
     turn.reply(token, reply)
 

@@ -1,5 +1,4 @@
-"""LeaveGroup (api 13), and members that leave by themselves: their session is over. Rows 1.17 and 1.18 of
-docs/reference/behaviour.md."""
+"""LeaveGroup (api 13), and members whose session ends. Rows 1.17 and 1.18 of docs/reference/behaviour.md."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from sidecar.core.vocabulary.rebalance_reasons import Reason, listed
 
 
 def leave(turn: Turn, e: LeaveGroup, token: int) -> None:
-    """One answer a member, one rebalance for all of them."""
+    """Removes these members: one answer for each, one rebalance for all of them."""
     if not e.group_id:
         raise CoordinatorError(Code.INVALID_GROUP_ID, "The group id is empty.")
     group = classic_group(turn.groups, e.group_id)
@@ -49,8 +48,8 @@ def _leave(turn: Turn, group: ClassicGroup, m: Leaving) -> Code:
 
 
 def session_over(turn: Turn, group: ClassicGroup, key: tuple[str, ...], tag: int) -> None:
-    """Of a member, or of a member id that was given out. Whoever waits for an answer is alive, but for new members:
-    they know no id, and may have come again under another one."""
+    """Removes a member, or a member id that was given out, at the end of its session. A member that waits for an answer
+    is alive and stays, unless it is new: its client knows no id yet, and may have come again under another one."""
     member_id = key[2]
     soft: ClassicSoft = turn.soft_of(group.group_id)
     if member_id not in soft.new and (member_id in soft.joins or member_id in soft.syncs):

@@ -1,5 +1,5 @@
-"""May this member commit or fetch offsets? Rows 1.31 and 1.33 of docs/reference/behaviour.md (Kafka's
-ClassicGroup.validateOffsetCommit)."""
+"""Checks whether a member of a classic group may commit or fetch offsets. Rows 1.31 and 1.33 of
+docs/reference/behaviour.md (Kafka's ClassicGroup.validateOffsetCommit)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def check_commit(turn: Turn, c: CommitCheck, token: int) -> None:
     group = turn.groups[c.group_id]
     code = _commit(group, c)
     if code == Code.NONE and c.member_epoch >= 0 and not c.transactional:
-        arm_session(turn, group, c.member_id)  # it is alive
+        arm_session(turn, group, c.member_id)  # the commit shows that the member is alive
     turn.reply(token, CheckReply(code))
 
 
@@ -37,5 +37,5 @@ def _commit(group: ClassicGroup, c: CommitCheck) -> Code:
 
 
 def check_fetch(turn: Turn, f: FetchCheck, token: int) -> None:
-    """Anybody may fetch offsets of a classic group."""
+    """Allows every fetch of a classic group's offsets."""
     turn.reply(token, CheckReply())

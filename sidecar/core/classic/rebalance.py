@@ -1,9 +1,10 @@
-"""A rebalance of a classic group, from its begin to the end of the join phase; the states are a table in records.py.
+"""A rebalance of a classic group, from its beginning to the end of the join phase; the states are a table in
+records.py.
 
 Source: Kafka's GroupMetadataManager (prepareRebalance, completeClassicGroupJoin, tryCompleteInitialRebalance...,
-expirePendingSync), design text 'Client-side Assignment Proposal'. Unlike Kafka, each change of state is in the log
-before anybody is told of it: a generation that was given out is never given out again, and a rebalance that was under
-way when its coordinator died goes on.
+expirePendingSync), design text 'Client-side Assignment Proposal'. Unlike in Kafka, each change of state is in the log
+before any member learns of it. So a generation is never given out twice, and a rebalance that was under way when its
+coordinator died goes on.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ from sidecar.core.vocabulary.rebalance_reasons import Reason, listed
 JOIN, SYNC, SESSION = "classic_join", "classic_sync", "classic_session"
 """Timers: the end of the join phase, the end of the sync phase, a member's session."""
 NOBODY_MS = 1_000
-"""A join phase to which nobody came is not looked at more often than that: rebalance timeouts may be 0."""
+"""Shortest pause between two checks of a join phase that no member has joined: rebalance timeouts may be 0."""
 RELEASE_ROUNDS = 3
-"""After so many generations without partitions nobody is asked again whether it still owns any."""
+"""Most generations without partitions in a release. After them members are sent away without being asked again whether
+they own any."""
 
 
 # ---- states -------------------------------------------------------------------------------------------------------
 def go(turn: Turn, group: ClassicGroup, state: State, why: str, **fields: object) -> None:
-    """The only place that changes the state of a group."""
+    """Writes the group's next state: the only place that changes it."""
     if state is not group.state and not may_follow(group.state, state):
         raise InvariantError(f"group {group.group_id}: {state} after {group.state}")
     now = GroupRecord(
@@ -52,7 +54,7 @@ def go(turn: Turn, group: ClassicGroup, state: State, why: str, **fields: object
 
 # ---- begin --------------------------------------------------------------------------------------------------------
 def rebalance_or_complete(turn: Turn, group: ClassicGroup, why: str, reason: Reason) -> None:
-    """A member came, went or changed: begin a rebalance, or see whether the one under way was waiting for that."""
+    """Begins a rebalance after a member came, left or changed, or completes the one under way if it waited for that."""
     if group.state is State.PREPARING:
         complete_if_all_joined(turn, group)
     else:
@@ -63,7 +65,7 @@ def prepare(turn: Turn, group: ClassicGroup, why: str, reason: Reason) -> None:
     soft: ClassicSoft = turn.soft_of(group.group_id)
     if group.state is State.COMPLETING:
         _fail_syncs(turn, group, soft)
-        soft.unsynced = set(group.members)  # nobody has heard of an assignment
+        soft.unsynced = set(group.members)  # no member has received an assignment
     turn.timers.cancel((SYNC, group.group_id))
     initial = group.state is State.EMPTY
     soft.initial, soft.grew, soft.nobody = initial, False, False
@@ -89,7 +91,7 @@ def await_join(turn: Turn, group: ClassicGroup, at_least_ms: int = 0) -> None:
 
 
 def _fail_syncs(turn: Turn, group: ClassicGroup, soft: ClassicSoft) -> None:
-    """Who waits for an assignment must join again."""
+    """Answers waiting SyncGroup requests with REBALANCE_IN_PROGRESS: their members must join again."""
     syncs, soft.syncs = soft.syncs, {}
     for member_id, token in syncs.items():
         turn.reply(token, SyncReply(Code.REBALANCE_IN_PROGRESS))
@@ -102,14 +104,15 @@ def all_joined(group: ClassicGroup, soft: ClassicSoft) -> bool:
 
 
 def complete_if_all_joined(turn: Turn, group: ClassicGroup, even_initial: bool = False) -> None:
-    """The initial rebalance waits for its delay, whoever is there."""
+    """Ends the join phase if all members have joined. The initial rebalance waits for its delay in any case, unless
+    `even_initial`."""
     soft: ClassicSoft = turn.soft_of(group.group_id)
     if group.state is State.PREPARING and (even_initial or not soft.initial) and all_joined(group, soft):
         complete_join(turn, group)
 
 
 def join_due(turn: Turn, group: ClassicGroup, key: tuple[str, ...], tag: int) -> None:
-    """The delay of the initial rebalance is over, or the rebalance timeout."""
+    """Ends the join phase, or extends the delay of the initial rebalance, when the timer is due."""
     soft: ClassicSoft = turn.soft_of(group.group_id)
     if group.state is not State.PREPARING:
         return
@@ -124,8 +127,8 @@ def join_due(turn: Turn, group: ClassicGroup, key: tuple[str, ...], tag: int) ->
 
 
 def complete_join(turn: Turn, group: ClassicGroup) -> None:
-    """The join phase is over: who has not come is out (static members stay, unless the group goes back to the broker),
-    the others get the new generation."""
+    """Ends the join phase: removes members that have not joined (static members stay, except in a release), and gives
+    the others the new generation."""
     soft: ClassicSoft = turn.soft_of(group.group_id)
     turn.timers.cancel((JOIN, group.group_id))
     for member in [m for m in group.members.values() if m.member_id not in soft.joins]:
@@ -156,14 +159,15 @@ def _empty(turn: Turn, group: ClassicGroup, why: str) -> None:
 
 
 def _following(group: ClassicGroup) -> int:
-    """The next generation: higher than any that a member has ever been in."""
+    """Returns the next generation: higher than any that a member has ever been in."""
     known = max(group.generation, newest_claim(group)) if group.adopted else group.generation
     return known + 1
 
 
 # ---- the way back to the broker -----------------------------------------------------------------------------------
 def _all_gave_up(group: ClassicGroup, soft: ClassicSoft) -> bool:
-    """Everybody has joined, and nobody owns anything. Who joins other than consumers do has no such words."""
+    """Whether all members have joined and none owns partitions. Always true for protocols other than the consumers':
+    their metadata does not name owned partitions."""
     if group.type != CONSUMER_TYPE or soft.rounds >= RELEASE_ROUNDS:
         return True
     return not anybody_owns(group, group.select_protocol())
@@ -180,13 +184,13 @@ def _send_away(turn: Turn, group: ClassicGroup, soft: ClassicSoft) -> None:
 
 
 def _nothing(group: ClassicGroup) -> dict[str, bytes]:
-    """An assignment without partitions for everybody."""
+    """Returns an assignment without partitions for each member."""
     said = {m.member_id: subscription(m.metadata(group.protocol)) for m in group.members.values()}
     return {member_id: assignment(0 if s is None else s.version, ()) for member_id, s in said.items()}
 
 
 def _next_generation(turn: Turn, group: ClassicGroup, soft: ClassicSoft) -> None:
-    # When a leader goes, Kafka makes one of the others the leader at once: nobody who joins later leads before them.
+    # When a leader goes, Kafka makes another member the leader at once, so members that join later do not lead first.
     leader = group.leader if group.leader in soft.joins else next(m for m in group.members if m in soft.joins)
     protocol = group.select_protocol()
     found = stale_claims_of(group, protocol)
@@ -217,7 +221,7 @@ def _next_generation(turn: Turn, group: ClassicGroup, soft: ClassicSoft) -> None
 
 
 def leaders_view(turn: Turn, group: ClassicGroup) -> tuple[JoinedMember, ...]:
-    """What the leader is told of the members."""
+    """Returns the members as the leader sees them."""
     strip = config_of(turn, group.group_id).stale_claims == "strip"
     return tuple(
         JoinedMember(m.member_id, m.instance_id, shown(m, group.protocol, strip)) for m in group.members.values()
@@ -237,7 +241,7 @@ def joined(group: ClassicGroup, member_id: str, members: tuple[JoinedMember, ...
 
 # ---- the sync phase -----------------------------------------------------------------------------------------------
 def stabilize(turn: Turn, group: ClassicGroup, given: dict[str, bytes]) -> None:
-    """The leader's assignments are here: write them down, then answer everybody who waits."""
+    """Writes the leader's assignments, then answers every waiting SyncGroup."""
     soft: ClassicSoft = turn.soft_of(group.group_id)
     why = f"assigned by {group.leader} in generation {group.generation}"
     if soft.releasing and group.type == CONSUMER_TYPE:
@@ -276,14 +280,15 @@ def has_synced(turn: Turn, group: ClassicGroup, member_id: str) -> None:
 
 
 def go_on_releasing(turn: Turn, group: ClassicGroup) -> None:
-    """Once everybody has been told to give up what it owns, all must come once more, and say so."""
+    """Begins the next rebalance of a release, once all members have an empty assignment: they join again and report the
+    partitions that they own."""
     soft: ClassicSoft = turn.soft_of(group.group_id)
     if soft.releasing and group.state is State.STABLE and not soft.unsynced:
         prepare(turn, group, "the group goes back to the broker", Reason.MOVED)
 
 
 def sync_due(turn: Turn, group: ClassicGroup, key: tuple[str, ...], generation: int) -> None:
-    """Members that did not sync within the rebalance timeout are out."""
+    """Removes members that did not sync within the rebalance timeout."""
     soft: ClassicSoft = turn.soft_of(group.group_id)
     if generation != group.generation or not soft.unsynced or group.state not in (State.COMPLETING, State.STABLE):
         return
@@ -305,7 +310,8 @@ def arm_session(turn: Turn, group: ClassicGroup, member_id: str, more_ms: int = 
 
 
 def forget(turn: Turn, group: ClassicGroup, member_id: str, why: str) -> Member | None:
-    """The member is out. Whoever waits under its id is told to join anew."""
+    """Removes a member, and answers its waiting requests with UNKNOWN_MEMBER_ID, so that the client joins anew. Returns
+    the former member."""
     soft: ClassicSoft = turn.soft_of(group.group_id)
     turn.timers.cancel((SESSION, group.group_id, member_id))
     soft.pending.discard(member_id)

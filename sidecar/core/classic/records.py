@@ -1,8 +1,8 @@
 """The records of classic groups. state/ turns them into Avro by their `body`; `of` is its inverse.
 
 Kafka writes one record for a whole generation. Here the group, each member and each assignment have a record of their
-own, written when they change: a group of any size fits, a change costs what it changes, and the log knows a rebalance
-that was under way when its coordinator died.
+own, written when they change. So a group of any size fits, a change costs only its own records, and the log has a
+rebalance that was under way when its coordinator died.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Kind(StrEnum):
 
 
 class State(StrEnum):
-    """By their names in the protocol (Kafka's ClassicGroupState). A deleted group is Dead."""
+    """States by their names in the protocol (Kafka's ClassicGroupState). A deleted group is Dead."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -45,7 +45,7 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """`assigned_generation`: the last one whose assignments are known; -1: none is."""
+    """The group's own record. `assigned_generation`: the last one whose assignments are known; -1: none."""
 
     group_id: str
     state: State
@@ -55,10 +55,11 @@ class GroupRecord:
     leader: str | None
     assigned_generation: int
     since_ms: int
-    """When the group came into this state, Unix milliseconds."""
+    """Unix milliseconds at which the group came into this state."""
     why: str = ""
     adopted: bool = False
-    """It was taken over from the broker, and its members have not joined here yet: nobody knows their generation."""
+    """Whether the group was adopted from the broker, and its generation is unknown because members have not joined here
+    yet."""
 
     kind = Kind.GROUP
 
@@ -80,8 +81,8 @@ GROUP_FIELDS = ("state", "generation", "protocol_type", "protocol", "leader", "a
 
 @dataclass(frozen=True, slots=True)
 class StaleClaim:
-    """The member said that it owns these partitions of a topic, but the group gave them to somebody else since
-    (KIP-792). `generation`: the one in which the member got them; `holder`: who has them now, "" if nobody."""
+    """A member's claim to partitions of a topic that the group has given to another member since (KIP-792).
+    `generation`: the one in which the claiming member got them; `holder`: their present owner, "" if none."""
 
     topic: str
     partitions: tuple[int, ...]
@@ -90,7 +91,7 @@ class StaleClaim:
 
 
 class MemberRecord(Struct, frozen=True, gc=False):  # thousands at a time: a frozen dataclass is made ten times slower
-    """A member, as it said itself when it joined."""
+    """A member, with the data of its JoinGroup."""
 
     group_id: str
     member_id: str
@@ -101,11 +102,11 @@ class MemberRecord(Struct, frozen=True, gc=False):  # thousands at a time: a fro
     rebalance_timeout_ms: int
     protocols: Protocols
     id_told: bool = True
-    """Its client knew its member id then. If not, it learns it with the next generation."""
+    """Whether the client had received its member id at the time. If not, it receives it with the next generation."""
     generation: int = 0
-    """That of the group when this was written."""
+    """The group's generation when the record was written."""
     stale_claims: tuple[StaleClaim, ...] = ()
-    """Found in the rebalance in which the record was written."""
+    """Stale claims found in the rebalance in which the record was written."""
     why: str = ""
 
     kind = Kind.MEMBER
@@ -115,7 +116,7 @@ class MemberRecord(Struct, frozen=True, gc=False):  # thousands at a time: a fro
         return self.member_id
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it says for this protocol. Raises KeyError if it does not support it."""
+        """Returns the member's metadata for this protocol. Raises KeyError if the member does not support it."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
@@ -157,7 +158,7 @@ MEMBER_FIELDS = (
 
 
 class AssignmentRecord(Struct, frozen=True, gc=False):
-    """What the leader assigned to one member. `generation`: in which it was assigned so for the first time."""
+    """The leader's assignment for one member. `generation`: the first one with this assignment."""
 
     group_id: str
     member_id: str

@@ -1,4 +1,4 @@
-"""The row of classic groups in the registry: which events, timers and records are theirs."""
+"""The row of classic groups in the registry: their events, timers and records."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ from sidecar.core.vocabulary.errors import Code
 from sidecar.core.vocabulary.rebalance_reasons import Reason
 
 SHRINK = "classic_shrink"
-"""Timer: a group that was rebuilt is larger than it may be."""
+"""Timer: a rebuilt group is larger than its limit."""
 
 
 def _member_loaded(turn: Turn, group: ClassicGroup, member_id: str) -> None:
-    """Members get their full session anew."""
+    """Arms a full session for a member of a rebuilt group."""
     member = group.members.get(member_id)
     if member is None or group.knows_its_id(member):
         arm_session(turn, group, member_id)
     else:
-        # Its client never learned this id, and comes again as another member: nobody need wait for this one.
+        # The client never received this id, and joins again as another member: the group need not wait for this one.
         turn.timers.set((SESSION, group.group_id, member_id), turn.now.mono_ms)
 
 
 def _loaded(turn: Turn, group: ClassicGroup) -> None:
-    """A join or sync phase that was under way begins anew."""
+    """Restarts the join or sync phase of a rebuilt group that was under way."""
     soft: ClassicSoft = turn.soft_of(group.group_id)
     if group.state is State.PREPARING:
-        soft.unsynced = set(group.members)  # what they heard of the last generation is not known here
+        soft.unsynced = set(group.members)  # their SyncGroups to the former owner are unknown
         await_join(turn, group)
     elif group.state is State.COMPLETING:
         soft.unsynced = set(group.members)
@@ -70,7 +70,8 @@ def _loaded(turn: Turn, group: ClassicGroup) -> None:
 
 
 def _too_large(turn: Turn, group: ClassicGroup, key: tuple[str, ...], tag: int) -> None:
-    """The limit shrank while the group had no coordinator: members may commit, and then not all can come back."""
+    """Begins a rebalance, because the limit shrank while the group had no coordinator. Members may commit, and then not
+    all can come back."""
     if group.state in (State.STABLE, State.COMPLETING):
         prepare(turn, group, f"{len(group.members)} members are more than group.max.size", Reason.SIZE)
 
@@ -80,7 +81,8 @@ def _touched(turn: Turn, group: ClassicGroup, member_id: str) -> None:
 
 
 def _answer_waiting(turn: Turn, group: ClassicGroup) -> None:
-    """The group goes, or becomes one of another kind: whoever waits must come again."""
+    """Answers all waiting requests with REBALANCE_IN_PROGRESS, because the group ends or becomes one of another
+    kind."""
     soft: ClassicSoft = turn.soft_of(group.group_id)
     for member_id, token in soft.joins.items():
         turn.reply(token, JoinReply(Code.REBALANCE_IN_PROGRESS, member_id=member_id))

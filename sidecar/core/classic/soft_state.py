@@ -1,5 +1,5 @@
-"""What a coordinator knows of a classic group beside its records: who waits for an answer, who was given a member id,
-who has not synced. All of it is lost at a takeover: members whose request was under way ask the next coordinator."""
+"""Soft state of a classic group: waiting requests, member ids that were given out, members that have not synced. A
+takeover loses all of it: members whose request was under way ask the next coordinator."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class ClassicSoft(Soft):
     unsynced: set[str] = field(default_factory=set)
     """Members of the last generation that have sent no SyncGroup in it."""
     initial: bool = False
-    """The rebalance under way is the first one of an empty group."""
+    """Whether the rebalance under way is the first one of an empty group."""
     grew: bool = False
-    """A member came in the initial rebalance since its delay was last extended."""
+    """Whether a member joined the initial rebalance since its delay was last extended."""
     nobody: bool = False
-    """Nobody came within the time of the rebalance under way, and it was said so."""
+    """Whether no member has joined within the time of the rebalance under way, and a warning was logged."""
     releasing: bool = False
-    """The group goes back to the broker."""
+    """Whether the group moves back to the broker."""
     rounds: int = 0
-    """Generations in which nobody was assigned anything for that reason."""
+    """Generations of the release in which no partitions were assigned."""
     delay_ms: int = 0
     left_ms: int = 0
-    """Of the initial rebalance: the delay that runs, and how much more of it there may be."""
+    """Delay under way in the initial rebalance, and the time by which it may still be extended."""

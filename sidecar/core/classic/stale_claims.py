@@ -1,9 +1,9 @@
-"""Stale claims: a consumer says that it owns partitions which the group has given to somebody else since (KIP-792).
+"""Stale claims: a consumer claims partitions that the group has given to another member since (KIP-792).
 
-Assignors trust what members claim; a claim that is out of date has stuck groups and given partitions twice
-(KAFKA-12984, KAFKA-13406). The generation in the subscription lets an assignor see it; here the coordinator, which
-knows the last assignment, sees it for every client and assignor: it is counted, logged, written into the member's
-record, and, with `stale_claims = strip`, taken out of what the leader gets.
+Assignors trust the members' claims; an outdated claim has stuck groups and assigned partitions twice (KAFKA-12984,
+KAFKA-13406). The generation in the subscription lets an assignor detect it. Here the coordinator, which knows the last
+assignment, detects it for every client and assignor. It counts and logs the claim, and writes it into the member's
+record. With `stale_claims = strip` it also removes it from the metadata that the leader gets.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from sidecar.core.classic.records import StaleClaim
 from sidecar.core.runtime.turn import Turn
 
 CLAIMED_MAX = 20_000
-"""Partitions, and topics, that the members of a group claim or have, all together: of more, none is looked at. A large
-group has 10,000 partitions, each claimed once."""
+"""Most partitions and topics that all members of a group together claim or own: beyond that no claims are checked. A
+large group has 10,000 partitions, each claimed once."""
 STALE_MAX = 1_000
-"""Stale claims of a member that are found: one for each topic and holder."""
+"""Most stale claims of a member that are reported: one for each topic and holder."""
 LOGGED = 10
-"""Stale claims of a member that are logged. Its record has all of them."""
+"""Most stale claims of a member that are logged. Its record has all of them."""
 Where = tuple[str, int]
 """Topic name and partition."""
 
 
 def stale_claims_of(group: ClassicGroup, protocol: str) -> dict[str, tuple[StaleClaim, ...]]:
-    """Member id -> its stale claims, at the end of a join phase. A claim is stale if the last assignment does not give
-    the partition to the member, and either gives it to another, or is newer than the claim, or another member claims
-    the partition, too."""
+    """Returns member id -> its stale claims, at the end of a join phase. A claim is stale if the last assignment does
+    not give the partition to the member, and one of these holds: it gives it to another member, it is newer than the
+    claim, or another member claims the partition, too."""
     claims = _claims(group, protocol)
     holders = _holders(group) if claims else None
     if holders is None:
@@ -66,8 +66,8 @@ def stale_claims_of(group: ClassicGroup, protocol: str) -> dict[str, tuple[Stale
 
 
 def _newest(claims: Mapping[str, Subscription], places: Mapping[str, list[Where]]) -> dict[Where, tuple[str, str]]:
-    """By partition: the member whose claim is the newest, and the member with the newest claim beside it ("": none). Of
-    equal claims the first counts. Two are enough to say of each member whether another one claims the same."""
+    """Returns, by partition, the member with the newest claim and the member with the next newest ("": none). Of equal
+    claims the first counts. Two are enough to tell each member whether another one claims the same."""
     newest: dict[Where, tuple[str, str]] = {}
     for member_id, s in claims.items():
         for where in places[member_id]:
@@ -80,7 +80,7 @@ def _newest(claims: Mapping[str, Subscription], places: Mapping[str, list[Where]
 
 
 def _other(newest: tuple[str, str], member_id: str, claims: Mapping[str, Subscription]) -> str:
-    """Another member that claims the partition, and whose claim is no older; "": there is none."""
+    """Returns another member whose claim to the partition is no older; "": there is none."""
     first, second = newest
     if first != member_id:
         return first
@@ -88,13 +88,13 @@ def _other(newest: tuple[str, str], member_id: str, claims: Mapping[str, Subscri
 
 
 def anybody_owns(group: ClassicGroup, protocol: str) -> bool:
-    """Whether a member says at the end of a join phase that it still owns something. Who has given up everything
-    before it joined, as eager members do, says nothing."""
+    """Whether a member claims partitions at the end of a join phase. Eager members, which give up everything before
+    they join, claim none."""
     return any(_claimed(group, protocol))
 
 
 def newest_claim(group: ClassicGroup) -> int:
-    """The highest generation that any member speaks of."""
+    """Returns the highest generation that any member names."""
     if group.type not in (CONSUMER_TYPE, None):
         return UNKNOWN_GENERATION
     said = (subscription(metadata) for m in group.members.values() for _, metadata in m.protocols)
@@ -103,7 +103,7 @@ def newest_claim(group: ClassicGroup) -> int:
 
 
 def report(turn: Turn, group: ClassicGroup, found: Mapping[str, tuple[StaleClaim, ...]]) -> None:
-    """Write down what was found, and what is found no more."""
+    """Writes, counts and logs the stale claims, and removes former ones from the members' records."""
     for member in list(group.members.values()):
         stale = found.get(member.member_id, ())
         if stale != member.stale_claims:
@@ -127,7 +127,7 @@ def report(turn: Turn, group: ClassicGroup, found: Mapping[str, tuple[StaleClaim
 
 
 def shown(member: Member, protocol: str | None, strip: bool) -> bytes:
-    """The metadata as the leader gets it."""
+    """Returns the metadata as the leader gets it."""
     metadata = member.metadata(protocol)
     if not strip or not member.stale_claims:
         return metadata
@@ -138,7 +138,7 @@ def shown(member: Member, protocol: str | None, strip: bool) -> bytes:
 
 
 def _claims(group: ClassicGroup, protocol: str) -> dict[str, Subscription]:
-    """Empty as well where there are too many."""
+    """Returns the claims by member; empty if there are too many."""
     found, places = {}, 0
     for member_id, s in _claimed(group, protocol):
         found[member_id] = s
@@ -156,7 +156,7 @@ def _claimed(group: ClassicGroup, protocol: str) -> Iterator[tuple[str, Subscrip
 
 
 def _holders(group: ClassicGroup) -> dict[Where, str] | None:
-    """By the last assignment that is known. None: it is too large."""
+    """Returns the owners by the last known assignment. None: it is too large."""
     found: dict[Where, str] = {}
     for member_id, given in group.assignments.items():
         if is_large(given):
@@ -168,5 +168,5 @@ def _holders(group: ClassicGroup) -> dict[Where, str] | None:
 
 
 def _places(owned: Mapping[str, tuple[int, ...]]) -> list[Where]:
-    """Each once, even if the client names it twice."""
+    """Returns each partition once, even if the client names it twice."""
     return list(dict.fromkeys((topic, p) for topic, partitions in owned.items() for p in partitions))

@@ -20,8 +20,8 @@ def sync(turn: Turn, e: SyncGroup, token: int) -> None:
     if not group.in_generation(e.generation):
         raise CoordinatorError(Code.ILLEGAL_GENERATION, f"The group is in generation {group.generation}.")
     joining = group.state is State.PREPARING
-    # Before a downgrade each member was told the first of its own protocols, and it has done nothing wrong. Kafka
-    # refuses it, which ends Java's clients (docs/reference/differences.md).
+    # Before a downgrade each member received the first of its own protocols, so this one is no error of the member.
+    # Kafka refuses it, which ends Java's clients (docs/reference/differences.md).
     told_its_own = joining and any(name == e.protocol for name, _ in group.members[e.member_id].protocols)
     if _other(e.protocol_type, group.type) or (_other(e.protocol, group.protocol) and not told_its_own):
         raise CoordinatorError(Code.INCONSISTENT_GROUP_PROTOCOL, f"The group uses {group.type}, {group.protocol}.")
@@ -33,7 +33,7 @@ def sync(turn: Turn, e: SyncGroup, token: int) -> None:
     check_assignments(turn.ports.limits, group.held_bytes, group.assignments, given)
     has_synced(turn, group, e.member_id)
     if group.state is State.STABLE:
-        # The answer to its JoinGroup may have waited long for its records, and the session began when that was asked.
+        # The answer to the JoinGroup may have waited long for its records, and the session began with the request.
         arm_session(turn, group, e.member_id)
         turn.reply(token, synced(group, e.member_id))
         go_on_releasing(turn, group)
@@ -47,7 +47,7 @@ def sync(turn: Turn, e: SyncGroup, token: int) -> None:
 
 
 def _other(said: str | None, known: str | None) -> bool:
-    """Older clients do not say it."""
+    """Whether a client sends another value than the group's. Older clients send none."""
     return said is not None and said != known
 
 

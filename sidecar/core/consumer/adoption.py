@@ -1,5 +1,5 @@
-"""A consumer group comes from the broker whole, as the broker described it while it was stable: its members go on with
-their epochs, and nothing moves. How it goes back is modern/release.py."""
+"""Adoption of a consumer group: it comes whole, as the broker described it while it was stable. Its members go on with
+their epochs, and no partition moves. The release is modern/release.py."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sidecar.core.vocabulary.topic_regex import resolve
 
 
 class NativeConsumer(Struct, gc=False):
-    """A member as ConsumerGroupDescribe tells it. It owns what it should."""
+    """A member in the broker's ConsumerGroupDescribe response. It owns exactly its target."""
 
     member_id: str
     instance_id: str | None
@@ -43,7 +43,7 @@ class NativeConsumer(Struct, gc=False):
 
 
 class AdoptConsumer(Event):
-    """Take in this stable group of the broker, all of whose members are in this epoch. `topics`: the names of those
+    """Takes in this stable group of the broker, whose members all are in this epoch. `topics`: the names of the topics
     that they own."""
 
     inner: ClassVar[bool] = True
@@ -69,7 +69,7 @@ def adopt(turn: Turn, e: AdoptConsumer, token: int) -> None:
         owned = {t: dict.fromkeys(ps, e.epoch) for t, ps in m.owned.items()}
         turn.write(CurrentRecord(g, m.member_id, e.epoch, e.epoch, MemberState.STABLE, owned, {}, names, e.why))
     group: ConsumerGroup = turn.groups[g]
-    # What the broker has assigned of an expression's topics its authorizer has let pass; the next heartbeat asks anew.
+    # The broker's authorizer has allowed the topics that the broker assigned; the next heartbeat asks it again.
     for regex, topics in resolve(group.subscriptions.regexes(), sorted(names.values())).items():
         turn.write(RegexRecord(g, regex, topics, turn.image.names_version, turn.now.wall_ms, e.why))
     turn.write(TargetMetadataRecord(g, e.epoch, 0, e.assignor, e.why))
@@ -81,7 +81,7 @@ def adopt(turn: Turn, e: AdoptConsumer, token: int) -> None:
 
 
 def _unasked(group: ConsumerGroup) -> Iterable[Member]:
-    """A classic group's members take UNKNOWN_MEMBER_ID from the broker as well."""
+    """Returns the members of the classic protocol: they accept UNKNOWN_MEMBER_ID from the broker as well."""
     return (m for m in group.members.values() if m.classic is not None)
 
 

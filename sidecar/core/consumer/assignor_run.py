@@ -22,8 +22,8 @@ from sidecar.native.twin import pack, read
 
 @dataclass(frozen=True, slots=True)
 class KnownLayout:
-    """A layout and what it was made of; the group keeps it from run to run. `packed`: what each subscription's topics
-    are as numbers, and what its regex stood for then."""
+    """A layout and its inputs; the group keeps it from run to run. `packed`: each subscription's topics as numbers, and
+    the resolved regex that they include."""
 
     image: TopicImage
     names: frozenset[str]
@@ -54,7 +54,8 @@ class ConsumerOutput(RunOutput):
 def snapshot(
     group: ConsumerGroup, known: KnownLayout | None, image: TopicImage, assignor: str, run_id: int
 ) -> ConsumerRun:
-    """Costs a few copies of references; `copy` is quick where `dict()` is not, after a key was deleted."""
+    """Returns the input of a run. Costs a few copies of references; `copy` is quick where `dict()` is not, after a key
+    was deleted."""
     return ConsumerRun(
         group.group_id,
         run_id,
@@ -71,7 +72,7 @@ def snapshot(
 
 
 def run(inp: ConsumerRun, assignor: Assignor) -> ConsumerOutput:
-    """Whatever the assignor raises comes through."""
+    """Runs the assignor. Its exceptions propagate."""
     known, problem = problem_from(inp)
     if isinstance(assignor, ArrayAssignor):
         owner = assignor.owners(problem)
@@ -85,7 +86,7 @@ def run(inp: ConsumerRun, assignor: Assignor) -> ConsumerOutput:
 
 
 def problem_from(inp: ConsumerRun) -> tuple[KnownLayout, Problem]:
-    # In the order of their ids: the same group gets the same target, whoever joined first, before a takeover or after.
+    # In the order of ids: the same group gets the same target in any order of joins, before and after a takeover.
     members = sorted(inp.members)
     subs = list(map(inp.subscriptions.__getitem__, members))
     known = _layout(inp, dict.fromkeys(subs))
@@ -95,7 +96,7 @@ def problem_from(inp: ConsumerRun) -> tuple[KnownLayout, Problem]:
 
 
 def _layout(inp: ConsumerRun, subs: Mapping[Subscription, None]) -> KnownLayout:
-    """The known one if it still holds, else what of it still holds."""
+    """Returns the known layout if it still holds, else a new one that keeps its valid parts."""
     known = inp.known
     if known is None or known.image is not inp.image or known.names != inp.names:
         by_name = inp.image.by_name
@@ -118,7 +119,8 @@ def _layout(inp: ConsumerRun, subs: Mapping[Subscription, None]) -> KnownLayout:
 
 
 def _first_or_shrunk(old: TargetAssignment, problem: Problem) -> set[str]:
-    """Members without a target so far, and those part of whose last one exists no more: written in any case."""
+    """Returns members without a target so far, and members whose last target has partitions that no longer exist. Their
+    targets are written in any case."""
     table = old.table
     if table is None or old.own:
         found = {m for m in problem.members if m not in old}

@@ -22,11 +22,12 @@ class ConsumerConfig(ModernConfig):
     """group.consumer.migration.policy: which protocol a live group may change to: disabled, upgrade (to the consumer
     protocol), downgrade, bidirectional."""
     regex_matches: int = 3
-    """How often a group's expressions are matched against new topics within `regex_min_interval_ms`; in Kafka once."""
+    """Most matches of a group's expressions against new topics within `regex_min_interval_ms`; in Kafka once."""
     regexes_max: int = 100
-    """Different regular expressions of a group."""
+    """Most different regular expressions of a group."""
     refuse_commits_of_others: bool = True
-    """A member in the present epoch may not commit for a partition that another member owns. In Kafka it may."""
+    """Refuses a commit for a partition that another member owns, though the committing member is in the present epoch.
+    Kafka accepts it."""
 
 
 def config_of(turn: Turn, group_id: str) -> ConsumerConfig:

@@ -31,7 +31,7 @@ class ConsumerHeartbeat(MemberHeartbeat):
     client_host: str = ""
     version: int = 1
     new_member_id: str = ""
-    """Used for a v0 request without a member id: the caller brings the randomness."""
+    """Member id for a v0 request without one: the caller brings the randomness."""
 
     def largest_bytes(self) -> int:
         return sum(map(len, self.topic_names)) if self.topic_names else 0
@@ -47,10 +47,10 @@ class DescribedMember(Struct, gc=False):
     topic_names: tuple[str, ...]
     topic_regex: str | None
     assignment: tuple[TopicPartitions, ...]
-    """With what the member must still give up: it answers for that as well."""
+    """Partitions of the member, with those that it must still give up: it is responsible for them as well."""
     target: tuple[TopicPartitions, ...]
     classic: bool = False
-    """It speaks the classic protocol."""
+    """Whether the member speaks the classic protocol."""
 
 
 class DescribeReply(Answer):

@@ -1,4 +1,4 @@
-"""The hard state of one consumer group and how a record changes it. It decides nothing."""
+"""The hard state of one consumer group, and its replay. It decides nothing."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Member:
     assigned: Epochs = field(default_factory=dict)
     pending: Epochs = field(default_factory=dict)
     classic: ClassicTraits | None = None
-    """None: it speaks the consumer protocol."""
+    """Session timeout and protocols of a member of the classic protocol; None: it speaks the consumer protocol."""
 
     @property
     def holds(self) -> bool:
@@ -74,7 +74,7 @@ class Member:
         return self.state is MemberState.STABLE and self.member_epoch == epoch
 
     def held_partitions(self) -> Partitions:
-        """Assigned, or not yet given up."""
+        """Returns the partitions that are assigned, or not yet given up."""
         held: dict[bytes, set[int]] = {}
         for part in (self.assigned, self.pending):
             for topic, partitions in part.items():
@@ -87,7 +87,7 @@ class Member:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """All of this comes from records, or is derived from what does."""
+    """Hard state of a consumer group. All of it comes from records, or is derived from them."""
 
     group_id: str
     epoch: int = INITIAL_EPOCH
@@ -103,13 +103,13 @@ class ConsumerGroup:
     """Topic id -> partition -> the one member that owns it, assigned or not yet given up."""
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
     votes: Counter[str] = field(default_factory=Counter)
-    """Members by the assignor that they ask for."""
+    """Number of members by the assignor that they ask for."""
     members_bytes: int = 0
-    """See `held_bytes`, without subscriptions."""
+    """Bytes of the members without their subscriptions; see `held_bytes`."""
     classic_members: int = 0
-    """How many speak the classic protocol."""
+    """Number of members that speak the classic protocol."""
     classic_protocols: Counter[str] = field(default_factory=Counter)
-    """Of those, by the protocols that they know."""
+    """Number of these members by protocol that they support."""
     _ids: dict[Subscription, tuple[TopicImage, RegexRecord | None, frozenset[bytes]]] = field(default_factory=dict)
 
     kind = CONSUMER
@@ -118,7 +118,7 @@ class ConsumerGroup:
     # ---- queries ----------------------------------------------------------------------------------------
     @property
     def held_bytes(self) -> int:
-        """About what its members take in memory."""
+        """About how many bytes the members take in memory."""
         return self.members_bytes + self.subscriptions.held_bytes
 
     def state(self) -> GroupState:
@@ -140,7 +140,8 @@ class ConsumerGroup:
         return self.members.keys()
 
     def tombstones(self, why: str) -> list[Tombstone]:
-        """Every key of the group, the group itself last. One that becomes a classic group has members."""
+        """Returns a tombstone for every key of the group, the group itself last. A group that becomes a classic one has
+        members."""
         keys = [(Kind.STATIC_MEMBER, i) for i in self.static_members] + [(Kind.REGEX, r) for r in self.regexes]
         keys += [(kind, m) for m in self.members for kind in (Kind.CURRENT, Kind.MEMBER)]
         keys += [(Kind.TARGET_MEMBER, m) for m in dict.fromkeys((*self.members, *self.target))]
@@ -155,12 +156,13 @@ class ConsumerGroup:
         return self.subscriptions.regex_users(regex)
 
     def topics_of(self, member: Member) -> Iterable[str]:
-        """Names and resolved regex together; an unresolved regex stands for nothing (KIP-1263)."""
+        """Returns the topics of names and resolved regex together; an unresolved regex matches none (KIP-1263)."""
         regex = self.regexes.get(member.topic_regex) if member.topic_regex else None
         return member.topic_names if regex is None else {*member.topic_names, *regex.topics}
 
     def subscribed_ids(self, member: Member, image: TopicImage) -> frozenset[bytes]:
-        """Of the topics that exist; kept for all members of the same subscription."""
+        """Returns the ids of the existing topics of a member's subscription; cached for all members with the same
+        subscription."""
         sub = self.subscriptions.of.get(member.member_id)
         regex = self.regexes.get(member.topic_regex) if member.topic_regex else None
         known = self._ids.get(sub) if sub is not None else None
@@ -196,7 +198,7 @@ class ConsumerGroup:
 
     # ---- replay -----------------------------------------------------------------------------------------
     def replay(self, r: Record) -> None:
-        """Apply one record. Tolerates what compaction leaves: parts of members, tombstones of the unknown."""
+        """Applies one record. Tolerates the leftovers of compaction: parts of members, tombstones of unknown keys."""
         apply = _APPLY.get(type(r))
         if apply is None:
             raise InvariantError(f"group {self.group_id}: a consumer group has no record {type(r).__name__}")
@@ -251,7 +253,7 @@ class ConsumerGroup:
 
     def _replay_current(self, r: CurrentRecord) -> None:
         old = self.members.get(r.member_id)
-        if old is None:  # compaction took the rest of it
+        if old is None:  # compaction has removed its other records
             old = Member(r.member_id)
             self.members_bytes += bytes_of(old)
             self.subscriptions.put(r.member_id, (), None)
@@ -336,7 +338,7 @@ class ConsumerGroup:
 
 
 def bytes_of(m: Member | MemberRecord) -> int:
-    """About what a member takes in memory beside its subscription, which others may share."""
+    """Returns about how many bytes a member takes in memory beside its subscription, which others may share."""
     texts = (m.instance_id, m.rack_id, m.client_id, m.client_host)
     return bytes_of_member(m.member_id, *texts) + (0 if m.classic is None else bytes_of_protocols(m.classic.protocols))
 
@@ -355,7 +357,8 @@ _APPLY: dict[type, Callable[[ConsumerGroup, Any], None]] = {
 
 
 def consumer_group(groups: Mapping[str, Any], group_id: str) -> ConsumerGroup | None:
-    """The group, if it is there. Raises GROUP_ID_NOT_FOUND for a group of another kind, as Kafka does."""
+    """Returns the group, or None if there is none. Raises GROUP_ID_NOT_FOUND for a group of another kind, as Kafka
+    does."""
     group = groups.get(group_id)
     if group is None or type(group) is ConsumerGroup:
         return group

@@ -46,7 +46,7 @@ def heartbeat(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
 
 
 def _names_anew(turn: Turn, hb: ConsumerHeartbeat) -> tuple[str, ...]:
-    """Topics that this member has not named before; with a join it names all of them anew."""
+    """Returns the topics that this member has not named before: in a join, all of them."""
     if not hb.topic_names or hb.member_epoch == 0:
         return hb.topic_names or ()
     group = turn.groups.get(hb.group_id)
@@ -55,5 +55,6 @@ def _names_anew(turn: Turn, hb: ConsumerHeartbeat) -> tuple[str, ...]:
 
 
 def _tells(hb: ConsumerHeartbeat, reply: HeartbeatReply, soft: ConsumerSoft) -> bool:
-    """Whether this answer names an assignment, or a later one may have to: the front would repeat the first one."""
+    """Whether this answer carries an assignment, or a later one may have to: a front would repeat this answer under a
+    grant."""
     return reply.assignment is not None or hb.member_id in soft.told

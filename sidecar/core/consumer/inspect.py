@@ -1,4 +1,4 @@
-"""How people see consumer groups, some of whose members may speak the classic protocol (runtime/inspect.py)."""
+"""Views of consumer groups for people; some members may speak the classic protocol (runtime/inspect.py)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _held(group: ConsumerGroup, m: Member, names: Names) -> Iterable[Held]:
 
 
 def _advance(group: ConsumerGroup, m: Member, gave_up: bool) -> Member:
-    # What it subscribes to is judged by the target alone: an assignor gives nobody what it does not subscribe to.
+    # The subscription is derived from the target alone: an assignor gives a member only topics of its subscription.
     subscribed = frozenset({*group.target.of(m.member_id), *m.assigned, *m.pending})
     target = Target(group.assignment_epoch, group.target.of(m.member_id))
     owned = m.assigned_partitions() if gave_up else None

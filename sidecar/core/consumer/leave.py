@@ -14,7 +14,7 @@ from sidecar.core.runtime.turn import Turn
 
 
 def leaving(turn: Turn, hb: ConsumerHeartbeat) -> tuple[ConsumerGroup, Member]:
-    """Raises what the request is refused with."""
+    """Returns the group, and the member that leaves. Raises the error with which the request is refused."""
     group = consumer_group(turn.groups, hb.group_id)
     if group is None:
         raise unknown_member(hb.member_id, hb.group_id)
@@ -29,7 +29,7 @@ def leaving(turn: Turn, hb: ConsumerHeartbeat) -> tuple[ConsumerGroup, Member]:
 def leave(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
     group, member = leaving(turn, hb)
     if hb.member_epoch == STATIC_LEAVE_EPOCH:
-        # Kept until its session times out, no new epoch: it is expected back (KIP-848 'Static membership').
+        # Kept until its session times out, no new epoch: its return is expected (KIP-848 'Static membership').
         zeroed = {t: dict.fromkeys(ps, 0) for t, ps in member.assigned.items()}
         gone = replace(member, member_epoch=STATIC_LEAVE_EPOCH, assigned=zeroed, pending={})
         turn.write(current_record(turn, group.group_id, gone, "static member left for a while"))

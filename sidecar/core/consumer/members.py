@@ -1,4 +1,4 @@
-"""Members come and go: removal, static replacement, their sessions."""
+"""Removal of members, replacement of static members, and sessions."""
 
 from __future__ import annotations
 
@@ -58,12 +58,13 @@ def _forget(turn: Turn, group: ConsumerGroup, member_id: str, why: str, successo
 
 
 def remove_member(turn: Turn, group: ConsumerGroup, member: Member, why: str) -> None:
-    """It left, or was fenced: what it owned is free, the epoch rises, the others get a new target."""
+    """Removes a member that left or was fenced: its partitions are free, the epoch rises, the others get a new
+    target."""
     remove_members(turn, group, [(member, why)])
 
 
 def remove_members(turn: Turn, group: ConsumerGroup, gone: Sequence[tuple[Member, str]]) -> None:
-    """Several at once, each with the reason: the epoch rises once."""
+    """Removes several members, each with its reason: the epoch rises once."""
     for member, why in gone:
         _forget(turn, group, member.member_id, why)
         if member.instance_id is not None and group.static_members.get(member.instance_id) == member.member_id:
@@ -79,8 +80,8 @@ def drop_regex(turn: Turn, group: ConsumerGroup, regex: str | None, why: str) ->
 
 
 def replace_static(turn: Turn, group: ConsumerGroup, old: Member, new: Member) -> None:
-    """KIP-345 and KIP-848 'Static membership': the new member id takes over target and current assignment. Whether it
-    may is decided by `_find_or_make` of step.py, or of migration/join.py for a member of the classic protocol."""
+    """Hands target and current assignment over to the new member id (KIP-345 and KIP-848 'Static membership').
+    `_find_or_make` of step.py, or of migration/join.py for a member of the classic protocol, decides whether it may."""
     why = f"instance {old.instance_id}: {new.member_id} replaces {old.member_id}"
     target = group.target.of(old.member_id)
     _forget(turn, group, old.member_id, why, new.member_id)
@@ -91,7 +92,8 @@ def replace_static(turn: Turn, group: ConsumerGroup, old: Member, new: Member) -
 
 
 def arm_session(turn: Turn, group_id: str, member: Member, more_ms: int = 0) -> int:
-    """Returns the deadline. Members of the classic protocol bring their own session timeout."""
+    """Arms the member's session timer, and returns its deadline. Members of the classic protocol bring their own
+    session timeout."""
     if member.classic is not None:
         timeout_ms = member.classic.session_timeout_ms
     else:

@@ -1,7 +1,7 @@
-"""May this member commit offsets? The offsets themselves stay in the broker's __consumer_offsets.
+"""Checks whether a member may commit offsets. The offsets themselves stay in the broker's __consumer_offsets.
 
-Source: KIP-848 'OffsetCommit API', KIP-1251 (an older epoch may commit what the member still owns), Kafka's
-ConsumerGroup.validateOffsetCommit and OffsetMetadataManager.
+Source: KIP-848 'OffsetCommit API', KIP-1251 (an older epoch may commit for partitions that the member still owns),
+Kafka's ConsumerGroup.validateOffsetCommit and OffsetMetadataManager.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def _commit(turn: Turn, group: ConsumerGroup, c: CommitCheck) -> CheckReply:
         return OK if may else CheckReply(stale)
     if not config_of(turn, c.group_id).refuse_commits_of_others:
         return OK
-    # The present epoch alone does not do. A Java client joins again in the background after it was removed, and its
-    # application then commits what it read before with the epoch that it has now (docs/reference/differences.md).
+    # The present epoch alone is no proof. A Java client joins again in the background after it was removed, and its
+    # application then commits offsets from before with the present epoch (docs/reference/differences.md).
     return CheckReply(stale) if any(_of_another(group, image, member, place) for place in c.partitions) else OK
 
 

@@ -1,7 +1,6 @@
-"""What a second heartbeat of a member of a consumer group would bring, where the answer to its first one waits
-(modern/parked_joins.py). A join waits for the resolution of regular expressions, too: where the broker has an
-authorizer, what they match is shown to it on that request's connection.
-"""
+"""Parked joins of consumer groups: a waiting answer becomes that of a second heartbeat (modern/parked_joins.py). A join
+also waits for the resolution of regular expressions: where the broker has an authorizer, it checks the matched topics
+on that request's connection."""
 
 from __future__ import annotations
 
@@ -30,7 +29,8 @@ def _second(turn: Turn, w: Waiting) -> Waiting:
 
 
 def _again(w: Waiting) -> ConsumerHeartbeat:
-    """A joining member has what its first answer would have named. Any other has done nothing since it asked."""
+    """Returns the second heartbeat. A joining member has the assignment of its first answer; other members' state is
+    unchanged since they asked."""
     first: Any = w.reply
     asked: Any = w.asked
     if asked.member_epoch != 0:

@@ -1,7 +1,7 @@
-"""Move one member from what it owns towards its target, revoking before assigning.
+"""Moves one member from its current towards its target assignment, revoking before assigning.
 
-Source: KIP-848 'Member assignment reconciliation'; KIP-1263 'Request Handling' (what a member no longer
-subscribes to is revoked at once, though the target is older); Kafka's CurrentAssignmentBuilder.
+Source: KIP-848 'Member assignment reconciliation'; KIP-1263 'Request Handling' (partitions of topics that a member no
+longer subscribes to are revoked at once, though the target is older); Kafka's CurrentAssignmentBuilder.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def reconcile(
     owned: Partitions | None,
     owner_of: Callable[[bytes, int], str | None],
 ) -> Member:
-    """The member's next state. `subscribed`: ids of existing topics of its subscription; `owned`: what it reports
-    to own (None = nothing reported); `owner_of`: who has a partition now."""
+    """Returns the member's next state. `subscribed`: ids of existing topics of its subscription; `owned`: the
+    partitions that it reports to own (None = nothing reported); `owner_of`: the present owner of a partition."""
     if member.state is MemberState.STABLE:
         if member.member_epoch != target.epoch:
             return _towards(member, target, subscribed, owned, owner_of)
@@ -40,12 +40,13 @@ def reconcile(
 
 
 def settled(member: Member, epoch: int) -> Member:
-    """The next state of one that has its target already: mostly so, when a group of many changes a little."""
+    """Returns the next state of a member that has its target already, the common case of a small change in a large
+    group."""
     return replace(member, state=MemberState.STABLE, member_epoch=epoch, previous_epoch=member.member_epoch)
 
 
 def _still_owns(owned: Partitions | None, revoked: Epochs) -> bool:
-    """A member that reports nothing is taken to own them still."""
+    """Whether the member still owns revoked partitions; true if it reports none."""
     if owned is None:
         return True
     return any(p in revoked.get(topic, {}) for topic, partitions in owned.items() for p in partitions)
@@ -95,7 +96,7 @@ def _towards(
         for p in wanted:
             if p in keep:
                 continue
-            # One that the member itself is giving up is its own to take back: only one can own it at a time.
+            # A member may take back a partition that it is giving up: it is still the only owner.
             if owner_of(topic, p) is None or p in own_pending:
                 free.setdefault(topic, []).append(p)
             else:

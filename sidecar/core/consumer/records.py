@@ -37,7 +37,7 @@ class MemberState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """The group's epoch and the hash of the topics it subscribes to."""
+    """The group's epoch, and the hash of the topics it subscribes to."""
 
     group_id: str
     epoch: int
@@ -60,8 +60,8 @@ class GroupRecord:
 
 @dataclass(frozen=True, slots=True)
 class ClassicTraits:
-    """Of a member that speaks the classic protocol (KIP-848 'Online migration'): its own session timeout, and what it
-    said of itself for each of its protocols."""
+    """Data of a member that speaks the classic protocol (KIP-848 'Online migration'): its own session timeout, and its
+    metadata for each of its protocols."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -103,7 +103,7 @@ class MemberRecord:
 
 @dataclass(frozen=True, slots=True)
 class StaticMemberRecord:
-    """KIP-345: which member holds an instance id."""
+    """The member that holds an instance id (KIP-345)."""
 
     group_id: str
     instance_id: str
@@ -154,7 +154,7 @@ class TargetMetadataRecord:
 
 @dataclass(frozen=True, slots=True)
 class TargetMemberRecord:
-    """What one member shall own."""
+    """The target assignment of one member."""
 
     group_id: str
     member_id: str
@@ -199,7 +199,7 @@ class TargetRecord(modern.TargetRecord):
 
 @dataclass(frozen=True, slots=True)
 class CurrentRecord:
-    """What one member owns now; `pending` is still its own until it says it gave it up."""
+    """The current assignment of one member. It still owns `pending` until it reports that it gave them up."""
 
     group_id: str
     member_id: str
@@ -209,7 +209,7 @@ class CurrentRecord:
     assigned: Epochs
     pending: Epochs
     names: Mapping[bytes, str] = field(default_factory=dict)
-    """Of these topics at least."""
+    """Names of this record's topics at least."""
     why: str = ""
 
     kind = Kind.CURRENT
@@ -244,7 +244,7 @@ class CurrentRecord:
 
 @dataclass(frozen=True, slots=True)
 class RegexRecord:
-    """The topics a regular expression stands for."""
+    """The topics that a regular expression matches."""
 
     group_id: str
     regex: str
@@ -285,7 +285,7 @@ RECORDS = (
     RecordKind(Kind.TARGET_MEMBER, TargetMemberRecord, "target_member-v1", Role.TARGET),
     RecordKind(Kind.CURRENT, CurrentRecord, "current-v1", Role.CURRENT),
 )
-"""In the order in which a rebuild replays them."""
+"""Kinds of records, in the order in which a rebuild replays them."""
 
 
 def _traits_body(traits: ClassicTraits | None) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Subscriptions by regular expression: when one is resolved, and what comes of it (KIP-848 'Regular expressions')."""
+"""Subscriptions by regular expression: when they are resolved, and the effects (KIP-848 'Regular expressions')."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from sidecar.core.vocabulary.rebalance_reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class ResolveRegex:
-    """Background work: match these expressions against the topic names, while there is time. `token`: the request on
-    whose connection the broker's authorizer can be asked. `RegexResolved` follows in any case, with no topics if
-    nobody could tell. `anew`: some of them were never matched, so all topics are read first."""
+    """Background work: matches these expressions against the topic names, within a time limit. `token`: the request on
+    whose connection the broker's authorizer can be asked. `RegexResolved` follows in any case, with empty `topics` if
+    it could not be asked. `anew`: some expressions were never matched, so all topics are read first."""
 
     group_id: str
     token: int
@@ -35,11 +35,11 @@ class RegexResolved(Event):
     topics: Mapping[str, tuple[str, ...]]
     names_version: int
     unheard: int = NO_TOKEN
-    """The request on whose connection nobody could be asked any more: its client is gone."""
+    """The request whose client is gone, so that the authorizer could not be asked on its connection."""
 
 
 def refresh_regexes(turn: Turn, group: ConsumerGroup, token: int) -> None:
-    """Ask for resolution of what is unresolved, or due: new topic names, or the refresh interval."""
+    """Starts the resolution of expressions that are unresolved, or due: new topic names, or the refresh interval."""
     used = group.subscriptions.regexes()
     if not used:
         return
@@ -66,25 +66,27 @@ def refresh_regexes(turn: Turn, group: ConsumerGroup, token: int) -> None:
 
 
 def _matched_enough(turn: Turn, soft: ConsumerSoft, config: ConsumerConfig) -> bool:
-    """Whether the group has had its share of the interval. Kafka matches once in it, so that a topic made a moment
-    after a member joined is seen ten seconds later."""
+    """Whether the group has used up its matches of the interval. Kafka allows one, so that it sees a topic made a
+    moment after a member joined ten seconds later."""
     since_ms = turn.now.mono_ms - config.regex_min_interval_ms
     return sum(ms >= since_ms for ms in soft.matched_ms) >= config.regex_matches
 
 
 def names_changed(turn: Turn, group: ConsumerGroup) -> None:
-    """There are other topics. Where the broker has an authorizer, the next heartbeat's connection is needed."""
+    """Refreshes the expressions after a change of topics. Where the broker has an authorizer, the next heartbeat does
+    so: its connection is needed."""
     if group.regexes and not turn.ports.asks_access():
         refresh_regexes(turn, group, NO_TOKEN)
 
 
 def regex_resolved(turn: Turn, event: RegexResolved) -> None:
-    """The answer to `ResolveRegex`: a changed set of topics bumps the epoch (KIP-848 'Regular expressions')."""
+    """Takes in the result of `ResolveRegex`: a changed set of topics bumps the epoch (KIP-848 'Regular
+    expressions')."""
     group = turn.groups.get(event.group_id)
     if type(group) is not ConsumerGroup:
         return
     turn.soft_of(event.group_id).resolving = False
-    turn.changed(event.group_id)  # an answer granted meanwhile asked for nothing, whatever came of this
+    turn.changed(event.group_id)  # heartbeats granted meanwhile did not ask for a resolution
     changed = False
     for regex, topics in event.topics.items():
         if group.regex_users(regex) == 0:

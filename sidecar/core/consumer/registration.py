@@ -1,4 +1,4 @@
-"""The row of consumer groups in the registry: which events, timers and records are theirs."""
+"""The row of consumer groups in the registry: their events, timers and records."""
 
 from __future__ import annotations
 

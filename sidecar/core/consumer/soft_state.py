@@ -1,4 +1,4 @@
-"""What a coordinator knows of a consumer group beside what it knows of every group with epochs."""
+"""Soft state of a consumer group, beside that of every group with epochs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ class ConsumerSoft(ModernSoft):
     layout: KnownLayout | None = None
     """The arrays of the last assignor run."""
     resolving: bool = False
-    """The group's regular expressions are being resolved."""
+    """Whether the group's regular expressions are being resolved."""
     matched_ms: list[int] = field(default_factory=list)
-    """Monotonic: when they were last, `regex_matches` times at most."""
+    """Monotonic times of the last matches, `regex_matches` at most."""
 
     def joins_wait(self) -> bool:
         return self.flight is not None or self.resolving
 
     def needs_connection(self, turn: Turn) -> bool:
-        """What an expression matched is shown to the broker's authorizer on the connection of who asked."""
+        """Whether a resolution under way needs the connection of its request: the broker's authorizer checks the
+        matched topics there."""
         return self.resolving and turn.ports.asks_access()

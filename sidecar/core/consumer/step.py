@@ -1,6 +1,5 @@
-"""What a heartbeat of a member does: subscribe, refresh, assign, reconcile. All checks come before the first write:
-once a record is written the answer is a success.
-"""
+"""The steps of a member's heartbeat: subscribe, refresh, assign, reconcile. All checks come before the first write:
+once a record is written the answer is a success."""
 
 from __future__ import annotations
 
@@ -31,8 +30,8 @@ from sidecar.core.vocabulary.rebalance_reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A request that nothing speaks against: the member as it is, the one that it replaces, if any, and as it will
-    be."""
+    """A request that has passed all checks: the member before it, the static member that this one replaces, if any, and
+    the member after it."""
 
     member: Member
     replaced: Member | None
@@ -40,7 +39,7 @@ class Checked:
 
 
 def check(group: ConsumerGroup, hb: ConsumerHeartbeat, config: ConsumerConfig) -> Checked:
-    """Raises what the request is refused with."""
+    """Raises the error with which the request is refused."""
     member_id = hb.member_id or hb.new_member_id
     check_size(group, member_id, hb.instance_id, config.max_size)
     member, replaced = _find_or_make(group, hb, member_id)
@@ -52,8 +51,8 @@ def check(group: ConsumerGroup, hb: ConsumerHeartbeat, config: ConsumerConfig) -
 def step(
     turn: Turn, hb: ConsumerHeartbeat, token: int, config: ConsumerConfig, may_wait: bool = False
 ) -> HeartbeatReply:
-    """The answer that the request would get at once. `token` is that of the request, or of the one it stands for;
-    `may_wait`: a member that comes while a run is under way is brought to the target of that run (parked_joins.py)."""
+    """Returns the immediate answer to the request. `token` is that of the request, or of the one that it stands for;
+    `may_wait`: a member of a group with a run under way is brought to the target of that run (parked_joins.py)."""
     group = consumer_group(turn.groups, hb.group_id)
     if group is None:
         if hb.member_epoch != 0:
@@ -89,7 +88,7 @@ def _owns(owned: Partitions, member: Member) -> bool:
 
 
 def more_bytes(group: ConsumerGroup, checked: Checked) -> int:
-    """What the member takes beside what it, or the one that it replaces, takes already."""
+    """Returns the bytes that the member adds to those that it, or the member that it replaces, takes already."""
     new, old = checked.updated, checked.replaced or group.members.get(checked.updated.member_id)
     holder = new.member_id if old is None else old.member_id
     more = group.subscriptions.more_bytes(new.topic_names, new.topic_regex, holder)
@@ -104,8 +103,8 @@ def advance(
     token: int,
     may_wait: bool = False,
 ) -> Member:
-    """Subscribe, refresh, assign, reconcile. Nothing may be refused from here on. Returns the member as it is then. One
-    that must give something up does not wait: it may have done so, and it has a timeout for it."""
+    """Subscribes, refreshes, assigns, reconciles; must not refuse anything any more. Returns the member after it. A
+    member that must revoke does not wait for a run: it may have revoked already, and it has a timeout for it."""
     if checked.replaced is not None:
         replace_static(turn, group, checked.replaced, checked.member)
     group, changed = update_subscription(turn, group, checked.member, checked.updated, token)
@@ -118,7 +117,7 @@ def advance(
 
 
 def _find_or_make(group: ConsumerGroup, hb: ConsumerHeartbeat, member_id: str) -> tuple[Member, Member | None]:
-    """The member as it is before this request, and the static member that it replaces, if any."""
+    """Returns the member before this request, and the static member that it replaces, if any."""
     joining = hb.member_epoch == 0
     if hb.instance_id is not None:
         if not joining:
@@ -146,7 +145,8 @@ def _find_or_make(group: ConsumerGroup, hb: ConsumerHeartbeat, member_id: str) -
 
 
 def _with_request(member: Member, hb: ConsumerHeartbeat) -> Member:
-    """What the request leaves out stays as it was. A steady heartbeat gives the same object back."""
+    """Returns the member with the request's fields; fields that it leaves out stay. A steady heartbeat returns the same
+    object."""
     if (
         hb.topic_names is None
         and hb.topic_regex is None
@@ -177,7 +177,7 @@ def _with_request(member: Member, hb: ConsumerHeartbeat) -> Member:
 def update_subscription(
     turn: Turn, group: ConsumerGroup, member: Member, updated: Member, token: int
 ) -> tuple[ConsumerGroup, bool]:
-    """Write the member and bump the epoch where its subscription asks for it. Returns the group, which the record of
+    """Writes the member, and bumps the epoch if its subscription requires it. Returns the group, which the record of
     its first member has made, and whether the subscription changed."""
     new = updated.member_id not in group.members
     if updated is member and not new:

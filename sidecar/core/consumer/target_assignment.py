@@ -1,5 +1,5 @@
-"""What is the consumer group's own in the computing of a target (modern/target_assignment.py): the assignor that most
-members ask for, and the record."""
+"""The target assignment of consumer groups: the assignor that most members ask for, and the record
+(modern/target_assignment.py)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sidecar.core.runtime.turn import Turn
 
 
 def preferred_assignor(group: ConsumerGroup, config: ConsumerConfig) -> str:
-    """The one most members ask for, else the first configured."""
+    """Returns the assignor that most members ask for, else the first configured one."""
     votes = {name: group.votes[name] for name in config.assignors if group.votes.get(name)}
     return max(votes, key=votes.__getitem__) if votes else config.assignors[0]
 

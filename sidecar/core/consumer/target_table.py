@@ -1,4 +1,4 @@
-"""A group's target assignment as a table in which each partition is one member's."""
+"""A group's target assignment as a table in which each partition has one owner."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class Table(MemberTable):
 
 class TargetAssignment(MemberTargets[Table]):
     def owners_on(self, layout: Layout, index: Mapping[str, int]) -> bytearray:
-        """Owner by partition in another layout, with other member indices; what is not in it is left out."""
+        """Returns the owners by partition in another layout, with other member indices; partitions outside it are left
+        out."""
         owner = bytearray(b"\xff") * (4 * layout.off[-1])
         if self.table is not None:
             old = self.table.layout

@@ -1,4 +1,4 @@
-"""What a ConsumerGroupHeartbeat must be before the group is looked at, and which epochs are accepted.
+"""Checks of a ConsumerGroupHeartbeat before and against the group, and of its member epoch.
 
 Source: KIP-848 'ConsumerGroupHeartbeat API'; Kafka's GroupCoordinatorService and GroupMetadataManager.
 """
@@ -45,7 +45,7 @@ def check_request(hb: ConsumerHeartbeat, config: ConsumerConfig) -> None:
 
 
 def check_regex(group: ConsumerGroup, member: Member, regex: str | None, config: ConsumerConfig) -> None:
-    """Of a regular expression that no member of the group has yet, and how many of them there may be."""
+    """Checks a regular expression that no member of the group has yet, and the number of the group's expressions."""
     if not regex or regex == member.topic_regex or group.regex_users(regex):
         return
     others = group.subscriptions.regex_count() - (group.regex_users(member.topic_regex or "") == 1)
@@ -59,7 +59,7 @@ def check_regex(group: ConsumerGroup, member: Member, regex: str | None, config:
 
 
 def check_member_epoch(member: Member, received: int, owned: Partitions | None) -> None:
-    """The previous epoch is accepted if what the member reports is still its own: a reply was lost."""
+    """Accepts the previous epoch, too, if the member still owns everything that it reports: a reply was lost."""
     if received != member.member_epoch:
         check_epoch(CONSUMER, member, received, owned is not None and _subset(owned, member.assigned))
 

@@ -1,7 +1,9 @@
-"""A consumer group becomes a classic one when its last member of the consumer protocol goes (KIP-848 'Downgrade').
+"""Downgrade: a consumer group becomes a classic one when its last member of the consumer protocol goes (KIP-848
+'Downgrade').
 
-Source: Kafka's GroupMetadataManager.convertToClassicGroup and ClassicGroup.fromConsumerGroup. The group is stable at a
-generation that is its epoch, and its members keep their target; or it rebalances, and they keep what they have.
+Source: Kafka's GroupMetadataManager.convertToClassicGroup and ClassicGroup.fromConsumerGroup. The group's generation is
+its epoch. Either it is stable, and its members keep their target; or it rebalances, and they keep their current
+assignment.
 
 validation.py (`downgrades`) decides. leave.py (`remove`) calls `downgrade` when the last consumer leaves or is removed,
 join.py when it comes back as a static member of the classic protocol.
@@ -28,7 +30,7 @@ WHY = "downgraded to the classic protocol"
 
 
 def downgrade(turn: Turn, group: ConsumerGroup, leaving: Collection[Member], rebalance: bool, why: str) -> None:
-    """`leaving`: members that go with it. Who stays speaks the classic protocol."""
+    """Turns the group into a classic one without `leaving`. All members that stay speak the classic protocol."""
     gone = {m.member_id for m in leaving}
     staying = [m for m in group.members.values() if m.member_id not in gone]
     records = as_classic_group(group, staying, turn, rebalance)
@@ -54,9 +56,10 @@ def drop(turn: Turn, group: ConsumerGroup, why: str) -> None:
 
 
 def as_classic_group(group: ConsumerGroup, staying: Collection[Member], turn: Turn, rebalance: bool) -> list[Record]:
-    """With a rebalance nobody is given its target. What counts as assigned until the next generation, if the group is
-    upgraded again or claims are judged, is what each member has: its target may be another member's still. (Kafka
-    writes the target, and so gives a partition to two members if the group is upgraded before it has rebalanced.)"""
+    """Returns the records of the classic group. With a rebalance its assignments are the current ones, not the targets,
+    because a target may still be owned by another member. They count until the next generation, for another upgrade or
+    for stale claims. (Kafka writes the target, and so gives a partition to two members if the group is upgraded before
+    it has rebalanced.)"""
     preview = ClassicGroup(group.group_id)
     records: list[Record] = []
     for m in staying:

@@ -1,9 +1,9 @@
 """JoinGroup (api 11) to a consumer group: a member of the classic protocol beside those of the consumer protocol.
 
-Source: Kafka's GroupMetadataManager.classicGroupJoinToConsumerGroup; KIP-848 'Online Migration'. Nobody leads: the
-coordinator assigns, and the member's generation is its epoch. Under KIP-1263 the target may be computed later: the
-answer waits a while for it (parked_joins.py); after that the member's heartbeat says REBALANCE_IN_PROGRESS as soon as
-there is one.
+Source: Kafka's GroupMetadataManager.classicGroupJoinToConsumerGroup; KIP-848 'Online Migration'. There is no leader:
+the coordinator assigns, and the member's generation is its epoch. Under KIP-1263 the target may be computed later. The
+answer waits a while for it (parked_joins.py); after that the member's heartbeat is answered REBALANCE_IN_PROGRESS as
+soon as there is one.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def classic_joins(turn: Turn, e: JoinGroup, token: int) -> None:
         reply = reply_to(e, final)
         made = turn.groups[e.group_id]
         if type(made) is ClassicGroup:
-            reply.protocol = made.protocol  # it syncs with what the group has chosen, or is refused
+            reply.protocol = made.protocol  # the group refuses a SyncGroup with another protocol
         turn.reply(token, reply)
     else:
         final = advance(turn, group, checked, owned, NO_TOKEN)
@@ -71,14 +71,14 @@ def classic_joins(turn: Turn, e: JoinGroup, token: int) -> None:
 
 
 def _topics(e: JoinGroup) -> Iterable[str]:
-    """What it subscribes to, and what it says that it owns."""
+    """Returns the topics that the member subscribes to, and those that it claims to own."""
     said = subscription(e.protocols[0][1]) if e.protocols else None
     return () if said is None else (*said.topics, *said.owned)
 
 
 def _check(turn: Turn, group: ConsumerGroup, e: JoinGroup, member_id: str) -> tuple[Checked, Partitions]:
-    """The member and what it says that it owns. Raises what the request is refused with: as at Kafka, who the member is
-    comes before what it says."""
+    """Returns the member and the partitions that it claims to own. Raises the error with which the request is refused:
+    as at Kafka, errors of identity come before those of metadata."""
     member, replaced = _find_or_make(group, e, member_id)
     said = subscription(e.protocols[0][1])
     if said is None:
@@ -87,7 +87,7 @@ def _check(turn: Turn, group: ConsumerGroup, e: JoinGroup, member_id: str) -> tu
 
 
 def _to_empty(turn: Turn, group: ConsumerGroup, e: JoinGroup, token: int) -> None:
-    """An empty consumer group becomes a classic one, under any policy."""
+    """Turns an empty consumer group into a classic one, under any policy."""
     if e.member_id:
         raise CoordinatorError(Code.UNKNOWN_MEMBER_ID, f"Group {e.group_id} has no members.")
     if not e.protocol_type or not e.protocols:
@@ -98,7 +98,7 @@ def _to_empty(turn: Turn, group: ConsumerGroup, e: JoinGroup, token: int) -> Non
 
 
 def _find_or_make(group: ConsumerGroup, e: JoinGroup, member_id: str) -> tuple[Member, Member | None]:
-    """The member as it is before this request, and the static member that it replaces, if any."""
+    """Returns the member before this request, and the static member that it replaces, if any."""
     if e.instance_id is None:
         return group.members.get(member_id) or Member(member_id), None
     holder = group.static_member(e.instance_id)
@@ -128,8 +128,9 @@ def _with_request(member: Member, e: JoinGroup, said: Subscription) -> Member:
 
 
 def _replaces_the_last(turn: Turn, group: ConsumerGroup, checked: Checked, owned: Partitions) -> Member:
-    """A static member comes back with the classic protocol, and was the last one of the consumer protocol. There is a
-    rebalance if the target is behind the group, or if somebody still has what the target gives to another."""
+    """Downgrades the group: a static member comes back with the classic protocol, and was the last one of the consumer
+    protocol. There is a rebalance if the target is behind the group, or if a member still has partitions of another's
+    target."""
     if checked.replaced is not None:
         replace_static(turn, group, checked.replaced, checked.member)
     group, changed = update_subscription(turn, group, checked.member, checked.updated, NO_TOKEN)
@@ -144,6 +145,6 @@ def _replaces_the_last(turn: Turn, group: ConsumerGroup, checked: Checked, owned
 
 
 def _is_to_have(group: ConsumerGroup, member: Member) -> bool:
-    """Whether all that the member has, or has not given up yet, is its own by the target, too."""
+    """Whether all partitions that the member has, or has not given up yet, are in its target."""
     target = group.target.of(member.member_id)
     return all(set(ps) <= set(target.get(t, ())) for t, ps in member.held_partitions().items())

@@ -1,6 +1,6 @@
-"""Members leave a consumer group, by whichever protocol and for whatever reason; it may become a classic group then.
+"""Removal of members from a consumer group, by either protocol and for any reason; the group may become a classic one.
 
-LeaveGroup (api 13) takes members of both protocols: so an administrator removes them (KIP-345, KIP-800).
+LeaveGroup (api 13) takes members of both protocols, so that an administrator can remove them (KIP-345, KIP-800).
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def remove(turn: Turn, group: ConsumerGroup, gone: Sequence[tuple[Member, str]])
 
 
 def consumer_heartbeat(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
-    """To a consumer group: only for good may a member leave in such a way that the group becomes a classic one."""
+    """Handles ConsumerGroupHeartbeat in a consumer group. The group may become a classic one if the member leaves for
+    good."""
     if hb.member_epoch != LEAVE_EPOCH:
         heartbeat(turn, hb, token)
         return

@@ -1,5 +1,5 @@
-"""The answer to a joining member of the classic protocol waits for the assignor run under way, as that to a member of
-the consumer protocol does (consumer/parked_joins.py): so it has its partitions at once, and not a heartbeat later."""
+"""Parked joins of members of the classic protocol. The answer waits for the assignor run under way, as in the consumer
+protocol (consumer/parked_joins.py): the member has its partitions at once, and not a heartbeat later."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Parked:
 @dataclass(slots=True)
 class MixedSoft(ConsumerSoft):
     joins: dict[str, Parked] = field(default_factory=dict)
-    """JoinGroups that wait, by member id."""
+    """Waiting JoinGroups, by member id."""
 
 
 def answer_or_wait(turn: Turn, group: ConsumerGroup, e: JoinGroup, member: Member, token: int) -> None:
     soft: MixedSoft = turn.soft_of(group.group_id)
     older = soft.joins.pop(member.member_id, None)
-    if older is not None:  # its client gave it up
+    if older is not None:  # its client has given it up
         turn.reply(older.token, JoinReply(Code.REBALANCE_IN_PROGRESS, member_id=member.member_id))
     wait_ms = config_of(turn, group.group_id).join_wait_ms
     if wait_ms and soft.joins_wait():
@@ -51,7 +51,7 @@ def answer(turn: Turn, group: ConsumerGroup, e: JoinGroup, member: Member, token
 
 
 def reply_to(e: JoinGroup, member: Member) -> JoinReply:
-    """Nobody leads: the coordinator assigns."""
+    """Returns the answer to a JoinGroup without a leader: the coordinator assigns."""
     return JoinReply(
         member_id=member.member_id,
         generation=member.member_epoch,
@@ -61,7 +61,7 @@ def reply_to(e: JoinGroup, member: Member) -> JoinReply:
 
 
 def wake(turn: Turn, group_id: str) -> None:
-    """A run has ended: answer those who waited for it, unless the next one is under way already."""
+    """Answers waiting joins at the end of a run, unless the next one is under way already."""
     group = turn.groups.get(group_id)
     if type(group) is not ConsumerGroup:
         return
@@ -90,7 +90,7 @@ def _finish(turn: Turn, group: ConsumerGroup, soft: MixedSoft, member_id: str) -
 
 
 def answer_waiting(turn: Turn, group: ConsumerGroup) -> None:
-    """The group goes, or becomes a classic one: whoever waits must come again."""
+    """Answers all waiting joins with REBALANCE_IN_PROGRESS, because the group ends or becomes a classic one."""
     soft: MixedSoft = turn.soft_of(group.group_id)
     for member_id, parked in soft.joins.items():
         turn.timers.cancel((WAIT, group.group_id, member_id))

@@ -1,4 +1,4 @@
-"""What the two kinds of groups do when they meet, as rows for the registry."""
+"""Rows of the registry for events of one kind of group that meet a group of another kind."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ CONSUMER = replace(
     removing=PLAIN.removing | {JOIN, SYNC},
     answer_waiting=answer_waiting,
 )
-"""Consumer groups, whose members may speak the classic protocol, too."""
+"""Consumer groups, whose members may also speak the classic protocol."""
 
 CROSSINGS: Mapping[str, Mapping[type[Event], Handler]] = {
     CONSUMER.name: {
@@ -67,4 +67,4 @@ CROSSINGS: Mapping[str, Mapping[type[Event], Handler]] = {
     },
     CLASSIC.name: {ConsumerHeartbeat: consumer_joins},
 }
-"""Name of a kind -> an event of the other kind -> what becomes of it."""
+"""Name of a kind -> an event of the other kind -> its handler."""

@@ -1,5 +1,5 @@
-"""Streams groups have no way to another protocol but for empty ones: an empty classic group becomes a streams group
-with its first member, and the other way round. The offsets stay at the broker either way (Kafka 4.4)."""
+"""Crossings of streams groups. Only empty groups change: an empty classic group becomes a streams group with its first
+member, and the other way round. The offsets stay at the broker either way (Kafka 4.4)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sidecar.core.vocabulary.errors import Code, CoordinatorError
 
 
 def streams_joins(turn: Turn, hb: StreamsHeartbeat, token: int) -> None:
-    """StreamsGroupHeartbeat to a classic group. Everything is checked before the classic group goes."""
+    """Handles StreamsGroupHeartbeat in a classic group. All checks come before the classic group is dropped."""
     group: ClassicGroup = turn.groups[hb.group_id]
     check_request(hb)
     if group.members or hb.member_epoch != JOIN_EPOCH:
@@ -45,7 +45,7 @@ def streams_joins(turn: Turn, hb: StreamsHeartbeat, token: int) -> None:
 
 
 def classic_joins(turn: Turn, e: JoinGroup, token: int) -> None:
-    """JoinGroup to a streams group."""
+    """Handles JoinGroup in a streams group."""
     group: StreamsGroup = turn.groups[e.group_id]
     check_join(turn, e, classic_config_of(turn, e.group_id))
     if group.members or not ClassicGroup(e.group_id).supports(e.protocol_type, e.protocols):
@@ -69,6 +69,6 @@ STREAMS_CROSSINGS: Mapping[str, Mapping[type[Event], Handler]] = {
 def with_streams(
     crossings: Mapping[str, Mapping[type[Event], Handler]],
 ) -> dict[str, Mapping[type[Event], Handler]]:
-    """The crossings of a fleet that serves streams groups, too."""
+    """Returns the crossings with those of streams groups, for a fleet that serves them."""
     names = (*crossings, *STREAMS_CROSSINGS)
     return {name: {**crossings.get(name, {}), **STREAMS_CROSSINGS.get(name, {})} for name in names}

@@ -27,7 +27,7 @@ def sync(turn: Turn, e: SyncGroup, token: int) -> None:
     member = _caller(group, e)
     assert member.classic is not None
     own = member.classic.protocols
-    # Before an upgrade it was told the protocol of the group. Kafka takes no other than the first of its own, which
+    # Before an upgrade the member received the group's protocol. Kafka accepts only the first of its own, which
     # ends Java's clients (docs/reference/differences.md).
     told = own[0] if e.protocol is None else next((p for p in own if p[0] == e.protocol), None)
     if e.protocol_type not in (None, CONSUMER_TYPE) or told is None:
@@ -49,7 +49,7 @@ def heartbeat(turn: Turn, e: ClassicHeartbeat, token: int) -> None:
     member = _caller(group, e)
     until_ms = arm_session(turn, e.group_id, member)
     if group.classic_members == len(group.members):
-        # Nobody else looks at the topics. In Kafka nobody does: partitions that a topic gains would be left out.
+        # No ConsumerGroupHeartbeat checks the topics here. In Kafka nothing does: new partitions would be left out.
         refresh_metadata_hash(turn, group)
         TARGETS.update(turn, group)
     if (
@@ -72,7 +72,7 @@ def _caller(group: ConsumerGroup, e: SyncGroup | ClassicHeartbeat) -> Member:
 
 
 def _waits(group: ConsumerGroup, member: Member) -> bool:
-    """Whether a partition of its target is still another member's."""
+    """Whether another member still has a partition of this member's target."""
     for topic, partitions in group.target.of(member.member_id).items():
         mine, owners = member.assigned.get(topic, {}), group.owners.get(topic, {})
         if any(p not in mine and p in owners for p in partitions):

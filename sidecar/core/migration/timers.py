@@ -1,5 +1,5 @@
-"""Timers of members of the classic protocol in a consumer group: by when they must join again, and
-sync; how long their JoinGroup waits for an assignor."""
+"""Timers of members of the classic protocol in a consumer group: the deadlines to join again and to sync, and the wait
+of a JoinGroup for an assignor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ JOIN, SYNC, WAIT = "mixed_join", "mixed_sync", "mixed_wait"
 
 
 def arm_join(turn: Turn, group_id: str, member: Member) -> None:
-    """It was told to join again. The time runs from the first such answer."""
+    """Arms the deadline of a member that was told to join again. The time runs from the first such answer."""
     key = (JOIN, group_id, member.member_id)
     if turn.timers.deadline(key) is None:
         turn.arm_removal(key, member.rebalance_timeout_ms)

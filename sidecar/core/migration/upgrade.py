@@ -1,12 +1,13 @@
-"""A classic group becomes a consumer group when its first member of the consumer protocol joins (KIP-848 'Upgrade').
+"""Upgrade: a classic group becomes a consumer group when its first member of the consumer protocol joins (KIP-848
+'Upgrade').
 
 Source: Kafka's GroupMetadataManager.convertToConsumerGroup and ConsumerGroup.fromClassicGroup. The members stay, each
-with what it was assigned last, at an epoch that is the group's generation. One that has not heard of that assignment
-still has what it had before: what it claims, and nobody is assigned, is its own until it has given it up.
+with its last assignment, at an epoch that is the group's generation. A member that has not received that assignment
+still has its earlier partitions: it keeps those that it claims and no member is assigned, until it has given them up.
 
 Kafka refuses a group whose assignments carry user data, because a custom assignor's would be lost. The assignors that
-clients bring (`BUILT_IN`) keep nothing there but hints of their own: librdkafka's sticky ones hand each member's
-subscription data back, so that Kafka does not upgrade their groups. Here such a group upgrades.
+clients bring (`BUILT_IN`) keep only hints of their own there. librdkafka's sticky ones hand each member's subscription
+data back, so that Kafka does not upgrade their groups. Here such a group upgrades.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ WHY = "upgraded from the classic protocol"
 
 
 def consumer_joins(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
-    """ConsumerGroupHeartbeat to a classic group."""
+    """Handles ConsumerGroupHeartbeat in a classic group."""
     group: ClassicGroup = turn.groups[hb.group_id]
     config = config_of(turn, hb.group_id)
     check_request(hb, config)
@@ -85,7 +86,7 @@ def drop(turn: Turn, group: ClassicGroup, why: str) -> None:
 
 
 def _preview(group_id: str, records: Sequence[Record]) -> ConsumerGroup:
-    """The group as it would be. Raises GROUP_ID_NOT_FOUND if it contradicts itself."""
+    """Returns the future group. Raises GROUP_ID_NOT_FOUND if it contradicts itself."""
     group = ConsumerGroup(group_id)
     try:
         for record in records:
@@ -96,15 +97,15 @@ def _preview(group_id: str, records: Sequence[Record]) -> ConsumerGroup:
 
 
 def _heard(group: ClassicGroup, soft: ClassicSoft) -> Set[str]:
-    """Members that know their last assignment, and have said nothing since."""
+    """Returns the members that have received their last assignment, and have not joined again since."""
     if group.state is State.COMPLETING or group.adopted:
         return frozenset()
     return group.members.keys() - soft.unsynced - soft.joins.keys()
 
 
 def as_consumer_group(group: ClassicGroup, image: TopicImage, heard: Set[str]) -> list[Record]:
-    """The records of the consumer group that this one becomes. `heard`: members that know their last assignment. Raises
-    GROUP_ID_NOT_FOUND."""
+    """Returns the records of the consumer group that this group becomes. `heard`: members that have received their last
+    assignment. Raises GROUP_ID_NOT_FOUND."""
     everybody = len(group.members)
     known = group.protocol is not None and group.supported[group.protocol] == everybody
     protocol = group.protocol if known and group.protocol is not None else group.select_protocol()
@@ -122,22 +123,24 @@ def as_consumer_group(group: ClassicGroup, image: TopicImage, heard: Set[str]) -
 
 
 def _all_assigned(group: ConsumerGroup, image: TopicImage) -> bool:
-    """If not, topics have grown since the leader assigned, or it has not assigned in this generation. Then there must
-    be a new target, even if the member that joins asks for none, as a static one that comes back does not. (In Kafka
-    the partitions stay unassigned until something else changes.)"""
+    """Whether all partitions of the subscribed topics have owners. If not, topics have grown since the leader assigned,
+    or it has not assigned in this generation. Then a new target is needed, even if the joining member requires none,
+    like a static one that comes back. (In Kafka the partitions stay unassigned until something else changes.)"""
     topics = (image.by_name[name] for name in group.subscribed_topics() if name in image.by_name)
     return all(p in group.owners.get(t.id, ()) for t in topics for p in range(t.partitions))
 
 
 def epoch_of(group: ClassicGroup) -> int:
-    """Before the first generation it is the epoch of the empty assignment: no member may be told of epoch 0."""
+    """Returns the group's generation as an epoch. Before the first generation it is the epoch of the empty assignment:
+    no member may receive epoch 0."""
     return max(group.generation, INITIAL_EPOCH)
 
 
 def _claim(
     group: ClassicGroup, protocol: str, image: TopicImage, heard: Set[str], given: dict[str, Partitions]
 ) -> None:
-    """Adds what members claim and nobody is given; of two that claim it, the one that has had it later (KIP-792)."""
+    """Adds partitions that members claim and no member is assigned. Of two claims the one of the later generation
+    counts (KIP-792)."""
     taken = {(t, p) for parts in given.values() for t, ps in parts.items() for p in ps}
     said = [(m.member_id, subscription(m.metadata(protocol))) for m in group.members.values()]
     claims = [(member_id, s) for member_id, s in said if s is not None and s.owned and member_id not in heard]
@@ -195,7 +198,7 @@ def _member(group: ClassicGroup, m: Member, protocol: str, image: TopicImage, gi
 
 
 def _given(group: ClassicGroup, member_id: str, protocol: str, image: TopicImage) -> Partitions:
-    """What the member was assigned last, as far as the topics are there."""
+    """Returns the member's last assignment, as far as its topics exist."""
     found = assigned_with_data(group.assignments.get(member_id, b""))
     if found is None:
         raise no_upgrade(group.group_id, "the embedded consumer protocol is malformed")

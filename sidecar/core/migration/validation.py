@@ -1,4 +1,4 @@
-"""When a group may change its protocol, and which members of the classic protocol a consumer group admits.
+"""Checks whether a group may change its protocol, and which members of the classic protocol a consumer group admits.
 
 Source: Kafka's GroupMetadataManager (validateOnlineUpgrade, validateOnlineDowngrade..., throwIfClassic...).
 """
@@ -18,11 +18,11 @@ from sidecar.core.runtime.turn import Turn
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
 
 UPGRADES, DOWNGRADES = ("upgrade", "bidirectional"), ("downgrade", "bidirectional")
-"""Values of group.consumer.migration.policy."""
+"""Values of group.consumer.migration.policy that allow each change."""
 
 
 def check_upgrade(turn: Turn, group: ClassicGroup) -> None:
-    """Raises GROUP_ID_NOT_FOUND, which clients take for final."""
+    """Raises GROUP_ID_NOT_FOUND, which is final for clients, if the group must not be upgraded."""
     config = config_of(turn, group.group_id)
     if config.migration_policy not in UPGRADES:
         raise no_upgrade(group.group_id, "online upgrade is disabled")
@@ -38,7 +38,8 @@ def no_upgrade(group_id: str, why: str) -> CoordinatorError:
 
 
 def downgrades(turn: Turn, group: ConsumerGroup, leaving: Collection[Member], joining: int = 0) -> bool:
-    """Whether the group becomes a classic one when these members leave, and so many of the classic protocol join."""
+    """Whether the group becomes a classic one when these members leave, and `joining` members of the classic protocol
+    join."""
     staying = len(group.members) - len(leaving) + joining
     classic = group.classic_members - sum(m.classic is not None for m in leaving) + joining
     if not staying or classic != staying:
@@ -49,8 +50,8 @@ def downgrades(turn: Turn, group: ConsumerGroup, leaving: Collection[Member], jo
 
 
 def check_admission(turn: Turn, group: ConsumerGroup, member_id: str, e: JoinGroup) -> None:
-    """May a member with these classic protocols join this consumer group? Raises INCONSISTENT_GROUP_PROTOCOL or
-    GROUP_MAX_SIZE_REACHED."""
+    """Checks whether a member with these classic protocols may join this consumer group. Raises
+    INCONSISTENT_GROUP_PROTOCOL or GROUP_MAX_SIZE_REACHED."""
     config = config_of(turn, group.group_id)
     if config.migration_policy == "disabled":
         raise _inconsistent(f"The group migration of consumer group {group.group_id} is disabled.")
@@ -65,7 +66,8 @@ def _inconsistent(text: str) -> CoordinatorError:
 
 
 def classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
-    """The member of the classic protocol, if the caller is it. Raises UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
+    """Returns the member of the classic protocol, if the caller is it. Raises UNKNOWN_MEMBER_ID or
+    FENCED_INSTANCE_ID."""
     if instance_id is None:
         member = group.members.get(member_id)
     else:

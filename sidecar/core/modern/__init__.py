@@ -1,1 +1,1 @@
-"""What all groups with epochs have in common (KIP-848): consumer, share (KIP-932) and streams groups (KIP-1071)."""
+"""Parts that all groups with epochs share (KIP-848): consumer, share (KIP-932) and streams groups (KIP-1071)."""

@@ -1,9 +1,10 @@
-"""An assignment is told again while the member has not said that it owns it.
+"""Sends an assignment again until the member acknowledges that it owns it.
 
-The answer that told it may be lost. Java's client then sends all that it knows with its next heartbeat, which brings
-the assignment again (KIP-848, 'Heartbeat Process'). librdkafka does so if its coordinator is gone, but not if a request
-has timed out (2.16): it waits for partitions then, or keeps those that another member waits for, until its rebalance
-timeout. Kafka's coordinator leaves it so. Who has the assignment finds nothing new in an answer that repeats it.
+The answer with the assignment may be lost. Java's client then sends its whole state with its next heartbeat, which
+brings the assignment again (KIP-848, 'Heartbeat Process'). librdkafka does so if its coordinator is gone, but not if a
+request has timed out (2.16): it waits for partitions then, or keeps those that another member waits for, until its
+rebalance timeout. Kafka's coordinator leaves it so. A member that has the assignment finds nothing new in a repeated
+one.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from sidecar.core.modern.group import ModernMember
 from sidecar.core.modern.soft_state import ModernSoft, Told
 
 INTERVALS = 2
-"""Heartbeat intervals until it is told again."""
+"""Heartbeat intervals between two sends of an unacknowledged assignment."""
 TIMES = 3
-"""So often: there are clients that never say what they own."""
+"""Most resends of one assignment: some clients never acknowledge one."""
 
 
 def tell(soft: ModernSoft, member: ModernMember, acknowledged: bool, due: bool, at_ms: int, interval_ms: int) -> bool:
-    """Whether the answer to a heartbeat is to name the assignment. `member`: as it is behind the heartbeat;
-    `acknowledged`: it said that it owns just that; `due`: the assignment is named in any case."""
+    """Whether the answer to a heartbeat carries the assignment. `member`: as it is after the heartbeat; `acknowledged`:
+    it reported to own just that assignment; `due`: the answer must carry it in any case."""
     told = soft.told.get(member.member_id)
     if acknowledged:
         left = 0

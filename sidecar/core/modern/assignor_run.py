@@ -1,10 +1,10 @@
-"""What goes into one run of an assignor, and what comes out of it. Pure, and safe in any thread: everything in the
-input is immutable or a copy (KIP-1263 'Assignment Offload').
+"""Input and output of one assignor run. Pure, and safe in any thread: everything in the input is immutable or a copy
+(KIP-1263 'Assignment Offload').
 
 `Targets.update` (target_assignment.py) makes the input. Without offload it runs the assignor itself; else
 coordinator/runtime/assignor_task.py does so in a background thread, and `Targets.done` takes the output.
 
-A kind adds what its problem is made of to the input, and what it wants to keep for the next run to the output.
+A kind adds the data of its problem to the input, and the data for the next run to the output.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from sidecar.core.vocabulary.topics import TopicImage
 
 @dataclass(frozen=True, slots=True)
 class RunInput:
-    """`epoch`: the group's when the run began, that of the target it makes."""
+    """Input of one run. `epoch`: the group's when the run began, and that of the resulting target."""
 
     kind: ClassVar[str]
-    """Of the group."""
+    """Kind of the group."""
     member_record: ClassVar[str]
     """The kind of record that holds a member's target."""
 
@@ -38,8 +38,8 @@ class RunInput:
 
 @dataclass(frozen=True, slots=True)
 class RunOutput:
-    """`table`: a MemberTable, or whatever the kind has in its place; `changed`: members whose target is another one
-    now, or is their first; `moved`: partitions, or active tasks, with a new owner."""
+    """Output of one run. `table`: a MemberTable, or the kind's own class in its place; `changed`: members whose target
+    has changed, or is their first; `moved`: partitions, or active tasks, with a new owner."""
 
     table: Any
     changed: tuple[str, ...]
@@ -47,4 +47,4 @@ class RunOutput:
 
 
 Run = Callable[[Any, Any], Any]
-"""(input, assignor) -> output. Whatever the assignor raises comes through."""
+"""(input, assignor) -> output. Exceptions of the assignor propagate."""

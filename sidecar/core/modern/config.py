@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ModernConfig:
-    """Kafka's names without the kind's prefix, with dots as underscores. A kind adds its own."""
+    """Settings under Kafka's names without the kind's prefix, with dots as underscores. A kind adds its own."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -22,11 +22,12 @@ class ModernConfig:
     assignor_offload_enable: bool = True
     assignor_timeout_ms: int = 30_000
     join_wait_ms: int = 500
-    """How long the answer to a join or a heartbeat waits for the assignor run under way; 0: not at all, as KIP-1263."""
+    """Longest wait of the answer to a join or a heartbeat for the assignor run under way; 0: no wait, as in
+    KIP-1263."""
 
 
 def config_of(turn: Turn, group: ModernGroup[Any]) -> ModernConfig:
-    """The settings in force for this group, by its kind."""
+    """Returns the settings in force for this group, by its kind."""
     found = turn.ports.config[(group.kind, group.group_id)]
     assert isinstance(found, ModernConfig)
     return found

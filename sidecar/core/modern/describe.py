@@ -1,4 +1,4 @@
-"""What the descriptions of groups of all kinds with partitions tell alike."""
+"""Parts that the descriptions of all groups with partitions share."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from sidecar.core.vocabulary.topics import TopicImage
 
 
 def named(parts: Partitions, image: TopicImage) -> tuple[TopicPartitions, ...]:
-    """Those of topics that exist."""
+    """Returns these partitions with the names of their topics, without topics that do not exist."""
     return tuple((t, image.by_id[t].name, ps) for t, ps in parts.items() if t in image.by_id)

@@ -1,4 +1,4 @@
-"""The epoch of a group rises, and how long its members take to reach it (KIP-848 'Group epoch')."""
+"""Raises the epoch of a group, and measures how long its members take to reach it (KIP-848 'Group epoch')."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def bump_epoch(turn: Turn, group: ModernGroup[Any], why: str, reason: Reason) ->
 
 
 def write_epoch(turn: Turn, group: ModernGroup[Any], record: Record, why: str, reason: Reason) -> None:
-    """`record`: of the next epoch, and of whatever else the kind writes with it."""
+    """Writes `record`, which has the group's next epoch and the kind's other fields."""
     soft: ModernSoft = turn.soft_of(group.group_id)
     soft.metadata_due = False
     soft.rebalances(turn.now.mono_ms)
@@ -28,7 +28,7 @@ def write_epoch(turn: Turn, group: ModernGroup[Any], record: Record, why: str, r
 
 
 def refresh_metadata_hash(turn: Turn, group: ModernGroup[Any]) -> None:
-    """A topic of the group changed: new hash, new epoch."""
+    """Raises the group epoch if the metadata hash of the subscribed topics has changed."""
     soft: ModernSoft = turn.soft_of(group.group_id)
     if not soft.metadata_due:
         return
@@ -38,7 +38,7 @@ def refresh_metadata_hash(turn: Turn, group: ModernGroup[Any]) -> None:
 
 
 def after_removal(turn: Turn, group: ModernGroup[Any], gone: Sequence[tuple[ModernMember, str]]) -> None:
-    """These members were removed, each for its reason: the epoch rises once."""
+    """Raises the epoch once for these removed members, each with its reason."""
     bump_epoch(turn, group, listed(f"{m.client_id or m.member_id}: {why}" for m, why in gone), of_removal(gone[0][1]))
     if group.members:
         assign_soon(turn, group)
@@ -47,14 +47,14 @@ def after_removal(turn: Turn, group: ModernGroup[Any], gone: Sequence[tuple[Mode
 
 
 def assign_soon(turn: Turn, group: ModernGroup[Any]) -> None:
-    """The next heartbeat of any member computes the target, as in Kafka; the timer does if none comes."""
+    """Sets the timer that computes the target. The next heartbeat of any member does so earlier, as in Kafka."""
     wait_ms = config_of(turn, group).assignment_interval_ms
     turn.timers.set(("assign", group.group_id), turn.now.mono_ms + wait_ms)
 
 
 def _emptied(turn: Turn, group: ModernGroup[Any]) -> None:
-    """Nobody is left to own anything, and that is the target of the new epoch. It has no time, so the first member that
-    joins is assigned at once, whenever the last run was (Kafka 4.4; KAFKA-20442)."""
+    """Writes an empty target for the new epoch, because no member is left. The target has no time, so the first member
+    that joins is assigned at once, whenever the last run was (Kafka 4.4; KAFKA-20442)."""
     soft: ModernSoft = turn.soft_of(group.group_id)
     soft.unsettled_since_ms = None
     soft.flight = None
@@ -64,8 +64,9 @@ def _emptied(turn: Turn, group: ModernGroup[Any]) -> None:
 
 
 def note_if_settled(turn: Turn, group: ModernGroup[Any]) -> None:
-    """A member has come a step further: how long the group took, if it was the last one. Each member is looked at once
-    for an epoch, and the first one that is not there yet again, so that this costs little in large groups, too."""
+    """Reports how long the group took to settle, once its last member has reached the epoch. Each member is checked
+    once for an epoch, and only the first that is not there yet again, so that this costs little in large groups,
+    too."""
     soft: ModernSoft = turn.soft_of(group.group_id)
     epoch = group.epoch
     if soft.unsettled_since_ms is None or epoch != group.assignment_epoch:

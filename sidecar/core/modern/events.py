@@ -1,4 +1,4 @@
-"""What the heartbeats of members, and their answers, have in common. Times are milliseconds."""
+"""Base classes of the members' heartbeats and their answers. Times are milliseconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ class MemberReply(Answer):
 
 
 class MemberHeartbeat(Event):
-    """One request in which a member joins with epoch 0, lives with its own, and leaves with a negative one."""
+    """One request in which a member joins with epoch 0, stays alive with its own epoch, and leaves with a negative
+    one."""
 
     member_id: str
     member_epoch: int

@@ -1,4 +1,5 @@
-"""Why a group with epochs is as it is, whatever the kind: who has not come to the target, and for whom that waits."""
+"""Explains the state of a group with epochs of any kind: the members that are behind the target, and whom they wait
+for."""
 
 from __future__ import annotations
 
@@ -24,15 +25,16 @@ from sidecar.core.runtime.inspect import (
 from sidecar.core.vocabulary.topics import TopicImage
 
 GIVES_UP, WAITS, BEHIND, AWAY = "gives up", "waits", "not heard", "away"
-"""It was told to give something up; others have not given up what it is to get; it has sent no heartbeat since the
-target is what it is; a static member that left for a while."""
+"""States of a member. GIVES_UP: it must give partitions up; WAITS: others have not given up its partitions; BEHIND: it
+has sent no heartbeat since the present target; AWAY: a static member that left for a while."""
 
 COMES_BACK = "it joins again with its instance id and goes on with what it owned, or is removed when its session ends"
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """`holder` still has what another member is to get. `asked`: it was told to give that up."""
+    """A partition that `holder` still has and another member waits for. `asked`: the holder has the request to give it
+    up."""
 
     holder: str
     name: str
@@ -42,24 +44,24 @@ class Held:
 
 @dataclass(frozen=True)
 class Explainer:
-    """What one kind knows beside what all have in common."""
+    """The parts of an explanation that are specific to one kind."""
 
     group: str
     current: str
     target_epoch: str
-    """Kinds of its records."""
+    """Kinds of this kind's records."""
     view: Callable[[Any, Any, Names], MemberView]
-    """(group, member, names)."""
+    """(group, member, names) -> the member's view."""
     advance: Callable[[Any, Any, bool], Any]
-    """(group, member, whether it has given up what it was told to) -> the member after its next heartbeat."""
+    """(group, member, whether it has given up its revoked partitions) -> the member after its next heartbeat."""
     held: Callable[[Any, Any, Names], Iterable[Held]] = field(default=lambda group, member, names: ())
     next: Callable[[Any, Any, MemberView], str] = field(default=lambda group, member, view: "")
-    """What its next heartbeat brings, where that is a special case; else ""."""
+    """Effect of a member's next heartbeat in special cases; else ""."""
     notes: Callable[[Any, TopicImage | None], Iterable[str]] = field(default=lambda group, image: ())
     place: Callable[[str, int], str] = topic_place
 
     def __call__(self, told: Told, group: Any, image: TopicImage | None, live: Live | None) -> Explained:
-        """`image`: the topics as they are; None: nobody knows, and what depends on them is not judged."""
+        """`image`: the present topics; None: unknown, so that facts which depend on topics are left out."""
         names = {**told.names, **(image.names if image is not None else {})}
         views = {m.member_id: self.view(group, m, names) for m in group.members.values()}
         waits = tuple(w for m in group.members.values() for w in self._waits(told, group, m, names))
@@ -84,7 +86,7 @@ class Explainer:
         return (SETTLED if m.reconciled_to(group.assignment_epoch) else WAITS), since
 
     def _waits(self, told: Told, group: Any, m: Any, names: Names) -> Iterable[Wait]:
-        """For whom this member waits, now or as soon as it is heard."""
+        """Yields the members for which this member waits, now or from its next heartbeat on."""
         parts: dict[tuple[str, bool], dict[str, list[int]]] = {}
         for h in self.held(group, m, names):
             by_name = parts.setdefault((h.holder, h.asked), {}).setdefault(h.name, [])
@@ -93,13 +95,13 @@ class Explainer:
         first = list(dict.fromkeys(holder for holder, _ in parts))
         for (holder, asked), places in sorted(parts.items(), key=lambda p: (first.index(p[0][0]), not p[0][1])):
             since = told.since(self.current, holder)
-            begin = max(since, told.taken_over_ms)  # a new owner gives everybody the whole time again
+            begin = max(since, told.taken_over_ms)  # a new owner gives all members the whole time again
             timeout = group.members[holder].rebalance_timeout_ms
             until = begin + timeout if asked and timeout >= 0 else None
             yield Wait(m.member_id, owned_places(places, self.place), holder, since, asked, until)
 
     def _next(self, group: Any, m: Any, state: str, view: MemberView, names: Names, waits: tuple[Wait, ...]) -> str:
-        """What the next heartbeat of this member brings, as the core reconciles it."""
+        """Returns the effect of this member's next heartbeat, as the core reconciles it."""
         epoch = group.assignment_epoch
         if state == AWAY:
             return COMES_BACK

@@ -1,7 +1,7 @@
-"""What the machine of epochs and targets asks of a group's hard state, whatever its kind.
+"""The hard state of a group of any kind with epochs, as far as epochs and targets need it.
 
-Kafka's ModernGroup and ModernGroupMember. A kind keeps its own class and its own records; the machine writes three of
-them, and has the group make them.
+Kafka's ModernGroup and ModernGroupMember. A kind keeps its own class and its own records; the shared code writes three
+of them, and has the group make them.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ class ModernMember(Protocol):
 
     @property
     def holds(self) -> bool:
-        """It owns something, or has not given it up yet."""
+        """Whether the member owns partitions, or has not given them up yet."""
 
     def reconciled_to(self, epoch: int) -> bool: ...
 
 
 class RevokingMember(ModernMember, Protocol):
-    """A member of a kind in which one must revoke before another is assigned."""
+    """A member of a kind in which partitions are revoked from one member before another gets them."""
 
     @property
     def rebalance_timeout_ms(self) -> int: ...
 
     @property
     def revokes(self) -> bool:
-        """It was told to give something up, and has not said yet that it did."""
+        """Whether the member must give partitions up, and has not confirmed it yet."""
 
 
 M = TypeVar("M", bound=ModernMember, covariant=True)
@@ -80,22 +80,22 @@ class ModernGroup(Protocol[M]):
 
     @property
     def assignor(self) -> str:
-        """The one that made the last target; "": none has."""
+        """Name of the assignor that made the last target; "": there was none."""
 
     @property
     def owners(self) -> Mapping[Any, Any]:
-        """Of what is assigned, or not given up yet. Empty: nobody owns anything."""
+        """Owners of the partitions that are assigned, or not given up yet. Empty: no partition has an owner."""
 
     def subscribed_topics(self) -> frozenset[str]: ...
 
     def hash_over(self, image: TopicImage) -> int:
-        """Hash of the metadata of all subscribed topics as `image` has them."""
+        """Returns the hash of the metadata of all subscribed topics, as `image` has them."""
 
     # ---- its records ------------------------------------------------------------------------------------------
     def epoch_record(self, epoch: int, metadata_hash: int, why: str) -> Record: ...
 
     def target_epoch_record(self, epoch: int, timestamp_ms: int, why: str) -> Record:
-        """The epoch of the target, with the assignor that made the last one."""
+        """Makes the record of the target's epoch, with the assignor that made the last target."""
 
     def empty_target_record(self, member_id: str, why: str) -> Record:
-        """This member is to own nothing."""
+        """Makes the record of an empty target for this member."""

@@ -1,4 +1,4 @@
-"""What people see of groups with epochs, whatever the kind (runtime/inspect.py)."""
+"""Views of groups with epochs for people, for any kind (runtime/inspect.py)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AT_REST = frozenset(("Empty", "Stable"))
 
 
 def inspecting(explain: Explainer, states: Mapping[str, str], tell: Mapping[str, Teller], **own: Any) -> Inspect:
-    """The view of one kind. `own`: fields of `Inspect` in the place of those that all kinds with epochs have."""
+    """Returns the views of one kind. `own`: fields of `Inspect` that replace those shared by all kinds with epochs."""
 
     def member(group: ModernGroup[Any], member_id: str, names: Names) -> MemberView | None:
         m = group.members.get(member_id)
@@ -52,7 +52,8 @@ def inspecting(explain: Explainer, states: Mapping[str, str], tell: Mapping[str,
 
 
 def facts(group: ModernGroup[Any]) -> dict[str, Any]:
-    """`epoch`, `assignment_epoch`, `assignor`, and `assigned_ms`: when the target was made, Unix milliseconds."""
+    """Returns `epoch`, `assignment_epoch`, `assignor`, and `assigned_ms`: when the target was made, Unix
+    milliseconds."""
     told = {"epoch": group.epoch, "assignment_epoch": group.assignment_epoch, "assignor": group.assignor}
     return {**told, "assigned_ms": group.assignment_timestamp_ms}
 
@@ -66,17 +67,17 @@ def begins(before: Heading | None, now: Heading) -> bool:
 
 
 def by_name(parts: Mapping[bytes, Iterable[int]], names: Names) -> dict[str, list[int]]:
-    """Topic -> sorted partitions; a topic whose name nobody knows by its id."""
+    """Returns topic -> sorted partitions; a topic without a known name by its id."""
     return {names.get(t) or t.hex(): sorted(ps) for t, ps in parts.items()}
 
 
 def places(body: Body) -> set[tuple[Any, ...]]:
-    """(topic id, partition) of a member's target."""
+    """Returns (topic id, partition) of a member's target."""
     return {(i["topic_id"], p) for i in body["partitions"] for p in i["partitions"]}
 
 
 def topics_held(items: Iterable[Body], alone: bool) -> Iterable[HeldPartitions]:
-    """Of partitions by topic, as values have them."""
+    """Yields the partitions held, from the fields by topic of a value."""
     for i in items:
         topic_id = i["topic_id"]
         key = topic_id if isinstance(topic_id, str) else topic_id.hex()
@@ -102,7 +103,7 @@ def tell_target(sub_id: str, body: Body | None, last: Body | None) -> Iterable[N
 
 
 def tell_member(about: Callable[[Body], str]) -> Teller:
-    """`about(value)`: what a member says of itself, beside its client."""
+    """`about(value)` returns the member's own details beside its client."""
 
     def tell(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
         if body is None:

@@ -1,4 +1,4 @@
-"""What all kinds of groups with epochs ask of a commit or a fetch alike (Kafka's validateOffsetCommit and
+"""Checks of a commit or a fetch that all kinds of groups with epochs share (Kafka's validateOffsetCommit and
 validateOffsetFetch)."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def needs_no_member(group: ModernGroup[Any], c: CommitCheck) -> bool:
 
 
 def stale_code(c: CommitCheck, classic: bool = False) -> Code:
-    """For an epoch that may not commit. `classic`: the member speaks the classic protocol."""
+    """Returns the error for an epoch that may not commit. `classic`: the member speaks the classic protocol."""
     told_as_classic = classic or (c.transactional and c.version < TXN_OF_CONSUMERS)
     return Code.ILLEGAL_GENERATION if told_as_classic else Code.STALE_MEMBER_EPOCH
 

@@ -1,9 +1,9 @@
-"""The answer to a heartbeat waits for the assignor run under way, and the answer to a join for whatever else its kind
-of group makes ready for it.
+"""Parked joins: answers to heartbeats that wait for the assignor run under way, and answers to joins that wait for
+further preparations of their kind of group.
 
-KIP-1263 has a joining member come again after one heartbeat interval, and a member hear of a change with its next
+KIP-1263 has a joining member come again after one heartbeat interval, and a member learn of a change with its next
 heartbeat. Kafka, which assigns in the heartbeat itself, has both in the first answer; here they are in it if they are
-there within `join_wait_ms`. Where a request's connection is needed for what is under way, its answer waits for that in
+there within `join_wait_ms`. Where such a preparation needs the request's connection, the answer waits for its end in
 any case.
 """
 
@@ -23,7 +23,7 @@ from sidecar.core.vocabulary.errors import CoordinatorError
 
 
 def waits(turn: Turn, hb: MemberHeartbeat, soft: ModernSoft, config: ModernConfig, asks: bool) -> bool:
-    """Whether the answer had better wait for what is under way in the group. `asks`: for something that needs its
+    """Whether the answer should wait for work under way in the group. `asks`: the request started work that needs its
     connection."""
     if config.join_wait_ms and (soft.joins_wait() if hb.member_epoch == 0 else soft.flight is not None):
         return True
@@ -32,8 +32,8 @@ def waits(turn: Turn, hb: MemberHeartbeat, soft: ModernSoft, config: ModernConfi
 
 @dataclass(frozen=True, slots=True)
 class ParkedAnswers:
-    """`second`: (turn, the request that waits) -> the same with the answer that a second heartbeat of the member would
-    bring. Raises CoordinatorError where that would be refused."""
+    """Parks the answers of one kind. `second`: (turn, the request that waits) -> the same with the answer that a second
+    heartbeat of the member would bring. Raises CoordinatorError where that would be refused."""
 
     kind: str
     second: Callable[[Turn, Waiting], Waiting]
@@ -42,8 +42,8 @@ class ParkedAnswers:
         return {"join": self.waited_enough}
 
     def wait(self, turn: Turn, asked: MemberHeartbeat, token: int, reply: MemberReply, asks: bool) -> None:
-        """Hold the answer back until `wake`, or until the wait has been long enough. A member that asks again has given
-        up its first request: that one must not be told of partitions, for nobody may read its answer."""
+        """Holds the answer back until `wake`, or until the end of the wait. A new request of a member replaces its
+        first one. The first one's answer must not have partitions: the client may not read it."""
         soft: ModernSoft = turn.soft_of(asked.group_id)
         group = turn.groups[asked.group_id]
         member_id = reply.member_id or ""
@@ -62,8 +62,8 @@ class ParkedAnswers:
             self._answer(turn, soft, w)
 
     def wake(self, turn: Turn, group_id: str) -> None:
-        """Something has ended: answer those who waited for it. A join waits for the next one, too, if that is under way
-        already; a member, only for the target of the epoch that its group had."""
+        """Answers the requests whose wait is over. A join also waits for a run that is already under way again; a
+        member only for the target of the epoch that its group had."""
         group = turn.groups.get(group_id)
         if group is not None and group.kind == self.kind:
             soft: ModernSoft = turn.soft_of(group_id)
@@ -72,7 +72,7 @@ class ParkedAnswers:
                     self._answer(turn, soft, w)
 
     def give_up(self, turn: Turn, group_id: str, token: int) -> None:
-        """The client behind this request is gone: it must not ask for anything once more."""
+        """Answers the request of a client that has disconnected, so that its work does not start once more."""
         group = turn.groups.get(group_id)
         if group is not None and group.kind == self.kind:
             soft: ModernSoft = turn.soft_of(group_id)
@@ -80,22 +80,22 @@ class ParkedAnswers:
                 _finish(turn, soft, found)
 
     def _answer(self, turn: Turn, soft: ModernSoft, w: Waiting) -> None:
-        """What a second heartbeat of the member would bring, in the place of the first one's answer."""
+        """Sends the answer that a second heartbeat of the member would bring, in place of the first one's answer."""
         if w.asked.member_epoch != 0 and not w.epoch:
             _finish(turn, soft, w)
             return
         try:
             second = self.second(turn, w)
         except CoordinatorError:
-            second = w  # the member is gone, or somebody else speaks for it: its next heartbeat is told so
+            second = w  # the member is gone or fenced: its next heartbeat is answered so
         if second.shown and soft.needs_connection(turn):
             soft.waiting[w.reply.member_id or ""] = second
-            return  # the second heartbeat asked for something itself
+            return  # the second heartbeat itself started work that needs the connection
         _finish(turn, soft, second)
 
 
 def answer_all(turn: Turn, group: ModernGroup[Any]) -> None:
-    """The group goes: its waiting members get the answers that they would have had at once."""
+    """Answers all waiting requests of a group that ends, with the answers that they would have had at once."""
     soft: ModernSoft = turn.soft_of(group.group_id)
     for found in list(soft.waiting.values()):
         _finish(turn, soft, found)

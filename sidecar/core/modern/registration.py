@@ -1,4 +1,4 @@
-"""What the rows of all kinds of groups with epochs have in common (runtime/registry.py, GroupKind)."""
+"""Parts of the registry's rows that all kinds of groups with epochs share (runtime/registry.py, GroupKind)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def loaded(turn: Turn, group: ModernGroup[Any]) -> None:
 
 
 def member_loaded(turn: Turn, group: ModernGroup[Any], member_id: str) -> None:
-    """Of a kind without rebalance timeouts."""
+    """Arms the session of a member, in a kind without rebalance timeouts."""
     if member_id in group.members:
         arm_session(turn, group.group_id, member_id, config_of(turn, group).session_timeout_ms)
 
@@ -33,7 +33,7 @@ def touched(turn: Turn, group: ModernGroup[Any], member_id: str) -> None:
 
 
 def topics_changed(turn: Turn, group: ModernGroup[Any], changed: frozenset[str]) -> None:
-    """A group that subscribes to one of `changed` looks at its metadata hash on its next heartbeat."""
+    """Has a group that subscribes to one of `changed` check its metadata hash on its next heartbeat."""
     soft: ModernSoft = turn.soft_of(group.group_id)
     if not soft.metadata_due and not changed.isdisjoint(group.subscribed_topics()):
         soft.metadata_due = True
@@ -51,7 +51,7 @@ def answer_waiting(turn: Turn, group: ModernGroup[Any]) -> None:
 
 
 def assignor_done(targets: Targets, parked: ParkedAnswers) -> Handler:
-    """Of a kind whose answers wait for nothing else."""
+    """Returns the handler of `AssignorDone` for a kind whose answers wait only for assignor runs."""
 
     def handler(turn: Turn, event: AssignorDone, token: int) -> None:
         targets.done(turn, event)

@@ -1,8 +1,8 @@
-"""A group goes back to the broker, or is assigned anew because the administrator wants it.
+"""Moves a group back to the broker, or assigns it anew on an administrator's order.
 
-It goes by a target in which nobody owns anything. When nobody does, each member's next heartbeat removes it and tells
-it so, and it joins anew. The broker knows no such members: a heartbeat that reached it before its member has been told
-would be answered GROUP_ID_NOT_FOUND, which ends some clients for good.
+A group moves by a target in which no member owns anything. Once all partitions are given up, each member's next
+heartbeat removes it with UNKNOWN_MEMBER_ID, and it joins anew. The broker does not know these members. A heartbeat that
+reached it before that answer would get GROUP_ID_NOT_FOUND, which ends some clients for good.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def no_placeholder(turn: Turn, group: ModernGroup[Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class GroupRelease:
-    """`unasked`: members that may be removed as soon as nobody owns anything, without a heartbeat of theirs;
-    `placeholder`: whether the core knows of one of this group that is at the broker, or may be."""
+    """Releases groups of one kind. `unasked`: members that may be removed without a heartbeat once no partition has an
+    owner; `placeholder`: whether a placeholder of this group is, or may be, at the broker."""
 
     kind: str
     remove: Remove
@@ -63,7 +63,7 @@ class GroupRelease:
         else:
             if not soft.releasing:
                 self._begin(turn, group, soft, e.why)
-            # Who left for a while as a static member owns nothing that somebody works on.
+            # A static member that is away owns partitions on which no client works.
             away = [m for m in group.members.values() if m.member_epoch == STATIC_LEAVE_EPOCH]
             self._remove(turn, group, away, e.why)
             if not group.owners:
@@ -71,7 +71,8 @@ class GroupRelease:
         turn.reply(token, ReleaseReply(members=len(group.members), placeholder=self.placeholder(turn, group)))
 
     def sent_away(self, turn: Turn, hb: MemberHeartbeat, token: int) -> bool:
-        """Whether the group goes back to the broker and this member has nothing more to wait for here."""
+        """Sends this member away if its group moves to the broker and no partition has an owner. Returns whether it
+        did."""
         group = turn.groups.get(hb.group_id)
         if group is None or group.kind != self.kind or group.owners:
             return False
@@ -107,7 +108,7 @@ class GroupRelease:
 
 
 def _take_all(turn: Turn, group: ModernGroup[Any], why: str) -> None:
-    """Give the group a target in which no member owns a partition."""
+    """Writes a target in which no member owns a partition."""
     for member_id in group.members:
         turn.write(group.empty_target_record(member_id, why))
     turn.write(group.target_epoch_record(group.epoch, turn.now.wall_ms, why))

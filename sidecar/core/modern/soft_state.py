@@ -1,5 +1,5 @@
-"""What a coordinator knows of a group with epochs beside its records. All of it is lost at a takeover, and none of it
-may be needed to be right: a new owner starts with a fresh one."""
+"""Soft state of a group with epochs. A takeover loses all of it, and correctness must not depend on it: a new owner
+starts with a fresh one."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from sidecar.core.runtime.turn import Soft, Turn
 
 @dataclass(slots=True)
 class Flight:
-    """The assignor run under way. `now` maps members of its snapshot to the id that they have since, or to None if
-    they are gone."""
+    """The assignor run under way. `now` maps members of its snapshot to their present id, or to None if they are
+    gone."""
 
     run_id: int
     assignor: str = ""
     now: dict[str, str | None] = field(default_factory=dict)
 
     def gone(self, member_id: str, successor: str | None = None) -> None:
-        """This member left, or handed its place to another id."""
+        """Notes that this member left, or handed its place to another id."""
         for old, current in self.now.items():
             if current == member_id:
                 self.now[old] = successor
@@ -29,8 +29,8 @@ class Flight:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A request whose answer waits. `reply` is what it gets if nothing better comes until `until_ms` (monotonic).
-    `epoch`: for which epoch of the group the heartbeat of a member wants the target, 0: for none, and for a join."""
+    """A request whose answer waits. `reply` is sent if no better answer comes until `until_ms` (monotonic). `epoch`:
+    the group epoch whose target a member's heartbeat waits for; 0 for none, and for a join."""
 
     token: int
     asked: MemberHeartbeat
@@ -38,12 +38,12 @@ class Waiting:
     until_ms: int
     epoch: int = 0
     shown: bool = False
-    """What is under way may need the connection of this request (`ModernSoft.needs_connection`)."""
+    """Whether work under way may need the connection of this request (`ModernSoft.needs_connection`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """An assignment that a member has not acknowledged: when to tell it again (monotonic), and how often."""
+    """An unacknowledged assignment: the time of its next resend (monotonic), and the resends left."""
 
     again_ms: int
     left: int
@@ -52,27 +52,27 @@ class Told:
 @dataclass(slots=True)
 class ModernSoft(Soft):
     metadata_due: bool = True
-    """Topics of this group may have changed since its hash was computed."""
+    """Whether topics of this group may have changed since its hash was computed."""
     flight: Flight | None = None
     """The assignor run under way; at most one."""
     failures: int = 0
-    """Assignor runs that failed in a row."""
+    """Number of assignor runs that failed in a row."""
     retry_at_ms: int = 0
-    """Monotonic: no run before then."""
+    """Monotonic time before which no run starts."""
     releasing: bool = False
-    """The group goes back to the broker: its target is that nobody owns anything."""
+    """Whether the group moves back to the broker: its target is empty."""
     unsettled: tuple[int, list[str]] = (-1, [])
     """An epoch, and the members that may not have reached it yet."""
     told: dict[str, Told] = field(default_factory=dict)
-    """By member id."""
+    """Unacknowledged assignments by member id."""
     waiting: dict[str, Waiting] = field(default_factory=dict)
-    """By member id: a member has one request that counts."""
+    """Waiting requests by member id: only a member's last request counts."""
 
     def joins_wait(self) -> bool:
-        """Whether something is under way without which a member that joins gets nothing. A kind may know more."""
+        """Whether work is under way without which a joining member gets no partitions. A kind may add conditions."""
         return self.flight is not None
 
     def needs_connection(self, turn: Turn) -> bool:
-        """Whether what is under way needs the connection of the request that asked for it, whose answer waits for its
-        end in any case."""
+        """Whether work under way needs the connection of the request that started it. That request's answer then waits
+        for the end of the work in any case."""
         return False

@@ -1,4 +1,4 @@
-"""What a group's members subscribe to, counted: a member that joins with a known subscription costs O(1)."""
+"""Counted subscriptions of a group's members: a member that joins with a known subscription costs O(1)."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from sidecar.core.vocabulary.topics import TopicImage
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subscription:
-    """One for all members that subscribe to the same; compared by identity."""
+    """One subscription, shared by all members that have it; compared by identity."""
 
     names: tuple[str, ...]
     regex: str | None
     record_bytes: int
-    """Of each member's record."""
+    """Bytes of the subscription in each member's record."""
 
 
 class Subscriptions:
     def __init__(self) -> None:
         self.of: dict[str, Subscription] = {}
-        """By member id."""
+        """Subscription by member id."""
         self._known: dict[tuple[tuple[str, ...], str | None], Subscription] = {}
         self._members: Counter[Subscription] = Counter()
         self._regex_members: Counter[str] = Counter()
@@ -32,7 +32,7 @@ class Subscriptions:
         self._frozen: frozenset[str] | None = frozenset()
         self._hash: tuple[TopicImage | None, frozenset[str] | None, int] = (None, None, 0)
         self.held_bytes = 0
-        """Of the different subscriptions, and of the record of each member."""
+        """Bytes of the different subscriptions, and of the record of each member."""
 
     # ---- members ------------------------------------------------------------------------------------------
     def put(self, member_id: str, names: tuple[str, ...], regex: str | None) -> Subscription:
@@ -71,7 +71,7 @@ class Subscriptions:
             self._remove(sub.names)
 
     def more_bytes(self, names: tuple[str, ...], regex: str | None, member_id: str) -> int:
-        """What this member, which may be new, needs beside what is here, to subscribe to this."""
+        """Returns the bytes that this subscription adds, for a present or a new member."""
         had, known = self.of.get(member_id), self._known.get((names, regex))
         more = -had.record_bytes if had is not None else 0
         if known is not None:
@@ -81,7 +81,7 @@ class Subscriptions:
 
     # ---- regular expressions ------------------------------------------------------------------------------
     def resolved(self, regex: str, topics: tuple[str, ...]) -> None:
-        """What it stands for from now on; nothing: it is unresolved (KIP-1263)."""
+        """Sets the topics that an expression matches; none: it is unresolved (KIP-1263)."""
         if regex in self._regex_members:
             self._add(topics)
             self._remove(self._resolved.get(regex, ()))
@@ -101,13 +101,13 @@ class Subscriptions:
 
     # ---- names ----------------------------------------------------------------------------------------------
     def topics(self) -> frozenset[str]:
-        """Names that any member subscribes to. The same object as long as nothing changed."""
+        """Returns the names that any member subscribes to; the same object as long as nothing changed."""
         if self._frozen is None:
             self._frozen = frozenset(self._names)
         return self._frozen
 
     def hash_over(self, image: TopicImage) -> int:
-        """Hash of the metadata of all these topics as `image` has them."""
+        """Returns the hash of the metadata of all these topics, as `image` has them."""
         of, names, value = self._hash
         topics = self.topics()
         if of is not image or names is not topics:

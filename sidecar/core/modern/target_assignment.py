@@ -1,8 +1,8 @@
-"""When a new target assignment is computed, by whom, and writing it down (KIP-848 'Assignment', KIP-1263).
+"""Decides when a new target assignment is computed and where, and writes it (KIP-848 'Assignment', KIP-1263).
 
-Offloaded: the run goes out as a command, its result comes back as an event and is brought up to date with what
-changed meanwhile. Unlike Kafka: a due batch also runs by a timer, a clock that jumped back does not stall it, and
-a failing or slow assignor leaves the group on its last target and is tried again, ever less often.
+Offloaded: the run goes out as a command, its result comes back as an event and is brought up to date with the changes
+meanwhile. Unlike Kafka: a due batch also runs by a timer, and a clock that jumped back does not stall it. A failing or
+slow assignor leaves the group on its last target and is tried again, ever less often.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from sidecar.core.runtime.turn import Turn
 
 RETRY_MS = 1_000
 RETRY_MAX_MS = 60_000
-"""After failed assignor runs: doubled each time, up to this."""
+"""Longest pause after failed assignor runs; RETRY_MS doubles up to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunAssignor:
-    """Background work: run this as its kind of group does (`GroupKind.run`); the answer comes back as
+    """Background work: runs the assignor as its kind of group does (`GroupKind.run`); the result comes back as
     `AssignorDone`."""
 
     input: RunInput
@@ -39,14 +39,14 @@ class RunAssignor:
 
 
 class AssignorDone(Event):
-    """The end of a run. `output` None: it failed, and `error` says why."""
+    """The end of a run. `output` None: it failed, with the reason in `error`."""
 
     inner: ClassVar[bool] = True
 
     input: Any
-    """A RunInput, as of the run."""
+    """The RunInput of the run."""
     output: Any
-    """A RunOutput."""
+    """A RunOutput, or None."""
     error: str = ""
 
 
@@ -56,31 +56,32 @@ def never(turn: Turn, group: ModernGroup[Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """The target assignments of one kind of group: when they are due is the same for all, the rest is the kind's."""
+    """The target assignments of one kind of group. When they are due is the same for all kinds; the rest depends on the
+    kind."""
 
     kind: str
     snapshot: Callable[[Turn, Any, str], RunInput]
-    """(turn, group, assignor): the problem of one run, under `turn.next_run()`."""
+    """(turn, group, assignor) -> the problem of one run, under `turn.next_run()`."""
     run: Run
     result: Callable[[Turn, Any, Any, Any], TargetRecord | None]
-    """(turn, group, input, output): the record of a result. It has been brought up to date already with members that
-    are gone, or have other ids. The kind takes out what may not be assigned any more. None: all of it is void, and
+    """(turn, group, input, output) -> the record of a result. The output already lacks members that are gone, and has
+    the new ids of others. The kind takes out partitions that may not be assigned any more. None: all of it is void, and
     the next run begins at once."""
     preferred: Callable[[Any, Any], str]
-    """(group, settings): the name of the assignor to run."""
+    """(group, settings) -> the name of the assignor to run."""
     held_back: Callable[[Turn, Any], bool] = never
-    """Whether the kind wants no run now, whatever the interval. It calls `update` itself when it wants one."""
+    """Whether the kind delays runs now, whatever the interval. The kind then calls `update` itself later."""
 
     def timers(self) -> dict[str, TimerHandler]:
         return {"assign": self.due, "run": self.overdue}
 
     def due(self, turn: Turn, group: ModernGroup[Any], key: tuple[str, ...], tag: int) -> None:
-        """The assignment interval is over and no heartbeat has come meanwhile."""
+        """Updates the target when the assignment interval is over and no heartbeat has come meanwhile."""
         refresh_metadata_hash(turn, group)
         self.update(turn, group)
 
     def update(self, turn: Turn, group: ModernGroup[Any]) -> None:
-        """Begin a run, or compute at once, if the group's epoch asks for it and the interval allows it now."""
+        """Begins a run, or computes at once, if the group's epoch requires it and the interval allows it now."""
         if group.assignment_epoch >= group.epoch or not group.members:
             return
         soft: ModernSoft = turn.soft_of(group.group_id)
@@ -109,7 +110,7 @@ class Targets:
         self._finish(turn, group, inp, out, Flight(inp.run_id))
 
     def done(self, turn: Turn, event: AssignorDone) -> None:
-        """The result of an offloaded run. Of a group that is gone, or of a run that was given up, it is dropped."""
+        """Takes in the result of an offloaded run. A result is dropped if its group is gone or its run was given up."""
         inp = event.input
         group = turn.groups.get(inp.group_id)
         if group is not None and group.kind != self.kind:
@@ -127,7 +128,7 @@ class Targets:
         self.update(turn, group)  # the epoch may have risen meanwhile: the interval begins now
 
     def overdue(self, turn: Turn, group: ModernGroup[Any], key: tuple[str, ...], run_id: int) -> None:
-        """The assignor is too slow: its result will be dropped when it comes."""
+        """Gives up a run that takes too long: its result will be dropped when it comes."""
         soft: ModernSoft = turn.soft_of(group.group_id)
         if soft.flight is not None and soft.flight.run_id == run_id:
             assignor, soft.flight = soft.flight.assignor, None
@@ -151,7 +152,7 @@ class Targets:
         )
 
     def _finish(self, turn: Turn, group: ModernGroup[Any], inp: RunInput, out: RunOutput, flight: Flight) -> None:
-        """Write the new target: without members that are gone, with the new ids of static ones (KIP-1263 'Assignment
+        """Writes the new target: without members that are gone, with the new ids of static ones (KIP-1263 'Assignment
         Offload'), and with the time the calculation finished."""
         soft: ModernSoft = turn.soft_of(group.group_id)
         soft.failures, soft.retry_at_ms = 0, 0
@@ -183,7 +184,7 @@ def _dropped(turn: Turn, inp: RunInput) -> None:
 
 
 def interval_left_ms(group: ModernGroup[Any], config: ModernConfig, wall_ms: int) -> int:
-    """Of the assignment interval that began with the last target."""
+    """Returns the rest of the assignment interval that began with the last target."""
     last, interval = group.assignment_timestamp_ms, config.assignment_interval_ms
     if last == 0 or interval == 0 or wall_ms < last:
         return 0

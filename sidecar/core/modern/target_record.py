@@ -11,15 +11,15 @@ from sidecar.core.runtime.records import Record
 
 @dataclass(frozen=True, slots=True)
 class TargetRecord:
-    """Written as one record for each of `changed` and that of the target's epoch; `parts` gives those. Whoever ran the
-    assignor may have made the members' values beforehand: `run_id` says of which run this is."""
+    """A target assignment, written as one record for each of `changed` and one for the target's epoch; `parts` yields
+    them. The thread of the assignor run may have made the members' values beforehand: `run_id` names that run."""
 
     kind: ClassVar[str]
-    """That of `metadata`."""
+    """Kind of the record that `metadata` makes."""
 
     group_id: str
     table: Any
-    """A MemberTable, or whatever the kind has in its place."""
+    """A MemberTable, or the kind's own class in its place."""
     changed: tuple[str, ...]
     assignment_epoch: int
     assignment_timestamp_ms: int

@@ -1,7 +1,7 @@
-"""The target assignment of a group by member: one table of int arrays from the last run, and what was written for
-single members since (a static member replaced, or everything, after a takeover).
+"""The target assignment of a group by member: one table of int arrays from the last run, and changes for single members
+since (a static member replaced, or everything, after a takeover).
 
-A partition may be several members'. A kind in which it is one member's alone keeps the owners beside it
+A partition may belong to several members. A kind in which it has one owner keeps the owners beside the table
 (consumer/target_table.py).
 """
 
@@ -22,18 +22,19 @@ NOTHING: Partitions = {}
 
 @dataclass(frozen=True, slots=True)
 class MemberTable:
-    """`members[i]` may be "": gone since. `csr`, `parts`: member -> partitions, in ascending order."""
+    """Target of each member. `members[i]` may be "": gone since. `csr`, `parts`: member -> partitions, in ascending
+    order."""
 
     layout: Layout
     members: tuple[str, ...]
     index: Mapping[str, int]
-    """Of `members` that are still there."""
+    """Member id -> position in `members`, of those that are still there."""
     csr: Ints
     parts: Ints
 
     @classmethod
     def of_parts(cls, layout: Layout, parts: Mapping[str, Iterable[int]]) -> MemberTable:
-        """Member -> indices of its partitions in the layout."""
+        """Makes a table from member -> indices of its partitions in the layout."""
         ordered = [array("i", sorted(ps)) for ps in parts.values()]
         csr = array("i", [0, *accumulate(map(len, ordered))])
         flat = array("i")
@@ -46,12 +47,12 @@ class MemberTable:
         return None if i is None else partitions(self.csr, self.parts, self.layout.off, self.layout.ids, i)
 
     def all(self, member_ids: Sequence[str]) -> list[dict[bytes, tuple[int, ...]]]:
-        """Of each of these."""
+        """Returns the partitions of each of these members."""
         members = array("i", map(self.index.__getitem__, member_ids))
         return partitions_all(self.csr, self.parts, self.layout.off, self.layout.ids, members)
 
     def renamed(self, to: Mapping[str, str | None]) -> Self:
-        """With other member ids; None: it is gone."""
+        """Returns the table with other member ids; None: the member is gone."""
         if not to:
             return self
         members = tuple((to[m] or "") if m in to else m for m in self.members)
@@ -62,14 +63,14 @@ T = TypeVar("T", bound=MemberTable)
 
 
 class MemberTargets(Generic[T]):
-    """Looks like a mapping from member id to topic id -> sorted partitions."""
+    """Targets by member id, like a mapping to topic id -> sorted partitions."""
 
     def __init__(self, table: T | None = None, own: dict[str, Partitions | None] | None = None) -> None:
         self.table = table
         self.own: dict[str, Partitions | None] = own if own is not None else {}
 
     def get(self, member_id: str) -> Partitions | None:
-        """None: no target was ever written for it."""
+        """Returns the member's target; None: it was never written."""
         if member_id in self.own:
             return self.own[member_id]
         return self.table.get(member_id) if self.table is not None else None
@@ -78,7 +79,7 @@ class MemberTargets(Generic[T]):
         return self.get(member_id) or NOTHING
 
     def held(self, member_id: str, assigned: Epochs, subscribed: frozenset[bytes]) -> bool:
-        """Is what a member has just its target, and does it subscribe to all of that?"""
+        """Whether the member has exactly its target, and subscribes to all of its topics."""
         table = self.table
         i = None if table is None or member_id in self.own else table.index.get(member_id)
         if table is None or i is None:
@@ -112,5 +113,5 @@ class MemberTargets(Generic[T]):
         self.own = {}
 
     def frozen(self) -> Self:
-        """A copy that later changes do not reach; for another thread."""
+        """Returns a copy for another thread, which later changes do not reach."""
         return type(self)(self.table, dict(self.own))

@@ -1,4 +1,4 @@
-"""Which members are let in, and which epochs are accepted, in Kafka's words.
+"""Checks of a group's size and of members' epochs, with Kafka's messages.
 
 Source: GroupMetadataManager's throwIf...GroupIsFull and throwIf...MemberEpochIsInvalid, alike but for the kind's name.
 """
@@ -18,7 +18,7 @@ def invalid(message: str) -> CoordinatorError:
 
 
 def check_size(group: ModernGroup[Any], member_id: str, instance_id: str | None, max_size: int) -> None:
-    """A static member that comes back takes the place that it has already."""
+    """Refuses a new member of a full group. A static member that comes back takes the place that it has already."""
     if instance_id in group.static_members or member_id in group.members:
         return
     if len(group.members) >= max_size:
@@ -30,8 +30,8 @@ def check_size(group: ModernGroup[Any], member_id: str, instance_id: str | None,
 
 
 def check_epoch(kind: str, member: ModernMember, received: int, reply_lost: bool, note: str = "") -> None:
-    """One older epoch is accepted: the previous one, if the answer that told the present one may be lost. `note`: what
-    Kafka adds about a smaller one."""
+    """Refuses a wrong member epoch. The previous epoch is accepted if the answer with the present one may be lost.
+    `note`: Kafka's addition about a smaller epoch."""
     if received in (0, member.member_epoch):
         return
     if received > member.member_epoch:
@@ -52,7 +52,7 @@ def unknown_member(member_id: str, group_id: str) -> CoordinatorError:
 
 
 def held_by_instance(group: ModernGroup[M], instance_id: str, member_id: str) -> M:
-    """The static member of that instance id, if this member id holds it."""
+    """Returns the static member of that instance id, if this member id holds it."""
     holder = group.members.get(group.static_members.get(instance_id, ""))
     if holder is None:
         raise CoordinatorError(Code.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")

@@ -1,1 +1,1 @@
-"""What serves every kind of group: partitions, shards, turns, timers, records."""
+"""Partitions, shards, turns, timers and records: the parts that serve every kind of group."""

@@ -1,4 +1,4 @@
-"""What the coordinator asks of whoever drives it. owner.py numbers the duties that go with each command.
+"""Commands of the coordinator to its driver. owner.py numbers the driver's duties for each command.
 
 `attempt` numbers the takeovers of one partition: an answer to a command of an earlier attempt is dropped.
 """
@@ -16,20 +16,20 @@ from sidecar.core.runtime.records import Record
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Shut out every earlier writer of this partition. Ends as `fenced` or `failed`."""
+    """Shuts out every earlier writer of this partition. Ends as `fenced` or `failed`."""
 
     partition: int
     attempt: int
 
 
 ASSIGNED, MOVED, RENEWED = "assigned", "moved from sidecar", "fence renewed"
-"""Why a claim was made: a partition was taken over, and its new owner did not know who had it before; from one that is
-alive; it has its owner as before."""
+"""Reasons of a claim. ASSIGNED: a takeover whose previous owner is unknown, or was this sidecar. MOVED: from a sidecar
+that is alive. RENEWED: the owner stays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Append the owner's claim. Ends as `claimed` or `failed`."""
+    """Appends the owner's claim. Ends as `claimed` or `failed`."""
 
     partition: int
     attempt: int
@@ -38,7 +38,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """Wait until the tail has applied the record at `offset`. Ends as `replayed`."""
+    """Waits until the tail has applied the record at `offset`. Ends as `replayed`."""
 
     partition: int
     attempt: int
@@ -47,7 +47,7 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """Set a new fence while the partition is served. Ends as `renewed`, `not_renewed` or `failed`."""
+    """Sets a new fence while the partition is served. Ends as `renewed`, `not_renewed` or `failed`."""
 
     partition: int
     attempt: int
@@ -55,7 +55,7 @@ class Renew:
 
 @dataclass(slots=True)
 class Append:
-    """Append these records as one unit, behind all earlier ones. Ends as `committed(serial)` or `failed`."""
+    """Appends these records as one unit, behind all earlier ones. Ends as `committed(serial)` or `failed`."""
 
     partition: int
     attempt: int
@@ -65,7 +65,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """This attempt is over: append nothing more for it."""
+    """Ends an attempt: the driver appends nothing more for it."""
 
     partition: int
     attempt: int
@@ -74,7 +74,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Do this in the background. Its end comes back as an event through `done`."""
+    """Runs `item` in the background. Its end comes back as an event through `done`."""
 
     partition: int
     attempt: int
@@ -82,14 +82,14 @@ class Work:
 
 
 class Void(Struct, tag=True, gc=False):
-    """What was granted to members of these groups ends now."""
+    """Ends every grant to members of these groups."""
 
     groups: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TookOver:
-    """The partition is being served now. `ms`: since it was assigned."""
+    """Reports that the partition is served now, `ms` after its assignment."""
 
     partition: int
     owner_epoch: int
@@ -99,8 +99,8 @@ class TookOver:
 
 @dataclass(frozen=True, slots=True)
 class Occupied:
-    """The group has members that commit offsets now, or has none any more; also told of each group that a takeover has
-    loaded."""
+    """Reports that the group has members that commit offsets now, or none any more. Sent also for each group that a
+    takeover has loaded."""
 
     partition: int
     group_id: str

@@ -1,8 +1,8 @@
-"""Requests that are open, and answers that wait until the records of their group are committed.
+"""Open requests, and answers that wait until the records of their group are committed.
 
-Kafka's coordinator holds every answer back behind all records of the partition that were written before it. Here those
-of the same group count, on which alone an answer rests: while a replica that died is still in the in-sync set, nothing
-is committed (`broker.session.timeout.ms`, 9 s), and one group's join must not stop the heartbeats of all others.
+Kafka's coordinator holds every answer back behind all earlier records of the partition. Here only the records of the
+same group count, because the answer depends on no others. While a dead replica is still in the in-sync set, nothing is
+committed (`broker.session.timeout.ms`, 9 s), and one group's join must not stop the heartbeats of all others.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class DeferredReplies:
     def __init__(self, lease: PartitionLease, tally: Tally, out: list[Command]) -> None:
         self._lease, self._tally, self._out = lease, tally, out
         self._open: dict[int, Event] = {}
-        """By token."""
+        """Open requests by token."""
         self._serial = 0
-        """Of the last append."""
+        """Serial of the last append."""
         self._committed = 0
         self._under_way: deque[tuple[int, int]] = deque()
-        """Serial of each append that is under way, and since when."""
+        """Serial and start (monotonic ms) of each append under way."""
         self._written: dict[str, int] = {}
         """Group -> serial of its last append, while any append is under way."""
         self._waiting: list[tuple[int, int, Reply]] = []
@@ -41,7 +41,7 @@ class DeferredReplies:
 
     @property
     def idle(self) -> bool:
-        """Everything that was appended is committed."""
+        """Whether every append is committed."""
         return self._serial == self._committed
 
     def opened(self, token: int, event: Event) -> None:
@@ -56,7 +56,7 @@ class DeferredReplies:
         return self._serial
 
     def send(self, reply: Reply, shard: Shard, now: Now) -> None:
-        """At once, or when the last records of its group are committed."""
+        """Sends the answer at once, or when the last records of its group are committed."""
         if self._serial != self._committed:
             event = self._open.get(reply.token)
             last = 0 if event is None else self._written.get(event.group_id, 0)
@@ -66,13 +66,14 @@ class DeferredReplies:
         self._release(reply, shard, now)
 
     def waits_ms(self, group_id: str, now_ms: int) -> int:
-        """How long the oldest append has been under way, if answers of this group wait for one; else 0."""
+        """Returns how long the oldest append has been under way if answers of this group wait for one; else 0."""
         if self._written.get(group_id, 0) <= self._committed:
             return 0
         return max(now_ms - self._under_way[0][1], 1)
 
     def committed(self, serial: int, shard: Shard, now: Now) -> None:
-        """That append and all before it are committed. What need not wait any more leaves in the order of `send`."""
+        """Marks this append and all earlier ones as committed, and sends the answers that waited for them in the order
+        of `send`."""
         self._committed = serial
         while self._under_way and self._under_way[0][0] <= serial:
             self._under_way.popleft()
@@ -95,7 +96,7 @@ class DeferredReplies:
         self._out.append(reply)
 
     def refuse_open(self, code: Code) -> None:
-        """The term is over."""
+        """Refuses all open requests, because the term is over."""
         self._tally.open -= len(self._open)
         for token, event in self._open.items():
             refuse(self._out, token, event, code)

@@ -1,5 +1,5 @@
-"""What an event leads to. A handler changes nothing outside the shard: it appends effects, and whoever drives the
-shard carries them out (docs/design/decisions.md, Turns and replies).
+"""Effects of an event. A handler changes nothing outside the shard: it appends effects, and the shard's driver carries
+them out (docs/design/decisions.md, Turns and replies).
 
 An answer is an effect addressed to a token, not a return value: another member's event or a timer may release it.
 """
@@ -20,9 +20,9 @@ TOUCH_MS = 100
 
 
 class Grant(Struct, gc=False):
-    """The front may give this very answer to the same request bytes of this member until `until_ms` (monotonic), as
-    long as the group does not change. The end is the session's deadline at the time of the grant, so that no member
-    is removed for silence while its grant lasts. `revision` is that of the group when the answer was made."""
+    """Lets the front give this very answer to the same request bytes of this member until `until_ms` (monotonic), as
+    long as the group does not change. The grant ends with the session's deadline at that time, so that no member is
+    removed for silence while its grant lasts. `revision` is the group's when the answer was made."""
 
     group_id: str
     member_id: str
@@ -56,7 +56,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A metric goes up. `metric` is a name in process/metrics.py, `labels` are its label values."""
+    """An increment of a counter. `metric` is a name in process/metrics.py, `labels` are its label values."""
 
     metric: str
     labels: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class Observe:
 
 @dataclass(slots=True)
 class Effects:
-    """In the order in which they are carried out: records first, then background work, voided grants, answers."""
+    """Effects of one turn, carried out in this order: records, background work, voided grants, answers."""
 
     records: list[Record] = field(default_factory=list)
     background: list[Background] = field(default_factory=list)

@@ -1,8 +1,8 @@
-"""What every event and every answer has in common, and the events that concern groups of any kind.
+"""Base classes of events and answers, and the events that concern groups of any kind.
 
-An event is one request, or the end of something the coordinator asked for. It names the class of its answer, so that
-any refusal can be written without knowing the event. Events and answers are msgspec structs: `link` sends them as
-they are from the front to the coordinator and back.
+An event is one request, or the end of background work that the coordinator started. It names the class of its answer,
+so that any refusal can be written without knowing the event. Events and answers are msgspec structs: `link` sends them
+unchanged from the front to the coordinator and back.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from sidecar.core.vocabulary.errors import Code
 
 FOR_EVER_MS = 1 << 62
 NO_TOKEN = 0
-"""The token of an event that nobody waits for."""
+"""Token of an event without a requester to answer."""
 
 
 class Answer(Struct, tag=True, gc=False):
-    """`message` None: the client gets no text, as with some of Kafka's own errors."""
+    """An error code and its text. `message` None: the client gets no text, as with some of Kafka's own errors."""
 
     code: Code = Code.NONE
     message: str | None = None
 
 
 class Event(Struct, tag=True, gc=False):
-    """`group_id` decides which partition, and so which coordinator, the event belongs to."""
+    """One event. `group_id` decides which partition, and so which coordinator, handles it."""
 
     answer: ClassVar[type[Answer]] = Answer
     inner: ClassVar[bool] = False
-    """It comes from the coordinator's own work, never from a front."""
+    """Whether only the coordinator itself makes such events, and never a front."""
 
     group_id: str
 
@@ -38,18 +38,18 @@ class Event(Struct, tag=True, gc=False):
         return self.answer(code, message)
 
     def joins(self) -> bool:
-        """Whether its sender is no member yet and would become one."""
+        """Whether the sender is not yet a member and asks to become one."""
         return False
 
     def largest_bytes(self) -> int:
-        """About how much of the request goes into a single record, where that may be much."""
+        """About how many bytes of the request go into a single record; 0 where that is little."""
         return 0
 
 
 class StandingReply(Answer):
-    """`exists`: there is such a group; `members`: how many it has; `subscribed`: the topics they subscribe to;
-    `subscribed_all`: the topics are unknown, so all count as subscribed; `opaque`: an active classic group of another
-    protocol type than consumer, as of Kafka Connect, whose members may not use topics at all."""
+    """State of a group for DeleteGroups and OffsetDelete. `members`: their number; `subscribed`: the topics they
+    subscribe to; `subscribed_all`: the topics are unknown, so all count as subscribed; `opaque`: an active classic
+    group of another protocol type than consumer, as of Kafka Connect, whose members may not use topics at all."""
 
     exists: bool = False
     kind: str = ""
@@ -60,14 +60,14 @@ class StandingReply(Answer):
 
 
 class Standing(Event):
-    """Whether there is such a group, has members, and subscribes to which topics. DeleteGroups and OffsetDelete ask
+    """Asks whether the group exists, has members, and subscribes to which topics. DeleteGroups and OffsetDelete ask
     this before they send anything to the broker."""
 
     answer: ClassVar[type[Answer]] = StandingReply
 
 
 class DeleteGroup(Event):
-    """DeleteGroups (api 42, KIP-229): allowed only without members."""
+    """DeleteGroups (api 42, KIP-229): allowed only for a group without members."""
 
     why: str = "group deleted"
 
@@ -82,7 +82,7 @@ class Listed(Struct, gc=False):
 
 
 class Rebalance(Event):
-    """The administrator wants this group to be assigned anew. Nobody waits for it where the group has no members."""
+    """An administrator's order to assign this group anew. Has no effect on a group without members."""
 
     inner: ClassVar[bool] = True
 
@@ -90,15 +90,16 @@ class Rebalance(Event):
 
 
 class ReleaseReply(Answer):
-    """`members`: how many the group still has; `placeholder`: the core knows of one that may still be at the broker."""
+    """`members`: how many the group still has; `placeholder`: whether a placeholder member may still be at the
+    broker."""
 
     members: int = 0
     placeholder: bool = False
 
 
 class ReleaseGroup(Event):
-    """The group goes back to the broker: its members give up what they own, and are sent away when nobody owns
-    anything. It may be said again and again. `stop`: the group stays here after all."""
+    """Moves the group back to its broker: its members give up their partitions, and are sent away when none owns any.
+    May be repeated. `stop`: cancels the move."""
 
     answer: ClassVar[type[Answer]] = ReleaseReply
     inner: ClassVar[bool] = True
@@ -112,7 +113,8 @@ class ListReply(Answer):
 
 
 class ListGroups(Event):
-    """ListGroups (api 16): the groups whose coordinator is here. `group_id` is empty: it concerns all partitions."""
+    """ListGroups (api 16): the groups whose coordinator is here. `group_id` is empty: the event concerns all
+    partitions."""
 
     answer: ClassVar[type[Answer]] = ListReply
 
@@ -124,8 +126,8 @@ class KnownReply(Answer):
 
 
 class KnownGroups(Event):
-    """Which of these groups have records in the state topic, wherever their coordinator is. The owner answers from its
-    state, other sidecars from their tail, which is a little behind."""
+    """Asks which of these groups have records in the state topic, wherever their coordinator is. The owner answers from
+    its state, other sidecars from their tail, which is a little behind."""
 
     answer: ClassVar[type[Answer]] = KnownReply
 

@@ -33,8 +33,8 @@ class GroupListing:
         return group_id in self._log.groups(owner.partition)
 
     def answer_list(self, token: int, event: ListGroups, now: Now) -> None:
-        """Every group whose coordinator is here; a partition that is being taken over fails the whole list (row 1.27
-        of docs/reference/behaviour.md). Groups that are being loaded are waited for."""
+        """Lists every group whose coordinator is here; a partition in a takeover fails the whole list (row 1.27 of
+        docs/reference/behaviour.md). The answer waits for groups that are being loaded."""
         mine = [o for o in self._owners if o.lease.valid(now)]
         if any(o.phase not in (Phase.ELSEWHERE, Phase.SERVING) for o in mine):
             self._out.append(Reply(token, ListReply(Code.COORDINATOR_LOAD_IN_PROGRESS)))
@@ -48,7 +48,7 @@ class GroupListing:
             self._out.append(Reply(token, ListReply(Code.COORDINATOR_LOAD_IN_PROGRESS)))
 
     def go_on(self, now: Now) -> None:
-        """With those that wait."""
+        """Answers or refuses the waiting ListGroups requests whose groups are loaded or whose time is over."""
         held, self._held = self._held, []
         loading = bool(held) and any(o.loader.queue.left for o in self._owners)
         for h in held:

@@ -1,6 +1,6 @@
-"""Groups built from the log after a takeover, in steps: a large one takes longer than anybody else may wait.
+"""Builds groups from the log after a takeover, in steps: a large group takes longer than other requests may wait.
 
-Nobody sees a group before its hard state is whole. Then its members get their timers, which takes steps as well. A
+A group becomes visible when its hard state is complete. Then its members get their timers, which takes steps as well. A
 group that cannot be read is refused, and the others of its partition go on.
 """
 
@@ -23,10 +23,10 @@ from sidecar.core.vocabulary.errors import Code, InvariantError
 
 
 class Build:
-    """One group."""
+    """Builds one group in steps."""
 
     def __init__(self, shard: Shard, group_id: str, records: Iterator[Record | None]) -> None:
-        """`records` come in the order in which a rebuild replays them; None: there is nothing yet, ask again."""
+        """`records` come in the order in which a rebuild replays them; None: the next record is not available yet."""
         self.group_id = group_id
         self._shard = shard
         self._records = records
@@ -34,8 +34,8 @@ class Build:
         self._members: Iterator[str] | None = None
 
     def step(self, count: int, now: Now) -> bool:
-        """Replay so many records, or arm the timers of so many members. False: the group is there, as far as records
-        make one. Raises InvariantError if they contradict each other."""
+        """Replays `count` records, or arms the timers of `count` members. Returns False when the group is complete.
+        Raises InvariantError if the records contradict each other."""
         if self._members is None:
             return self._replay(count)
         assert self._group is not None
@@ -62,14 +62,14 @@ class Build:
 
 
 def load(shard: Shard, group_id: str, records: Iterable[Record], now: Now) -> None:
-    """All at once, whatever the order of the records."""
+    """Builds a group in one call from records in any order."""
     build = Build(shard, group_id, iter(shard.registry.in_order(records)))
     while build.step(1_000, now):
         pass
 
 
 class GroupLoader:
-    """All groups of one partition, from each takeover on."""
+    """Loads all groups of one partition, from each takeover on."""
 
     def __init__(
         self,
@@ -80,15 +80,17 @@ class GroupLoader:
         tally: Tally,
         out: list[Command],
     ) -> None:
-        """`occupied(group_id, members)`: this group is loaded, and has members that commit offsets or not."""
+        """`occupied(group_id, members)` is called for each loaded group; `members`: it has members that commit
+        offsets."""
         self.queue = LoadQueue()
         """Groups that are not loaded yet since the takeover, and the requests that wait for them."""
         self.unreadable: dict[str, str] = {}
-        """Groups with unreadable records, and why. They are refused: such a record may assign what looks free."""
+        """Groups with unreadable records, and why. Their requests are refused: such a record may assign partitions that
+        look free."""
         self._builds: dict[str, Build] = {}
-        """Groups that are begun."""
+        """Groups whose loading has begun."""
         self._failed_once: set[str] = set()
-        """Groups that could not be loaded when this was last tried, for no reason that the records give."""
+        """Groups whose last loading failed, although no record explains it."""
         self._shard: Shard | None = None
         self._partition, self._log = partition, log
         self._hold_ms, self._load_at_once = settings.hold_ms, settings.load_at_once
@@ -96,14 +98,15 @@ class GroupLoader:
         self._tally, self._out = tally, out
 
     def begin(self, shard: Shard, held: Iterable[Held]) -> int:
-        """`held`: the requests that came during the takeover. Returns how many groups there are."""
+        """Starts to load the groups of this partition, and returns their number. `held`: the requests that came during
+        the takeover."""
         self._shard, self.queue = shard, LoadQueue(self._log.groups(self._partition))
         for h in held:
             self.queue.hold(h, self._size(h.event.group_id))
         return len(self.queue.left)
 
     def stop(self) -> list[Held]:
-        """The shard is dropped. Returns the requests that wait, which stay counted."""
+        """Stops loading because the shard is dropped. Returns the requests that wait; they stay counted as open."""
         held = self.queue.everybody()
         self._shard, self.queue, self.unreadable, self._builds = None, LoadQueue(), {}, {}
         return held
@@ -115,7 +118,7 @@ class GroupLoader:
 
     # ---- requests -----------------------------------------------------------------------------------------
     def comes_later(self, group_id: str, now: Now) -> bool:
-        """Whether a request has to wait until its group is loaded. A small group is loaded now."""
+        """Whether a request must wait until its group is loaded. A small group is loaded within this call."""
         queue = self.queue
         if not queue.comes_later(group_id):
             return False
@@ -126,7 +129,7 @@ class GroupLoader:
         return False
 
     def hold(self, token: int, event: Event, now: Now) -> None:
-        """Until the group is loaded."""
+        """Holds a request until its group is loaded."""
         size = self._size(event.group_id)
         if self._hold_ms:
             self._tally.open += 1
@@ -136,7 +139,7 @@ class GroupLoader:
             refuse(self._out, token, event, Code.COORDINATOR_LOAD_IN_PROGRESS)
 
     def take(self, group_id: str, count: int) -> list[Held]:
-        """The next of the requests that wait for this group, which is loaded."""
+        """Takes out the next requests that wait for this group, which is loaded."""
         held = self.queue.take(group_id, count)
         self._tally.open -= len(held)
         return held
@@ -152,7 +155,8 @@ class GroupLoader:
 
     # ---- groups -------------------------------------------------------------------------------------------
     def step(self, group_id: str, count: int, now: Now) -> None:
-        """A step of so many records. Raises what may be a bug, the first time: the second time the group stays out."""
+        """Takes one step of `count` records. Re-raises an error that may be a bug the first time; the second time the
+        group becomes unreadable."""
         shard = self._shard
         assert shard is not None
         build = self._builds.get(group_id)
@@ -179,12 +183,12 @@ class GroupLoader:
         self._builds.pop(group_id, None)
 
     def _keep_unreadable(self, group_id: str, why: str) -> None:
-        """The same records would bring the same about again."""
+        """Marks the group as unreadable: another attempt with the same records would fail in the same way."""
         self.unreadable[group_id] = why
         fields = {"group_id": group_id, "partition": self._partition, "error": why}
         self._out.append(Count("invariant_violations"))
         self._out.append(Log("a group cannot be read; its requests are refused, the others go on", fields, "error"))
-        self._occupied(group_id, True)  # so that its offsets stay
+        self._occupied(group_id, True)  # so that the broker keeps its offsets
 
     def _size(self, group_id: str) -> int:
         return self._log.size(self._partition, group_id)

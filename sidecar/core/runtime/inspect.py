@@ -1,5 +1,5 @@
-"""How people see the groups of one kind. Whoever lists, describes, counts, explains or tells the history of groups asks
-the kind for these, and names none."""
+"""Views of groups of any kind, for people. The commands that list, describe, count or explain groups, or print their
+history, use these views and name no kind."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Protocol
 
 Body = Mapping[str, Any]
-"""A value of the state topic by the fields of its schema; ids of topics as bytes, or in hex."""
+"""Fields of a value of the state topic; ids of topics as bytes, or in hex."""
 Names = Mapping[bytes, str]
 """Topic id -> name."""
 Owned = Mapping[str, Sequence[int]] | str
-"""Topic, or role and subtopology -> partitions. A str: in words, where only the group's clients can read it."""
+"""Topic, or role and subtopology -> partitions. A str: a sentence, where only the group's clients can read the
+assignment."""
 NOBODY_OWNS: Mapping[str, Sequence[int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class MemberView:
     """One member. `epoch`: its own, or the generation of its assignment; `state`: of its reconciliation, "" in a kind
-    without one; `topics` None: nobody can tell; `gives_up`: what it has to give up and still has; `more`: what only
-    this kind has, by its name in JSON."""
+    without one; `topics` None: unknown; `gives_up`: partitions that it must still give up; `more`: fields that only
+    this kind has, by their names in JSON."""
 
     member: str
     client: str = ""
@@ -38,7 +39,7 @@ class MemberView:
     more: Mapping[str, Any] = field(default_factory=dict)
 
     def json(self) -> dict[str, Any]:
-        """The fields by name, those of `more` beside them."""
+        """Returns the fields by name, with the fields of `more` beside them."""
         fields = {name: getattr(self, name) for name in FIELDS}
         return {**fields, **self.more}
 
@@ -48,7 +49,7 @@ FIELDS = tuple(name for name in MemberView.__dataclass_fields__ if name != "more
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """What a value of the group's own record says. `state`: only where the record has one."""
+    """Epoch and state in a value of the group's own record. `state`: only where the record has one."""
 
     epoch: int
     state: str = ""
@@ -67,7 +68,7 @@ class Note:
 class HeldPartitions:
     """Partitions that a member has, or must still give up, by a value of its current assignment: of one topic, or of
     one subtopology in one role. `key`: the topic's id in hex, or the role and the subtopology; `name`: as in `Owned`,
-    "" if the value does not tell it; `alone`: no two members may have the same; `listed`: people are shown it."""
+    "" if the value lacks it; `alone`: at most one member may have each; `listed`: shown to people."""
 
     key: str
     name: str
@@ -77,33 +78,34 @@ class HeldPartitions:
 
 
 Teller = Callable[[str, Body | None, Body | None], Iterable[Note]]
-"""(sub id, value, value before) -> what it tells. None: there is no such record, any more or so far."""
+"""(sub id, value, value before) -> notes for the history. A value of None: the record does not exist, any more or
+yet."""
 
 
 # ---- explaining -----------------------------------------------------------------------------------------------------
 class Told(Protocol):
-    """The records of one group, as far as an explanation needs more than the state that they make."""
+    """The records of one group, as far as an explanation needs more than the state that they produce."""
 
     @property
     def names(self) -> Names: ...
 
     @property
     def taken_over_ms(self) -> int:
-        """When the sidecar that coordinates the group took it over; 0: nobody knows."""
+        """Unix milliseconds at which the group's owner took it over; 0: unknown."""
 
     def since(self, kind: str, sub_id: str = "") -> int:
-        """Unix milliseconds of the last record with this key; 0: there is none."""
+        """Unix milliseconds of the last record with this key; 0: none exists."""
 
     def offset(self, kind: str, sub_id: str = "") -> int:
-        """The same by its offset; -1: there is none."""
+        """Offset of the last record with this key; -1: none exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What only the owner of the group knows, as its admin address tells it. `joined`, `not_synced`: members of a
-    classic group in the rebalance under way; `to_come`: ids that were given out and have not come back;
-    `assignor_runs`: which one, if any does; `failures`: of the assignor, in a row; `goes_back`: to the broker;
-    `silence_left_ms`: by member."""
+    """State that only the group's owner has, from its admin address. `joined`, `not_synced`: members of a classic group
+    in the rebalance under way; `to_come`: member ids that were given out and have not come back; `assignor_runs`: the
+    assignor that runs, "" if none does; `failures`: of the assignor, in a row; `goes_back`: a release to the broker is
+    under way; `silence_left_ms`: by member."""
 
     joined: frozenset[str] = frozenset()
     to_come: frozenset[str] = frozenset()
@@ -115,7 +117,7 @@ class Live:
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Live:
-        """`told`: as `json` gives it."""
+        """Reads the output of `json`."""
         known = {f.name: told[f.name] for f in fields(cls) if f.name in told}
         args: dict[str, Any] = {name: frozenset(v) if isinstance(v, list) else v for name, v in known.items()}
         return cls(**args)
@@ -126,9 +128,9 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """`member` is to get `partitions`, which `holder` has still; none: it waits for what the holder is `to_do`.
-    `since_ms`: of the last record of the holder's; `told`: it was told so; `until_ms`: then it is removed, None if
-    nobody knows."""
+    """`member` waits for `partitions` that `holder` still has; without partitions, it waits for the holder's action
+    `to_do`. `since_ms`: time of the holder's last record; `told`: the holder has the request to give them up;
+    `until_ms`: when the holder is removed, None if unknown."""
 
     member: str
     partitions: tuple[str, ...]
@@ -141,8 +143,8 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a member is. `state`: a word, SETTLED where nothing is to come; `next`: what its next heartbeat brings,
-    in words."""
+    """Progress of a member's reconciliation. `state`: a word, SETTLED if nothing remains; `next`: the effect of its
+    next heartbeat, as a sentence."""
 
     state: str
     since_ms: int
@@ -154,7 +156,7 @@ SETTLED = "settled"
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """`since_ms`: when the group came into its state; `members`: by id; `notes`: what else matters, in words."""
+    """`since_ms`: when the group came into its state; `members`: by id; `notes`: further explanations, as sentences."""
 
     since_ms: int
     members: Mapping[str, Progress]
@@ -170,13 +172,13 @@ def listed(names: Sequence[str], most: int = 8) -> str:
 
 
 def client_of(body: Body) -> str:
-    """`app at 10.0.0.1, instance i`, of a member's value."""
+    """Returns `app at 10.0.0.1, instance i`, from a member's value."""
     instance = f", instance {body['instance_id']}" if body.get("instance_id") else ""
     return f"{body['client_id']} at {body['client_host'].lstrip('/')}{instance}"
 
 
 def member_name(member_id: str, client_id: str) -> str:
-    """As people know it, and no other member is called."""
+    """Returns a unique name for people: the member id, with the client id if the member id lacks it."""
     return f"{member_id} ({client_id})" if client_id and client_id not in member_id else member_id
 
 
@@ -185,7 +187,8 @@ def topic_place(topic: str, partition: int) -> str:
 
 
 def owned_places(owned: Owned, place: Callable[[str, int], str] = topic_place) -> tuple[str, ...]:
-    """What is owned as people write it, in order; nothing where only the clients can read it."""
+    """Returns the owned partitions as people write them, in order; empty where only the clients can read the
+    assignment."""
     parts = {} if isinstance(owned, str) else owned
     return tuple(place(name, p) for name, p in sorted((name, p) for name, ps in parts.items() for p in ps))
 
@@ -196,34 +199,37 @@ class Inspect:
     """A kind of group, as people see it. `group` is of the kind's own class everywhere."""
 
     states: Mapping[str, str]
-    """Every state -> what it means, for people."""
+    """Every state -> its meaning, for people."""
     at_rest: frozenset[str]
     """The states in which nothing is under way."""
     facts: Callable[[Any], dict[str, Any]]
-    """(group) -> `epoch`, `assignment_epoch`, `assignor`, and what only this kind has, by their names in JSON."""
+    """(group) -> `epoch`, `assignment_epoch`, `assignor`, and the fields that only this kind has, by their names in
+    JSON."""
     member: Callable[[Any, str, Names], MemberView | None]
-    """(group, member id, names). None: it has left."""
+    """(group, member id, names) -> the member. None: it has left."""
     heading: Callable[[Body], Heading]
-    """(value of the group's own record)."""
+    """(value of the group's own record) -> its heading."""
     begins: Callable[[Heading | None, Heading], bool]
     """(heading before, heading): whether a rebalance begins with the second one."""
     places: Callable[[Body], set[tuple[Any, ...]]]
-    """(value of a member's target) -> what it is to own, each partition or task once."""
+    """(value of a member's target) -> each partition or task of the target once."""
     tell: Mapping[str, Teller]
-    """Kind of record -> what a value of it tells in a history."""
+    """Kind of record -> the notes that a value of it adds to a history."""
     explain: Callable[[Told, Any, Any, Live | None], Explained]
-    """(records, group, TopicImage or None, live)."""
+    """(records, group, TopicImage or None, live) -> the explanation."""
     holds: Callable[[Body, Body | None], Iterable[HeldPartitions]] | None = None
-    """(value of a current assignment, value of its member's own record). None: the kind has no current assignments."""
+    """(value of a current assignment, value of its member's own record) -> the partitions held. None: the kind has no
+    current assignments."""
     session: str = ""
-    """The timer that removes a silent member."""
+    """Name of the timer that removes a silent member."""
     live: Callable[[Any], Mapping[str, Any]] = field(default=lambda soft: {})
     """(soft state) -> fields of `Live`."""
     speaks: Callable[[Any], Mapping[str, int]] = field(default=lambda group: {group.kind: group.member_count()})
     """(group) -> protocol -> how many members speak it; every protocol, also for an empty group."""
     place: Callable[[str, int], str] = topic_place
-    """(key of `Owned`, partition) -> as people write it."""
+    """(key of `Owned`, partition) -> the name that people use."""
     phases: bool = False
-    """The group's own record tells each step of a rebalance, whose leader assigns; else there is one for each epoch."""
+    """Whether the group's own record has each step of a rebalance, as where a leader assigns; else it has one value for
+    each epoch."""
     epoch_name: str = "epoch"
     assignor_name: str = "assignor"

@@ -1,13 +1,12 @@
-"""Until when this sidecar may take itself for the owner of what it was assigned.
+"""Until when this sidecar may answer as the owner of its assigned partitions.
 
-The brokers answered it as a live member of the owners' group, and will not give its partitions away before the session
-that began then is over. Every request looks at the lease, so that a process that was suspended finds out before it
-answers.
+The brokers answered it as a live member of the owners' group. They keep its partitions for it until the session that
+began then is over. Every request checks the lease, so that a process that was suspended notices before it answers.
 
-The brokers' answer is for all partitions, and it stays away while their coordinator of the owners' group is replaced,
-which takes longer than a lease. A partition can prove its owner, too: the next owner writes a claim, behind which no
-write of the former owner is accepted. So what was committed under the fence proves that nobody had taken over when it
-was sent, and what can be answered under a lease can be answered for the same time from then on.
+The brokers' answer covers all partitions. It stays away while the coordinator of the owners' group is replaced, which
+takes longer than a lease. But a partition can also prove its owner: the next owner writes a claim, behind which no
+write of the former owner is accepted. So a commit under the fence proves that no takeover had happened when the write
+was sent, and starts a lease of the same length from then on.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ LONG_AGO = Now(0, 0)
 
 
 class Lease:
-    """Of one sidecar, on all its partitions: by the clock of leases and by the wall clock, which shows a pause of the
-    whole machine that no other clock of it has seen. If the wall clock was only set forward, the next answer of the
-    brokers puts that right."""
+    """The lease of one sidecar on all its partitions. It has two ends: by the clock of leases, and by the wall clock,
+    which alone shows a pause of the whole machine. If the wall clock was only set forward, the next answer of the
+    brokers corrects it."""
 
     def __init__(self) -> None:
         self.until_ms, self.until_wall_ms = 0, FOR_EVER_MS
@@ -32,8 +31,8 @@ class Lease:
         return self.until_ms, self.until_wall_ms
 
     def extended(self, until_ms: int, until_wall_ms: int = FOR_EVER_MS) -> None:
-        """The brokers know this sidecar as a live member; counted from when they were asked. The same answer may be
-        told again, and an older one late."""
+        """Extends the lease: the brokers know this sidecar as a live member, counted from when they were asked. The
+        same answer may be reported again, and an older one late."""
         self._answered |= until_ms > self.until_ms
         if until_ms >= self.until_ms:
             self.until_ms, self.until_wall_ms = until_ms, until_wall_ms
@@ -51,18 +50,18 @@ class Lease:
 
 
 class PartitionLease:
-    """The sidecar's lease, or what this partition has proved by itself."""
+    """The lease on one partition: the sidecar's lease, or the partition's own proof."""
 
     def __init__(self, sidecar: Lease) -> None:
         self._sidecar = sidecar
         self.proved_until = LONG_AGO
 
     def proved(self, until: Now) -> None:
-        """A fenced write is committed that began a lease before `until`."""
+        """Takes in that a fenced write is committed. The write began a lease that ends at `until`."""
         self.proved_until = until
 
     def unproved(self) -> None:
-        """What was proved was another attempt at owning the partition."""
+        """Ends the proof, which belonged to an earlier attempt at owning the partition."""
         self.proved_until = LONG_AGO
 
     def valid(self, now: Now) -> bool:

@@ -17,14 +17,14 @@ from sidecar.core.runtime.turn import Now
 from sidecar.core.vocabulary.errors import InvariantError
 
 RETRY_MS, RETRY_MAX_MS = 50, 2_000
-"""The pause between two attempts at a takeover is doubled each time, from the first to the second."""
+"""The pause between two attempts at a takeover doubles each time, from RETRY_MS to RETRY_MAX_MS."""
 REBUILD_MS, RENEW_AGAIN_MS = 100, 10_000
 FENCED_MS = 1_000
-"""After another sidecar has shut this one out: the brokers' group will say soon who owns the partition."""
+"""The pause after another sidecar has shut this one out. The owners' group will soon name the partition's owner."""
 
 
 class Lifecycle:
-    """Knows the phase only. Groups in memory are the owner's (owner.py), which drops them when an attempt ends here."""
+    """The phase of one partition. owner.py has the groups in memory, and drops them when an attempt ends here."""
 
     def __init__(self, partition: int, out: list[Command]) -> None:
         self.partition = partition
@@ -32,7 +32,7 @@ class Lifecycle:
         self.attempt = 0
         self.owner_epoch = -1
         self.problem = ""
-        """Why the last attempt to take over failed; empty once one has succeeded."""
+        """Error of the last failed attempt at a takeover; empty once an attempt has succeeded."""
         self.fenced_ms, self.served_ms = 0, 0
         self.renew_again_ms, self.renewing = 0, False
         self._out = out
@@ -70,7 +70,7 @@ class Lifecycle:
         return True
 
     def took_over(self, groups: int) -> None:
-        """So many groups are there to be loaded."""
+        """Reports the end of the takeover. `groups`: how many are ready to be loaded."""
         ms = self.served_ms - self._since_ms
         self._out.append(TookOver(self.partition, self.owner_epoch, groups, ms))
         fields = {
@@ -122,7 +122,7 @@ class Lifecycle:
         self.rest(why, REBUILD_MS, now)
 
     def rest(self, why: str, rest_ms: int, now: Now) -> None:
-        """Ends the attempt; the next one begins after so long."""
+        """Ends the attempt; the next one begins after `rest_ms`."""
         if self.phase is Phase.SERVING:
             self._since_ms = now.mono_ms
         self._end("failed", why)
@@ -153,7 +153,7 @@ class Lifecycle:
             self.owner_epoch, self.fenced_ms, self.renewing = owner_epoch, now.mono_ms, False
 
     def not_renewed(self, attempt: int, why: str, now: Now) -> None:
-        """The former fence goes on; the next try comes soon."""
+        """Keeps the former fence, and tries again after RENEW_AGAIN_MS."""
         if self.serves(attempt):
             self.renew_again_ms, self.renewing = now.mono_ms + RENEW_AGAIN_MS, False
             fields = {"partition": self.partition, "why": why}

@@ -1,8 +1,8 @@
-"""Which groups of a partition that was taken over are still to be loaded, which of them next, and who waits for them.
+"""The groups of a partition that are still to be loaded after a takeover, their order, and the requests that wait.
 
-Groups that somebody asks for come first, the smaller one before the larger one: the members of a small group need not
-wait for a group of thousands. A request for a group that is not there yet waits, and those that come after it wait
-behind it until it has been answered, so that the order of one group's requests stays.
+Requested groups come first, the smaller before the larger: the members of a small group need not wait for a group of
+thousands. A request for a group that is not loaded yet waits. Later requests wait behind it until it has been answered,
+so that the order of one group's requests stays.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ class LoadQueue:
         self.left: dict[str, None] = dict.fromkeys(groups)
         """Groups that are not loaded yet."""
         self.behind: dict[str, deque[Held]] = {}
-        """Groups that somebody has asked for, with the requests that wait, in their order."""
+        """Requested groups, with the requests that wait for them, in their order."""
         self._wanted: list[tuple[int, int, str]] = []
         self._count = 0
 
     def comes_later(self, group_id: str) -> bool:
-        """Whether a request for this group has to wait."""
+        """Whether a request for this group must wait."""
         return group_id in self.left or group_id in self.behind
 
     def hold(self, held: Held, records: int) -> None:
-        """`records`: how many the group has."""
+        """Holds a request until its group is loaded. `records`: how many the group has."""
         group_id = held.event.group_id
         there = self.behind.get(group_id)
         if there is None:
@@ -37,12 +37,13 @@ class LoadQueue:
         there.append(held)
 
     def want(self, group_id: str, records: int) -> None:
-        """Somebody has asked for it."""
+        """Puts the group before all groups without a request. `records`: how many it has; the smallest group comes
+        first."""
         self._count += 1
         heappush(self._wanted, (records, self._count, group_id))
 
     def next(self) -> str | None:
-        """The group that is to be loaded, or whose requests are to be answered, now. None: all is done."""
+        """Returns the group to load next, or whose requests to answer next; None: all is done."""
         while self._wanted:
             group_id = self._wanted[0][2]
             if self.comes_later(group_id):
@@ -51,11 +52,12 @@ class LoadQueue:
         return next(iter(self.left), None)
 
     def loaded(self, group_id: str) -> None:
-        """Or it turned out that it cannot be."""
+        """Removes the group from the queue: it is loaded, or unreadable."""
         self.left.pop(group_id, None)
 
     def take(self, group_id: str, count: int) -> list[Held]:
-        """The next of those who wait for this group. Once nobody waits, requests need not be held any more."""
+        """Takes out the next requests that wait for this group. After the last one, new requests for the group need not
+        wait."""
         there = self.behind.get(group_id, deque())
         taken = [there.popleft() for _ in range(min(count, len(there)))]
         if not there:
@@ -63,7 +65,7 @@ class LoadQueue:
         return taken
 
     def late(self, now_ms: int) -> Iterator[Held]:
-        """Those whose time is over are taken out."""
+        """Takes out and yields the requests whose time is over."""
         for group_id in list(self.behind):
             there = self.behind[group_id]
             while there and there[0].until_ms <= now_ms:
@@ -72,5 +74,5 @@ class LoadQueue:
                 del self.behind[group_id]
 
     def everybody(self) -> list[Held]:
-        """All who wait, in no order between groups."""
+        """Returns all waiting requests; those of one group in their order."""
         return [held for there in self.behind.values() for held in there]

@@ -1,11 +1,12 @@
-"""Time in which members of a partition could not be heard: they get it back, and none is expired for it."""
+"""Time in which members of a partition could not be heard. Their sessions get it back, so none of them expires for
+it."""
 
 from __future__ import annotations
 
 from sidecar.core.runtime.turn import Now
 
 GAP_MS = 1_000
-"""A pause of the whole process that is longer is given back to every member's session."""
+"""A longer pause of the whole process is given back to every member's session."""
 
 
 class LostTime:
@@ -15,13 +16,14 @@ class LostTime:
         self._lost_ms = [0] * partitions
 
     def woken(self, now: Now) -> int:
-        """Returns for how long the process stood still, 0 if that is nothing to speak of."""
+        """Returns how long the process stood still, 0 if no longer than GAP_MS."""
         self._gap_ms = now.mono_ms - self._woken_ms if self._woken_ms else 0
         self._woken_ms = now.mono_ms
         return self._gap_ms if self._gap_ms > GAP_MS else 0
 
     def take(self, partition: int, leased: bool) -> int:
-        """What members of this partition get back now. Without a lease none of them is heard."""
+        """Returns the time that members of this partition get back now. Without a lease it accumulates, because none of
+        them is heard."""
         if self._gap_ms > GAP_MS or not leased:
             self._lost_ms[partition] += self._gap_ms
         if not leased:

@@ -1,4 +1,4 @@
-"""How much members may hold: of one group and of all. What counts is what a sidecar keeps in memory of them."""
+"""Limits on the memory that members take in a sidecar: those of one group, and those of all groups."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from sidecar.core.vocabulary.cache import bytes_of
 from sidecar.core.vocabulary.errors import TEXT, Code, CoordinatorError
 
 GROUP_BYTES, MEMBER_BYTES, PROTOCOL_BYTES, NAME_BYTES = 1_500, 1_000, 200, 120
-"""About what each takes beside its text: an empty protocol has 24 times the bytes that it had on the wire."""
+"""About how many bytes each takes beside its text: an empty protocol has 24 times the bytes that it had on the wire."""
 COPIES = 2
-"""Text of a member is kept as the state topic has it, which each sidecar does, and as its owner uses it."""
+"""A member's text is kept twice: as in the state topic, by each sidecar, and as used by its owner."""
 CLIENT_ID_MAX = 100
 """Characters of a client id that go into a member id. Kafka takes all of them."""
 Protocols = Sequence[tuple[str, bytes]]
@@ -19,9 +19,9 @@ Protocols = Sequence[tuple[str, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class MemberLimits:
-    """`pending`, `pending_of_one`: member ids of one partition that were given out and have not come back (KIP-394), of
-    all and over one connection; `protocols`: of one member; `group_bytes`, `members_bytes`: of the members of one group
-    and of all groups; `held()`: what all have."""
+    """`pending`, `pending_of_one`: member ids that were given out and have not come back (KIP-394), of one partition
+    and over one connection; `protocols`: of one member; `group_bytes`, `members_bytes`: of the members of one group and
+    of all groups; `held()`: bytes of all members now."""
 
     pending: int = 2_500
     pending_of_one: int = 100
@@ -34,7 +34,7 @@ class MemberLimits:
 @dataclass(slots=True)
 class Pending:
     """Member ids that were given out: (group, member id), by the number of the connection, the oldest first. Some are
-    not pending any more."""
+    no longer pending."""
 
     _all: dict[tuple[str, str], int] = field(default_factory=dict)
     _of: dict[int, dict[tuple[str, str], None]] = field(default_factory=dict)
@@ -43,7 +43,8 @@ class Pending:
         return len(self._all)
 
     def add(self, key: tuple[str, str], connection: int, limits: MemberLimits) -> list[tuple[str, str]]:
-        """Returns those that give way: the oldest of this connection, and the oldest of all."""
+        """Adds a member id. Returns the ids that this pushes out: the oldest of this connection, and the oldest of
+        all."""
         self._all[key] = connection
         own = self._of.setdefault(connection, {})
         own[key] = None
@@ -65,8 +66,9 @@ class Pending:
 
 
 def check_room(limits: MemberLimits, has: int, more: int) -> None:
-    """`has`: the group. Nobody is refused who needs no more than before. That all groups have too much is not the fault
-    of this one: its member comes again."""
+    """Raises CoordinatorError if `more` bytes do not fit into the group, which has `has` bytes, or into all groups. A
+    member that needs no more than before is never refused. Without room for all groups, the client may retry: its group
+    is not the cause."""
     if more <= 0:
         return
     if has + more > limits.group_bytes:
@@ -82,8 +84,8 @@ def bytes_of_assignment(assignment: bytes) -> int:
 
 
 def check_assignments(limits: MemberLimits, has: int, now: Mapping[str, bytes], given: Mapping[str, bytes]) -> None:
-    """`now`, `given`: of each member. A leader hears of a group that is too large what Kafka says of a record that is:
-    UNKNOWN_SERVER_ERROR."""
+    """Raises CoordinatorError if the new assignments `given` do not fit; `now`: the members' present ones. A leader
+    whose group becomes too large gets UNKNOWN_SERVER_ERROR, as for a record that is too large in Kafka."""
     more = sum(map(bytes_of_assignment, given.values()))
     more -= sum(bytes_of_assignment(now.get(member_id, b"")) for member_id in given)
     try:
@@ -101,7 +103,7 @@ def check_protocols(limits: MemberLimits, protocols: Protocols) -> None:
 
 
 def bytes_of_member(member_id: str, *texts: str | None) -> int:
-    """The id is in the key of each record of the member, too."""
+    """About how many bytes a member takes. Its id is also in the key of each of its records."""
     return MEMBER_BYTES + COPIES * (2 * bytes_of(member_id) + sum(bytes_of(t) for t in texts if t))
 
 
@@ -110,12 +112,12 @@ def bytes_of_protocols(protocols: Protocols) -> int:
 
 
 def bytes_of_record(names: Iterable[str], regex: str | None) -> int:
-    """What the record of each member that subscribes to this takes."""
+    """Bytes of this subscription in the record of each member that has it."""
     return sum(map(bytes_of, names)) + (bytes_of(regex) if regex else 0)
 
 
 def bytes_of_names(names: Sequence[str], record_bytes: int) -> int:
-    """What a subscription takes as its group uses it, once for all members that have it."""
+    """Bytes of a subscription in the group's memory, counted once for all members that share it."""
     return NAME_BYTES * len(names) + record_bytes
 
 

@@ -1,5 +1,5 @@
-"""Offsets: may this member commit or fetch? Each kind of group answers for its own; here is what is asked, and the
-answer where there is no group. The offsets themselves stay in the broker's __consumer_offsets.
+"""Checks whether a member may commit or fetch offsets. Each kind of group answers for its own groups; here are the
+events, and the answers for a group that does not exist. The offsets themselves stay in the broker's __consumer_offsets.
 
 Rows 1.31 to 1.33 and 2.26 of docs/reference/behaviour.md (Kafka's OffsetMetadataManager).
 """
@@ -23,7 +23,7 @@ TXN_OF_CONSUMERS = 6
 
 
 class MemberIdentity(Struct, frozen=True, gc=False):
-    """The member that the coordinator holds in the broker's group of the same name
+    """Identity of the placeholder member in the broker's group of the same name
     (coordinator/placeholder/placeholders.py)."""
 
     member_id: str
@@ -32,19 +32,20 @@ class MemberIdentity(Struct, frozen=True, gc=False):
 
 
 class CheckReply(Answer):
-    """`placeholder`: in whose name the commit goes on to the broker; None while the group has no members. `ticket`: by
-    which the front reports the end of the commit, 0 if it need not. Whoever drives the core fills in both.
+    """`identity`: the placeholder member in whose name the commit goes on to the broker; None while the group has no
+    members. `ticket`: by which the front reports the end of the commit, 0 if no report is needed. The core's driver
+    fills in both.
 
-    A commit is let in or refused as a whole, as at Kafka, where one partition's refusal ends the request."""
+    A commit is accepted or refused as a whole, as at Kafka, where one partition's refusal ends the request."""
 
     identity: MemberIdentity | None = None
     ticket: int = 0
 
 
 class CommitCheck(Event):
-    """May this member commit? (OffsetCommit, TxnOffsetCommit; KIP-848 'Offset commit', KIP-1251). `member_epoch`: the
-    generation of a classic member. `again`: the broker does not know the member `sent_as` in whose name the commit
-    went on, so it is checked a second time."""
+    """Asks whether this member may commit (OffsetCommit, TxnOffsetCommit; KIP-848 'Offset commit', KIP-1251).
+    `member_epoch`: the generation of a classic member. `again`: a second check, because the broker does not know the
+    member `sent_as` in whose name the commit went on."""
 
     answer: ClassVar[type[Answer]] = CheckReply
 
@@ -57,24 +58,24 @@ class CommitCheck(Event):
     again: bool = False
     sent_as: MemberIdentity | None = None
     connection: int = 0
-    """Which of the front's connections it came over: that keeps the order of a member's commits."""
+    """Number of the front's connection that the commit came over; it keeps the order of a member's commits."""
     asked_ms: int = 0
-    """When it came to the coordinator (monotonic), who fills it in."""
+    """Arrival at the coordinator, which fills it in; monotonic milliseconds."""
 
 
 class FetchCheck(Event):
-    """May this member fetch offsets? (OffsetFetch v9 and newer)."""
+    """Asks whether this member may fetch offsets (OffsetFetch v9 and newer)."""
 
     answer: ClassVar[type[Answer]] = CheckReply
 
     member_id: str | None
     member_epoch: int
     asked_ms: int = 0
-    """As of a commit."""
+    """Arrival at the coordinator, as in `CommitCheck`."""
 
 
 def commit_to_nobody(turn: Turn, c: CommitCheck, token: int) -> None:
-    """There is no such group: a consumer that needs no membership may commit all the same."""
+    """Answers a commit to a group that does not exist. A consumer without membership may commit all the same."""
     if c.member_epoch < 0:
         code = Code.NONE
     elif c.transactional and c.version >= TXN_OF_CONSUMERS:
@@ -87,5 +88,5 @@ def commit_to_nobody(turn: Turn, c: CommitCheck, token: int) -> None:
 
 
 def fetch_of_nobody(turn: Turn, f: FetchCheck, token: int) -> None:
-    """There is no such group: nothing is known of it, and all offsets that the broker has may be read."""
+    """Allows the fetch: the group does not exist here, so all offsets that the broker has may be read."""
     turn.reply(token, CheckReply())

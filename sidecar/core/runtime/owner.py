@@ -1,20 +1,20 @@
 """One partition of `__group_state` in one sidecar: serving it from the takeover on, giving it up. No IO, no clock.
 
-Whoever drives an owner has these duties:
+The driver of an owner has these duties:
  1. It calls one method at a time, with the time of the call, and carries out the commands in `out`, in their order,
-    before it waits for anything. What it reports of claims and fences (2, 3, 12) goes to `lifecycle`.
+    before it waits for anything. It reports claims and fences (2, 3, 12) to `lifecycle`.
  2. `Fence`: it shuts out every earlier writer (InitProducerId), and then reports `fenced` with the owner epoch.
  3. `Claim`: it appends the claim under that fence, and reports `claimed` with the claim's offset. Records of an
-    earlier owner may still have come in between: so the state is read only after the claim.
+    earlier owner may stand before the claim, so the state is read only after it.
  4. `Follow`: it waits until its copy of the log holds everything through that offset, and reports `replayed`. From
-    then on `Log.groups` and `Log.records` give the last values of the keys, void records left out.
+    then on `LogView.groups` and `LogView.records` return the last values of the keys, without void records.
  5. `Append`: it writes the records of one command together or not at all, however many they are, commands in their
-    order, and reports `committed(serial)` when that and everything before it is on all in-sync replicas. If it cannot
-    say so in the end, it reports `failed`. It may gather many commands in one batch.
+    order, and reports `committed(serial)` when that and everything before it is on all in-sync replicas. If that
+    remains unknown, it reports `failed`. It may gather many commands in one batch.
  6. A failure of 2 to 5 is reported once, as `failed`, with the attempt that it belongs to; then nothing more of
     that attempt may reach the log as far as the driver can help it.
  7. `Work` always ends in `done`, also when it failed; in the same attempt or never.
- 8. It sends a `Reply` to whoever holds the token, and a `Void` before any reply that follows it.
+ 8. It sends a `Reply` to the front of the token's request, and a `Void` before any reply that follows it.
  9. It calls `wake` at least every 100 ms or so, and `load_next` while there is time, until it returns False. A call
     is a small step, so that it can look at the clock.
 10. It asks nothing of an owner while its lease is not proved (lease.py).
@@ -22,7 +22,8 @@ Whoever drives an owner has these duties:
     on no commit but in that member's name (coordinator/placeholder/placeholders.py).
 12. `Renew`: as 2 and 3, but it goes on serving; appends wait. It reports `renewed` when its copy of the log holds the
     new claim and no other since the last one of this attempt, `not_renewed` if there is no new fence, else `failed`.
-13. `leases_end_ms` tells when the last lease of a former owner ends; if that is earlier, `Shard.doubt_ends` hears it.
+13. `leases_end_ms` returns the end of the former owners' leases. If it learns of an earlier end, it calls
+    `Shard.doubt_ends`.
 
 In return: a request is answered once, never before the records of its group are committed, and with NOT_COORDINATOR
 if that becomes impossible. Any exception in a turn drops the state in memory, and the partition is built anew from the
@@ -51,7 +52,7 @@ from sidecar.core.vocabulary.errors import Code
 from sidecar.core.vocabulary.topics import TopicImage
 
 STEP, REQUESTS = 16, 4
-"""Records, and requests that have waited, of one step of loading: less than a millisecond."""
+"""Records, and waiting requests, of one step of loading: less than a millisecond."""
 
 
 class Owner:
@@ -70,7 +71,7 @@ class Owner:
         self.lifecycle = Lifecycle(partition, out)
         self.lease = lease
         self.shard: Shard | None = None
-        """While the partition is served."""
+        """None unless the partition is served."""
         self.loader = GroupLoader(partition, log, settings, self._tell_occupied, tally, out)
         self.image = TopicImage()
         self.leases_end_ms: Callable[[Now], int] = lambda now: now.mono_ms + ports.lease_ms
@@ -80,7 +81,7 @@ class Owner:
         """Requests that came during the takeover."""
         self._replies = DeferredReplies(lease, tally, out)
         self._occupied: set[str] = set()
-        """Groups with members, as the driver was told."""
+        """Groups with members, as last reported to the driver."""
         self._tally, self._out = tally, out
 
     @property
@@ -105,7 +106,7 @@ class Owner:
             self.lifecycle.took_over(self.loader.begin(self.shard, self.held.all()))
 
     def proved(self, attempt: int, until: Now) -> None:
-        """A fenced write is committed that began a lease before `until`."""
+        """Takes in that a fenced write is committed. The write began a lease that ends at `until`."""
         if self.lifecycle.serves(attempt):
             self.lease.proved(until)
 
@@ -115,23 +116,25 @@ class Owner:
             self.held.refuse(Code.NOT_COORDINATOR)
 
     def failed(self, attempt: int, why: str, shut_out: bool, now: Now) -> None:
-        """A fence, a claim or an append failed. `shut_out`: because another sidecar owns the partition now."""
+        """Takes in that a fence, a claim or an append failed. `shut_out`: because another sidecar owns the partition
+        now."""
         if self.lifecycle.failed(attempt, why, shut_out, now):
             self._drop()
 
     def _broken(self, exc: Exception, now: Now) -> None:
-        """A bug, or a contradiction in the state: what is in memory cannot be trusted any more, the log can."""
+        """Drops the state after a bug or a contradiction in it: memory cannot be trusted any more, the log can."""
         trail = "".join(format_exception(exc)[-3:])
         fields = {"partition": self.partition, "error": repr(exc), "trail": trail}
         self._out.append(Count("invariant_violations"))
         self._out.append(Log("a turn broke; the partition is rebuilt from the log", fields, "error"))
         if self.shard is not None:
-            self._out.append(Void(tuple(self.shard.soft)))  # what the turn itself voided is lost with its effects
+            self._out.append(Void(tuple(self.shard.soft)))  # the turn's own voids are lost with its effects
         self.lifecycle.broken(f"a turn broke: {exc!r}", now)
         self._drop()
 
     def _drop(self) -> None:
-        """Forget the state; everybody who still waits for an answer is sent to the coordinator that will be."""
+        """Forgets the state, and refuses every open request with NOT_COORDINATOR, so that clients find the next
+        coordinator."""
         shard, self.shard = self.shard, None
         self.lease.unproved()
         self.held.again(self.loader.stop())
@@ -157,7 +160,7 @@ class Owner:
         self._answer(token, event, now)
 
     def _answer(self, token: int, event: Event, now: Now) -> None:
-        """The group is there, unless the shard was dropped since."""
+        """Answers a request whose group is loaded. Holds it if the shard was dropped meanwhile."""
         shard = self.shard
         if shard is None:
             self._hold(token, event, now)
@@ -173,7 +176,8 @@ class Owner:
                 self._settle(shard, fx, now, event)
 
     def _hold(self, token: int, event: Event, now: Now) -> None:
-        """Clients do worse with COORDINATOR_LOAD_IN_PROGRESS than with a slow answer: wait for the takeover a while."""
+        """Holds the request for a while during a takeover: COORDINATOR_LOAD_IN_PROGRESS costs clients more than a slow
+        answer."""
         if self.phase is Phase.ELSEWHERE or not self._hold_ms:
             loading = self.phase is not Phase.ELSEWHERE
             code = Code.COORDINATOR_LOAD_IN_PROGRESS if loading else Code.NOT_COORDINATOR
@@ -182,12 +186,12 @@ class Owner:
             self.held.hold(Held(token, event, now.mono_ms + self._hold_ms))
 
     def done(self, attempt: int, event: Event, now: Now) -> None:
-        """Background work has ended."""
+        """Takes in the end of background work."""
         if attempt == self.attempt:
             self._run(lambda shard: shard.handle(event, NO_TOKEN, now), now, event)
 
     def touch(self, group_id: str, member_id: str, now: Now) -> None:
-        """A front answered this member under a grant."""
+        """Takes in that a front answered this member under a grant."""
         if self.shard is not None:
             try:
                 self.shard.touch(group_id, member_id, now)
@@ -216,7 +220,7 @@ class Owner:
             self._ports.turns(self.partition, event, fx, now)
         out = self._out
         if fx.records:
-            # What is taken out leaves the effects as new, and the next event need not make others.
+            # Emptied effects are as new, so the next event need not make others.
             records, fx.records = fx.records, []
             groups = dict.fromkeys(r.group_id for r in records)
             out.append(Append(self.partition, self.attempt, self._replies.append(groups, now.mono_ms), records))
@@ -245,13 +249,13 @@ class Owner:
 
     @property
     def idle(self) -> bool:
-        """Everything that was written is committed."""
+        """Whether every append is committed."""
         return self._replies.idle
 
     # ---- time, topics, settings ---------------------------------------------------------------------------
     def wake(self, now: Now, proved: bool = True) -> None:
-        """Timers of groups, and of the takeover itself. Not `proved`: the lease is over, and the partition may have
-        another owner by now, who must not be shut out."""
+        """Runs due timers of groups and of the takeover. Not `proved`: the lease is over, and the partition may have
+        another owner by now, which must not be shut out."""
         if self.held:
             self.held.refuse(Code.COORDINATOR_LOAD_IN_PROGRESS, now.mono_ms)
         if self.loader.queue.behind:
@@ -265,7 +269,8 @@ class Owner:
                 self._run(lambda shard: shard.wake(now), now)
 
     def shift(self, by_ms: int, now: Now) -> None:
-        """Nobody could be heard for so long: every member gets that time back, as far as it has been served here."""
+        """Moves all deadlines later by a time in which no member could be heard, up to the time since serving began
+        here."""
         if self.shard is not None:
             self.shard.timers.shift(min(by_ms, now.mono_ms - self.lifecycle.served_ms))
 
@@ -277,7 +282,7 @@ class Owner:
         self._run(lambda shard: shard.config_changed(now), now)
 
     def load_next(self, now: Now, count: int = STEP) -> bool:
-        """A step of so many records, or of a few requests that have waited. False: nothing is left to do."""
+        """Takes one step of `count` records, or of a few waiting requests. Returns False if nothing is left to do."""
         loader = self.loader
         group_id = loader.queue.next()
         if group_id is None:

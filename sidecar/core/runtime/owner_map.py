@@ -1,4 +1,4 @@
-"""Which sidecar owns which partition, as the owners' group says."""
+"""The owner of each partition, as the owners' group has agreed."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ class OwnerMap:
         """`node_id`: of the broker beside this sidecar."""
         self._node_id, self._out = node_id, out
         self.owners: Sequence[int] = ()
-        """Node id of each partition's owner; -1 or short while unknown."""
+        """Node id of each partition's owner; -1, or missing at the end, while unknown."""
         self._before: Sequence[int] = ()
         self._logged: dict[str, int] = {}
 
     def node(self, partition: int) -> int:
-        """Node id beside which the owner of this partition stands; -1 while unknown."""
+        """Returns the node id of the broker beside this partition's owner; -1 while unknown."""
         return self.owners[partition] if partition < len(self.owners) else -1
 
     def next(self, owners: Sequence[int]) -> set[int]:
-        """Returns the partitions that are this sidecar's from now on."""
+        """Takes in a new map, and returns the partitions that this sidecar owns in it."""
         self._before, self.owners = self.owners, owners
         return {p for p, node_id in enumerate(owners) if node_id == self._node_id}
 
@@ -30,14 +30,14 @@ class OwnerMap:
         self.owners = ()
 
     def why(self, partition: int, members: Collection[int]) -> str:
-        """Why a partition of this sidecar is taken over; it stands in the claim."""
+        """Returns the reason for a takeover of this partition; the claim carries it."""
         before = self._before[partition] if partition < len(self._before) else -1
         if before in (-1, self._node_id):
             return ASSIGNED
         return f"{MOVED} {before}" if before in members else f"sidecar {before} is gone"
 
     def log(self, generation: int, mine: int, gained: int, sidecars: int) -> None:
-        """Logs at debug level what was logged before: a member may join the same generation again and again."""
+        """Logs the map, at debug level if unchanged: a member may join the same generation again and again."""
         fields = {"generation": generation, "mine": mine, "gained": gained, "sidecars": sidecars}
         self._out.append(Log("owners", fields, "debug" if fields == self._logged else "info"))
         self._logged = fields

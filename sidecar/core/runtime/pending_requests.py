@@ -1,4 +1,4 @@
-"""Requests that wait until they can be handled, and what a takeover reads of the log."""
+"""Requests that wait until they can be handled, and the view of the log that a takeover reads."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ class LogView(Protocol):
     """The driver's copy of the state topic."""
 
     def groups(self, partition: int) -> Collection[str]:
-        """Ids of the groups that have records there."""
+        """Ids of the groups that have records in this partition."""
 
     def size(self, partition: int, group_id: str) -> int:
-        """How many records this group has."""
+        """Number of this group's records."""
 
     def records(self, partition: int, group_id: str) -> Iterator[Record | None]:
         """The last value of each key of this group, in the order in which a rebuild replays them (`Registry.in_order`);
-        None: nothing yet, ask again. Raises InvariantError if one cannot be read. While the group is being loaded
-        nobody writes to it."""
+        None: the next value is not available yet. Raises InvariantError if a record cannot be read. No group is written
+        to while it is being loaded."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """Requests without an answer, of all owners of one sidecar."""
+    """Number of requests without an answer, over all owners of one sidecar."""
 
     open: int = 0
 
@@ -62,16 +62,16 @@ class Waiting:
         self._held.append(held)
 
     def again(self, held: Collection[Held]) -> None:
-        """They are counted already."""
+        """Holds requests that are counted already."""
         self._held += held
 
     def all(self) -> list[Held]:
-        """Takes them out, and goes on counting them."""
+        """Takes all requests out, and keeps them counted."""
         held, self._held = self._held, []
         return held
 
     def refuse(self, code: Code, now_ms: int | None = None) -> None:
-        """Those whose time is over, or all."""
+        """Refuses the requests whose time is over at `now_ms`, or all if None."""
         for h in self.all():
             if now_ms is None or h.until_ms <= now_ms:
                 self.refuse_one(h, code)

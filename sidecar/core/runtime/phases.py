@@ -1,4 +1,4 @@
-"""The phases of a partition in one sidecar, and what leads from one to the next. lifecycle.py has the picture."""
+"""The phases of a partition in one sidecar, and the signals between them. lifecycle.py has the picture."""
 
 from __future__ import annotations
 

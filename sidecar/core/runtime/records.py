@@ -1,7 +1,7 @@
-"""What every record of the coordinator has in common. The kinds themselves stand beside the kind of group that writes
-them (consumer/records.py); registry.py has the registry.
+"""Base classes of all records. The kinds of records stand beside the kind of group that writes them
+(consumer/records.py); registry.py has the registry.
 
-A record is identified by (kind, group_id, sub_id); `why` says in a few words what made it be written. Only `replay`
+A record is identified by (kind, group_id, sub_id); `why` gives the reason for the write in a few words. Only `replay`
 of a record changes hard state, live and on a rebuild alike.
 """
 
@@ -32,7 +32,7 @@ class Record(Protocol):
 
 
 class Value(Record, Protocol):
-    """A record that stands in the topic as one value. `body` gives the fields of its Avro schema, but for the head
+    """A record that stands in the topic as one value. `body` returns the fields of its Avro schema, without the head
     that all values share; `of` is its inverse."""
 
     def body(self) -> dict[str, Any]: ...
@@ -51,18 +51,18 @@ class Tombstone:
 
 
 class Role(StrEnum):
-    """What a record of any kind of group is about, for those who look at many records and replay none."""
+    """The role of a record in any kind of group, for readers of many records that replay none."""
 
     GROUP = "group"
     """The group itself: its epoch or generation, and the reason for it. A tombstone removes the whole group."""
     MEMBER = "member"
-    """It is there as long as the member is."""
+    """A record that exists as long as its member does."""
     CURRENT = "current"
-    """What a member owns."""
+    """The partitions that a member owns."""
     TARGET = "target"
-    """What a member is to own."""
+    """A member's target assignment."""
     TARGET_EPOCH = "target epoch"
-    """Has a field `assignment_epoch`."""
+    """A record with a field `assignment_epoch`."""
     OTHER = "other"
 
 
@@ -78,7 +78,7 @@ class RecordKind:
 
     @property
     def root(self) -> bool:
-        """A tombstone of it removes the whole group."""
+        """Whether a tombstone of this kind removes the whole group."""
         return self.role is Role.GROUP
 
 
@@ -87,8 +87,8 @@ def key_of(r: Record) -> Key:
 
 
 def single(records: Iterable[Record]) -> Iterator[Record]:
-    """The records as they stand in the topic. A record with `parts` is one change of the state that stands there as
-    several values, all of which readers see or none."""
+    """Yields the records as they stand in the topic. A record with `parts` is one change of the state that stands there
+    as several values; readers see all of them or none."""
     for r in records:
         parts = getattr(r, "parts", None)
         if parts is None:

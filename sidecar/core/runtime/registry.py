@@ -1,7 +1,7 @@
-"""What the shard asks of a group, whatever its kind, and the registry of kinds.
+"""The interface between the shard and a group of any kind, and the registry of kinds.
 
-A kind of group is one folder beside this file and one row in kinds.py: its class (hard state, changed by replay
-alone), its soft state, the events it answers, its timers, its records. Neither shard, state nor audit names a kind.
+A kind of group is one folder beside this file and one row in kinds.py: its class (hard state, changed by replay alone),
+its soft state, the events it answers, its timers, its records. Neither shard, state nor audit names a kind.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ class Group(Protocol):
 
     @property
     def protocol_type(self) -> str:
-        """As ListGroups shows it."""
+        """The protocol type that ListGroups shows."""
 
     @property
     def held_bytes(self) -> int:
-        """About what its members take in memory (member_limits.py)."""
+        """About how many bytes its members take in memory (member_limits.py)."""
 
     def state_name(self) -> str:
-        """The state by its name in the protocol."""
+        """Name of the state in the Kafka protocol."""
 
     def member_count(self) -> int: ...
 
     def member_ids(self) -> Collection[str]: ...
 
     def standing(self) -> StandingReply:
-        """Which members and subscriptions forbid that the group or its offsets are deleted."""
+        """Members and subscriptions that forbid a deletion of the group or its offsets."""
 
     def replay(self, record: Record) -> None:
-        """Apply one record. Must accept what compaction leaves: parts of members, tombstones of the unknown."""
+        """Applies one record. Must accept the leftovers of compaction: parts of members, tombstones of unknown keys."""
 
     def tombstones(self, why: str) -> Sequence[Tombstone]:
-        """Every key of an empty group, the root last."""
+        """A tombstone for every key of an empty group, the root last."""
 
 
 Handler = Callable[[Turn, Any, int], None]
@@ -63,31 +63,31 @@ class GroupKind:
     make: Callable[[str], Group]
     soft: Callable[[], Soft]
     config: Callable[[], Any]
-    """Makes the settings that a group of this kind has by default."""
+    """Makes the default settings of a group of this kind."""
     records: tuple[RecordKind, ...]
-    """In the order in which a rebuild replays them."""
+    """Kinds of records, in the order in which a rebuild replays them."""
     events: Mapping[type[Event], Handler]
-    """What it answers for its own groups. Several kinds may answer the same event; the first of them also answers for
-    a group that is not there."""
+    """The events that this kind answers for its own groups. Several kinds may answer the same event; the first of them
+    also answers for a group that does not exist."""
     timers: Mapping[str, TimerHandler]
     loaded: Callable[[Turn, Any], None]
-    """Arms the timers of a group that was rebuilt, but for those of its members."""
+    """Arms the timers of a rebuilt group, except those of its members."""
     touched: Callable[[Turn, Any, str], None]
     """Called when a front reports that it answered this member's heartbeat under a grant: (turn, group, member id)."""
     topics_changed: Callable[[Turn, Any, frozenset[str]], None]
     inspect: Inspect
-    """How people see its groups."""
+    """The views of this kind's groups for people."""
     member_loaded: Callable[[Turn, Any, str], None] = field(default=lambda turn, group, member_id: None)
     """Arms the timers of one member of a group that was rebuilt: (turn, group, member id)."""
     removing: frozenset[str] = frozenset()
     """Names of the timers that remove a silent member."""
     in_barrier: Callable[[Any], bool] = field(default=lambda group: False)
-    """Whether members of this group wait for one another, which begins anew with another owner."""
+    """Whether members of this group wait for one another; another owner would have to start that anew."""
     answer_waiting: Callable[[Turn, Any], None] = field(default=lambda turn, group: None)
-    """Answers every request that waits, because the group is about to be deleted or to become one of another kind."""
+    """Answers every waiting request, because the group is about to be deleted or to become one of another kind."""
     commits: bool = True
-    """Its members commit offsets at the broker. A group of theirs has a placeholder of the classic protocol there, for
-    which the broker keeps the offsets (`Occupied`)."""
+    """Whether members commit offsets at the broker. If so, their group has a placeholder of the classic protocol there,
+    for which the broker keeps the offsets (`Occupied`)."""
     run: Callable[[Any, Any], Any] | None = None
     """Runs an assignor in any thread: (input, assignor) -> output. Pure. None: members assign, as in classic groups."""
 
@@ -100,11 +100,10 @@ class RecordRow:
 
 
 class Registry:
-    """The kinds of groups and, derived from them, of records and events. Timers are named by each kind for itself.
+    """The kinds of groups, and the records and events derived from them. Each kind names its timers for itself.
 
-    `crossings`: what becomes of an event that meets a group of a kind which does not know it. Without one it is
-    handled as if there were no such group.
-    """
+    `crossings`: handlers of events that meet a group of a kind which does not know them. An event without one is
+    handled as if the group did not exist."""
 
     def __init__(
         self, kinds: Sequence[GroupKind], crossings: Mapping[str, Mapping[type[Event], Handler]] | None = None
@@ -112,7 +111,7 @@ class Registry:
         self.kinds = {k.name: k for k in kinds}
         self.records: dict[str, RecordRow] = {}
         self.events: dict[type[Event], dict[str, Handler]] = {}
-        """Event -> name of a kind -> handler; under NOBODY, the handler where there is no group."""
+        """Event -> name of a kind -> handler; under NOBODY, the handler for a group that does not exist."""
         self.removing = frozenset(name for kind in kinds for name in kind.removing)
         for kind in kinds:
             rows = {r.name: RecordRow(kind, r, i) for i, r in enumerate(kind.records)}
@@ -128,7 +127,7 @@ class Registry:
                 self.events[event][name] = handler
 
     def order(self, kind: str) -> int:
-        """The place of these records in a rebuild; what nobody knows comes first, and fails."""
+        """Returns the place of these records in a rebuild. Unknown kinds come first, and fail."""
         row = self.records.get(kind)
         return -1 if row is None else row.order
 
@@ -137,8 +136,8 @@ class Registry:
         return Role.OTHER if row is None else row.record.role
 
     def replayed(self, record: Record, group: Group | None) -> Group:
-        """The group with this last value of a key; None: it is the first one. Nobody else may see that group yet.
-        Raises InvariantError."""
+        """Applies this last value of a key to a group under construction, and returns the group. `group` None: makes a
+        new one. Raises InvariantError."""
         row = self.records.get(record.kind)
         if row is None:
             raise InvariantError(f"group {record.group_id}: no kind of record is called {record.kind}")
@@ -150,7 +149,8 @@ class Registry:
         return group
 
     def runner(self, kind: str) -> Callable[[Any, Any], Any]:
-        """What runs the background work of groups of this kind."""
+        """Returns the function that runs the background work of groups of this kind. Raises TypeError if the kind has
+        none."""
         run = self.kinds[kind].run
         if run is None:
             raise TypeError(f"kind {kind} has no background work")
@@ -161,4 +161,4 @@ class Registry:
 
 
 NOBODY = ""
-"""In the place of a kind's name: there is no such group."""
+"""Stands in place of a kind's name: the group does not exist."""

@@ -1,8 +1,8 @@
-"""The group coordinator of one sidecar: which partition a request belongs to, and what concerns all partitions.
+"""The group coordinator of one sidecar: dispatches requests to partitions, and handles the concerns of all partitions.
 
-The driver has, beside those of owner.py, these duties: it reports `Lease.extended` whenever the brokers have answered,
-with the time at which it *asked* them; `proved` of an owner when a write is committed that proves it (lease.py);
-`assigned` when the owners' group has a new map; `lost` when this sidecar is out of it.
+Beside the duties in owner.py, the driver has these. It reports `Lease.extended` whenever the brokers have answered,
+with the time at which it *asked* them. It reports `proved` of an owner when a write is committed that proves it
+(lease.py), `assigned` when the owners' group has a new map, and `lost` when this sidecar is out of that group.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from sidecar.core.vocabulary.topics import Topic, TopicImage
 
 SAY_AGAIN_MS = 5_000
 GOLDEN = 0.6180339887
-"""Its multiples, without what is before the point, spread evenly however many there are."""
+"""Golden ratio minus one: the fractional parts of its multiples spread evenly, however many they are."""
 FENCES_IN_TIME = 4
-"""So many times as often as the brokers would forget a fence it is renewed at least."""
+"""A fence is renewed at least this many times within the time for which brokers remember it."""
 LEAST_REST_MS = 5
-"""Timers that are due within so long of each other are looked at together."""
+"""Timers that are due within this time of each other are handled together."""
 
 
 class Service:
@@ -71,7 +71,7 @@ class Service:
 
     # ---- ownership ----------------------------------------------------------------------------------------
     def assigned(self, owners: Sequence[int], generation: int, members: Collection[int], now: Now) -> None:
-        """The owners' group has a new map. `members`: node ids of the sidecars that are in it."""
+        """Takes in a new map of the owners' group. `members`: node ids of the sidecars in it."""
         mine = self.owner_map.next(owners)
         gained = [p for p in mine if self.owners[p].phase is Phase.ELSEWHERE]
         self.owner_map.log(generation, len(mine), len(gained), len(members))
@@ -82,7 +82,8 @@ class Service:
             self.owners[p].lifecycle.assigned(now, self.owner_map.why(p, members))
 
     def lost(self, why: str) -> None:
-        """This sidecar is out of the owners' group: it owns nothing until it is assigned again."""
+        """Resigns all partitions: this sidecar is out of the owners' group, and owns nothing until it is assigned
+        again."""
         mine = sum(o.phase is not Phase.ELSEWHERE for o in self.owners)
         self.out.append(Log("ownership lost", {"why": why, "partitions": mine}, "warning"))
         self.lease.lost()
@@ -95,7 +96,7 @@ class Service:
             owner.resigned(why)
 
     def all_leased(self, now: Now) -> bool:
-        """By the brokers, or each partition that is served here by itself."""
+        """Whether a lease covers all partitions served here: the brokers' lease, or a proof for each partition."""
         serving = self.serving()
         return self.lease.valid(now) or (bool(serving) and all(self.owners[p].lease.valid(now) for p in serving))
 
@@ -107,7 +108,7 @@ class Service:
         return self.owners[partition_for(group_id, len(self.owners))]
 
     def request(self, token: int, event: Event, now: Now) -> None:
-        """Answered by a `Reply` with this token, now or later."""
+        """Handles a request. Its answer is a `Reply` with this token, now or later."""
         if self.stopping or self.tally.open >= self.settings.parked_max:
             refuse(self.out, token, event, Code.COORDINATOR_NOT_AVAILABLE)
         elif not event.group_id and isinstance(event, ListGroups):
@@ -120,7 +121,7 @@ class Service:
                 owner.request(token, event, now)
             elif owner.phase is Phase.ELSEWHERE or not self.settings.hold_ms:
                 refuse(self.out, token, event, Code.NOT_COORDINATOR)
-            else:  # it is this sidecar's, as far as is known; mostly the proof is only late
+            else:  # probably still this sidecar's: mostly the proof is only late
                 self._unproved.hold(Held(token, event, now.mono_ms + self.settings.hold_ms))
 
     def _go_on_proved(self, now: Now) -> None:
@@ -135,18 +136,18 @@ class Service:
                 self._unproved.again([h])
 
     def touch(self, group_id: str, member_id: str, now: Now) -> None:
-        """A front has answered this member under a grant, so the member was heard."""
+        """Takes in that a front has answered this member under a grant, so the member was heard."""
         owner = self.owner_of(group_id)
         if owner.lease.valid(now):
             owner.touch(group_id, member_id, now)
 
     def held_bytes(self) -> int:
-        """About what the members of all groups that are served here take in memory."""
+        """About how many bytes the members of all groups that are served here take in memory."""
         return sum(o.shard.held_bytes for o in self.owners if o.shard is not None)
 
     # ---- time, topics, settings ---------------------------------------------------------------------------
     def wake(self, now: Now) -> None:
-        """To be called every 50 ms or so, and when a timer is due."""
+        """Runs due work. The driver calls this every 50 ms or so, and when a timer is due."""
         if stood_ms := self._lost_time.woken(now):
             self.out.append(Log("the process stood still", {"ms": stood_ms}, "warning"))
         self._listing.go_on(now)
@@ -163,8 +164,8 @@ class Service:
         self._tell_problem(now)
 
     def rest_s(self, now: Now, most_s: float) -> float:
-        """How long the driver may rest before the next `wake`: until a timer is due, if that comes before `most_s` is
-        over. A timer that is due already waits for something else than its time."""
+        """Returns how long the driver may rest before the next `wake`: until a timer is due, at most `most_s`. An
+        overdue timer does not shorten the rest: it waits for something else than its time."""
         most_ms = int(most_s * 1000)
         rest_ms = most_ms
         for owner in self.owners:
@@ -177,11 +178,12 @@ class Service:
         return most_s if rest_ms == most_ms else max(rest_ms, LEAST_REST_MS) / 1000
 
     def _renew(self, owner: Owner, now: Now) -> None:
-        """Brokers forget fences. The partitions do not come at once: each has its own share of the interval. Where the
-        brokers remember a fence only for a short time, a successor has most of that time to fence with the same id.
+        """Renews the owner's fence if it is due, because brokers forget fences. Each partition has its own share of the
+        interval, so that they do not come all at once. Where brokers remember a fence only for a short time, a
+        successor has most of that time to fence with the same id.
 
-        Called only when the brokers have just answered: a renewal that meets a dead broker waits until it is replaced,
-        and a partition cannot prove its owner meanwhile. It should have a whole lease before it."""
+        Called only when the brokers have just answered. A renewal that meets a dead broker waits until it is replaced,
+        and the partition cannot prove its owner meanwhile: it should start with a whole lease."""
         part = owner.partition * GOLDEN % 1
         most_ms = min(self.settings.fence_interval_ms, self._fences_kept_ms // FENCES_IN_TIME)
         interval_ms = most_ms * (1 - self.settings.fence_spread * part)
@@ -189,7 +191,7 @@ class Service:
             owner.lifecycle.renew()
 
     def problem(self) -> str:
-        """Why partitions cannot be taken over; empty if nothing hinders it."""
+        """Returns the reason why partitions cannot be taken over; empty if none."""
         return next((o.lifecycle.problem for o in self.owners if o.lifecycle.problem), "")
 
     def _tell_problem(self, now: Now) -> None:
@@ -201,7 +203,8 @@ class Service:
             self.out.append(Log("partitions cannot be taken over", told, "warning"))
 
     def topics(self, topics: tuple[Topic, ...], now: Now) -> bool:
-        """A listing of all topics; the same object as last time is the same listing. Returns whether one is new."""
+        """Takes in a listing of all topics. The same object as last time is the same listing. Returns whether a topic
+        has changed."""
         if topics is self._topics:
             return False
         self._topics = topics
@@ -213,7 +216,7 @@ class Service:
         return bool(changed)
 
     def config_changed(self, now: Now, fences_kept_ms: int | None = None) -> None:
-        """`fences_kept_ms`: how long the brokers remember a fence; None: as before."""
+        """Takes in changed settings. `fences_kept_ms`: how long the brokers remember a fence; None: as before."""
         self._fences_kept_ms = self._fences_kept_ms if fences_kept_ms is None else fences_kept_ms
         for owner in self.owners:
             owner.config_changed(now)
@@ -223,7 +226,7 @@ class Service:
         return [o.partition for o in self.owners if o.phase is Phase.SERVING]
 
     def owner_node(self, group_id: str) -> int:
-        """Node id beside which the owner of this group stands; -1 while unknown."""
+        """Returns the node id of the broker beside this group's owner; -1 while unknown."""
         return self.owner_map.node(self.partition_of(group_id))
 
     def loading(self) -> int:

@@ -1,4 +1,4 @@
-"""Settings of the coordinator of one sidecar that are of no kind of group."""
+"""Settings of one sidecar's coordinator that belong to no kind of group."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
     """`hold_ms`: how long a request waits for a takeover, 0: not at all; `parked_max`: requests without an answer;
-    `fence_interval_ms`: how often a fence is renewed, `fence_spread`: by which part of that it may come earlier;
-    `load_at_once`: a group of at most so many records is loaded with the request that asks for it."""
+    `fence_interval_ms`: how often a fence is renewed, `fence_spread`: by which fraction of that it may come earlier;
+    `load_at_once`: a group of at most this many records is loaded with the request that asks for it."""
 
     hold_ms: int = 3_000
     parked_max: int = 100_000

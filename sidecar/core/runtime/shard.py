@@ -1,8 +1,9 @@
-"""One partition of `__group_state`: its groups, their timers, the one way in and the one way back (`replay`).
+"""One partition of `__group_state`: its groups, their timers, and the two ways in: events (`handle`) and records
+(`replay`).
 
-It dispatches, deletes groups when it is asked to, and names no kind of group. A handler returns nothing: it writes
-records and answers tokens through its turn. The records change the state through `replay`, live and on a rebuild
-alike; owner.py appends them and deferred_replies.py holds the answers back until they are committed.
+It dispatches events, deletes groups on request, and names no kind of group. A handler returns nothing: it writes
+records and answers tokens through its turn. The records change the state through `replay`, live and on a rebuild alike;
+owner.py appends them and deferred_replies.py holds the answers back until they are committed.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from sidecar.core.vocabulary.errors import Code, CoordinatorError, InvariantErro
 from sidecar.core.vocabulary.topics import TopicImage
 
 TOO_LARGE = "The request holds more than the {} bytes that a record of the group's state may have."
-"""Kafka's own answer where its log refuses a record for its size is UNKNOWN_SERVER_ERROR, too (docs/reference/
-behaviour.md, 6.10)."""
+"""Error text. Kafka's own answer where its log refuses a record for its size is UNKNOWN_SERVER_ERROR, too
+(docs/reference/behaviour.md, 6.10)."""
 
 
 class Shard:
@@ -42,7 +43,7 @@ class Shard:
         waits_ms: Callable[[str, int], int] = lambda group_id, now_ms: 0,
     ) -> None:
         """`doubt_until_ms`: until then a former owner may still answer members (Turn.arm_removal); `closed_until_ms`:
-        until then nobody joins (quarantine.py); `waits_ms(group_id, now_ms)`: for how long answers to members of this
+        until then joins are refused (quarantine.py); `waits_ms(group_id, now_ms)`: how long answers to members of this
         group have waited for its records."""
         self._waits_ms = waits_ms
         self._closed_until_ms = closed_until_ms
@@ -50,7 +51,7 @@ class Shard:
         self.groups: dict[str, Group] = {}
         self.soft: dict[str, Soft] = {}
         self.held_bytes = 0
-        """Of all groups."""
+        """Bytes of all groups."""
         self.timers = Timers()
         self._handlers: dict[type[Event], dict[str, Handler]] = {
             **{event: dict(by_kind) for event, by_kind in registry.events.items()},
@@ -73,14 +74,16 @@ class Shard:
         )
 
     def end(self) -> None:
-        """The partition is lost. Shard and turn hold each other no more, so that the memory of the groups goes back
-        with the last reference: the collector would find them after days (process/shared.py)."""
+        """Ends the shard, because the partition is lost. Shard and turn then hold each other no more, so that the
+        memory of the groups goes back with the last reference: the collector would find them after days
+        (process/shared.py)."""
         me = weakref.proxy(self)
         self._turn.replay, self._turn.changed = partial(Shard.replay, me), partial(Shard.changed, me)
 
     # ---- in ---------------------------------------------------------------------------------------------
     def handle(self, event: Event, token: int, now: Now) -> Effects:
-        """One request, or the end of background work. A handler that refuses must do so before its first write."""
+        """Handles one request, or the end of background work. A handler that refuses must do so before its first
+        write."""
         turn = self._turn
         fx = turn.begin(now)
         turn.looked = type(event) is TopicsSeen
@@ -104,8 +107,8 @@ class Shard:
         return fx
 
     def wake(self, now: Now) -> Effects:
-        """Run every timer that is due. While no member of a group can be answered, none of them is removed for its
-        silence; it gets the time back that was lost so far."""
+        """Runs every timer that is due. A silent member stays while no member of its group can be answered, and gets
+        the lost time back."""
         turn = self._turn
         fx = turn.begin(now)
         for key, tag in self.timers.expired(now.mono_ms):
@@ -113,12 +116,13 @@ class Shard:
             if key[0] in self.registry.removing and (waited_ms := self._waits_ms(key[1], now.mono_ms)):
                 self.timers.set(key, now.mono_ms + waited_ms, tag)
             elif group is not None and (handler := self._kind_of(group).timers.get(key[0])) is not None:
-                # Without a handler it was a timer of the group of another kind that had this id before.
+                # Without a handler it is a timer of an earlier group with this id, of another kind.
                 handler(turn, group, key, tag)
         return fx
 
     def doubt_ends(self, until_ms: int, now: Now) -> None:
-        """The leases of former owners end then, earlier than was known before now."""
+        """Takes in that the leases of former owners end at `until_ms`, and brings removal timers forward if that is
+        earlier than known."""
         if until_ms < self._turn.doubt_until_ms:
             self._turn.doubt_until_ms = until_ms
             self.timers.release(until_ms, now.mono_ms)
@@ -128,7 +132,7 @@ class Shard:
         return self._turn.doubt_until_ms
 
     def touch(self, group_id: str, member_id: str, now: Now) -> None:
-        """A heartbeat that the front answered under a grant: only the session moves."""
+        """Moves the session of a member whose heartbeat the front answered under a grant."""
         group = self.groups.get(group_id)
         if group is not None:
             self._turn.now = now
@@ -143,14 +147,14 @@ class Shard:
         return fx
 
     def config_changed(self, now: Now) -> Effects:
-        """Answers that were granted carry settings that may be others now."""
+        """Voids all grants: their answers carry settings that may have changed."""
         fx = self._turn.begin(now)
         for group_id in self.groups:
             self.changed(group_id)
         return fx
 
     def granted(self, grant: Grant) -> bool:
-        """A front gets this grant now. False: the group has changed since it was made."""
+        """Records that a front gets this grant now. Returns False if the group has changed since it was made."""
         soft = self.soft.get(grant.group_id)
         if soft is None or soft.revision != grant.revision:
             return False
@@ -171,7 +175,7 @@ class Shard:
         return group is not None and group.member_count() > 0 and self._kind_of(group).commits
 
     def in_barrier(self) -> bool:
-        """Members of a group wait for one another, which begins anew with another owner."""
+        """Whether members of any group wait for one another; another owner would have to start that anew."""
         return any(self._kind_of(group).in_barrier(group) for group in self.groups.values())
 
     def _kind_of(self, group: Group) -> GroupKind:
@@ -179,7 +183,8 @@ class Shard:
 
     # ---- state ----------------------------------------------------------------------------------------------
     def replay(self, record: Record) -> None:
-        """The only place where hard state changes, and the only one that puts a group into the shard."""
+        """Applies a record: the only place where hard state changes, and the only one that puts a new group into the
+        shard."""
         row = self.registry.records.get(record.kind)
         if row is None:
             raise InvariantError(f"group {record.group_id}: no kind of record is called {record.kind}")
@@ -216,19 +221,19 @@ class Shard:
         self.soft[group.group_id] = self._kind_of(group).soft()
 
     def arm(self, group: Group, members: Iterable[str], now: Now) -> None:
-        """Their sessions start anew, with full time."""
+        """Arms the timers of these members of a rebuilt group. Their sessions start anew, with full time."""
         self._turn.begin(now)
         arm = self._kind_of(group).member_loaded
         for member_id in members:
             arm(self._turn, group, member_id)
 
     def loaded(self, group: Group, now: Now) -> None:
-        """The timers of the group itself."""
+        """Arms the timers of the rebuilt group itself."""
         self._turn.begin(now)
         self._kind_of(group).loaded(self._turn, group)
 
     def unload(self, group_id: str) -> None:
-        """It is gone, or could not be built."""
+        """Removes the group from memory: it is deleted, or could not be built."""
         gone = self.groups.pop(group_id, None)
         if gone is not None:
             self.held_bytes -= GROUP_BYTES + gone.held_bytes

@@ -7,36 +7,36 @@ from heapq import heappop, heappush
 
 Key = tuple[str, ...]
 SIFTED, DUE = 2_000, 200
-"""How many entries of the heap one call moves to their later deadlines, and how many timers it expires. After a
-takeover that was followed by many heartbeats, the deadlines of a large group lie close together."""
+"""Limits of one call: entries of the heap that it moves to their later deadlines, and timers that it expires. After a
+takeover and many heartbeats, the deadlines of a large group lie close together."""
 
 
 class Timers:
-    """Times are monotonic milliseconds."""
+    """Deadlines by key, in monotonic milliseconds."""
 
     def __init__(self) -> None:
         self._deadlines: dict[Key, tuple[int, int]] = {}
         self._heap: list[tuple[int, Key]] = []
         self._held: dict[Key, tuple[tuple[int, int], int]] = {}
-        """Key -> what was armed when it was held back, and its timeout in milliseconds."""
+        """Key -> its entry in `_deadlines` when it was held back, and its timeout in milliseconds."""
         self.behind = False
-        """The last call of `expired` left timers that are due."""
+        """Whether the last call of `expired` left timers that are due."""
 
     def set(self, key: Key, deadline_ms: int, tag: int = 0) -> None:
-        """Arm or move. `tag` comes back with the expiry (the epoch a rebalance timer was armed in)."""
+        """Arms or moves a timer. `tag` comes back with the expiry (the epoch a rebalance timer was armed in)."""
         old = self._deadlines.get(key)
         self._deadlines[key] = (deadline_ms, tag)
         if old is None or deadline_ms < old[0]:
             heappush(self._heap, (deadline_ms, key))
 
     def hold(self, key: Key, until_ms: int, timeout_ms: int, tag: int = 0) -> None:
-        """Arm for `until_ms`, which `release` may bring forward."""
+        """Arms a timer for `until_ms`, which `release` may bring forward."""
         self.set(key, until_ms, tag)
         self._held[key] = self._deadlines[key], timeout_ms
 
     def release(self, at_ms: int, now_ms: int) -> None:
-        """Nothing is held back for longer than `at_ms`, nor brought forward to less than its timeout from now. What was
-        armed anew meanwhile stays as it is."""
+        """Brings held timers forward to `at_ms`, but never to less than their timeout from now. Timers that were armed
+        anew meanwhile stay."""
         held, self._held = self._held, {}
         for key, (armed, timeout_ms) in held.items():
             deadline_ms = max(at_ms, now_ms + timeout_ms)
@@ -51,13 +51,13 @@ class Timers:
         return None if found is None else found[0]
 
     def next_ms(self) -> int | None:
-        """When to call `expired` next; may be early, never late."""
+        """Returns when to call `expired` next; may be early, never late."""
         self._sift(SIFTED)
         return self._heap[0][0] if self._heap else None
 
     def _sift(self, left: int) -> int:
-        """Brings the earliest deadline in force to the front of the heap, in at most `left` steps; returns how many of
-        them are left."""
+        """Brings the earliest deadline in force to the front of the heap, in at most `left` steps. Returns how many
+        steps remain."""
         heap = self._heap
         while heap and left:
             at, key = heap[0]
@@ -71,8 +71,8 @@ class Timers:
         return left
 
     def expired(self, mono_ms: int) -> Iterator[tuple[Key, int]]:
-        """Take out those that are due, one after the other in order of their deadlines, DUE of them at most. What is
-        done about one may move or cancel those that follow; each comes once at most."""
+        """Takes out the timers that are due and yields them in order of their deadlines, DUE of them at most. The
+        handling of one may move or cancel later ones; each comes once at most."""
         due: dict[Key, None] = {}
         heap, left = self._heap, SIFTED
         while len(due) < DUE and (left := self._sift(left)) and heap and heap[0][0] <= mono_ms:
@@ -89,7 +89,7 @@ class Timers:
             yield key, live[1]
 
     def shift(self, by_ms: int) -> None:
-        """Move every deadline later: the process stood still and could hear nobody."""
+        """Moves every deadline later: the process stood still and could hear no member."""
         moved = {k: (at + by_ms, tag) for k, (at, tag) in self._deadlines.items()}
         held = ((k, timeout_ms) for k, (armed, timeout_ms) in self._held.items() if self._deadlines.get(k) is armed)
         self._held = {k: (moved[k], timeout_ms) for k, timeout_ms in held}

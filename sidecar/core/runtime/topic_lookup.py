@@ -1,12 +1,12 @@
-"""A topic made a moment ago: what a request names and the list of topics lacks is looked up before it is handled.
+"""Looks up topics that a request names and the list of topics lacks, before the request is handled.
 
 The list is read every `metadata_refresh_ms`. Kafka's own coordinator has it a few milliseconds after a topic was made,
-and a member that joins right then must not get less here. So its request waits for a fresh look, `join_wait_ms` at
-most, and is handled as if it had come then: the group has the epochs that it would have at Kafka. A topic that is not
-there is looked up when a member names it for the first time, and not with each heartbeat.
+and a member that joins right then must not get less here. So its request waits for a fresh look-up, `join_wait_ms` at
+most, and is handled as if it had come then. So the group has the epochs that it would have at Kafka. A missing topic is
+looked up when a member names it for the first time, and not with each heartbeat.
 
-While a change of topics passes through this sidecar (`topics_moved`), every heartbeat waits in the same way: at Kafka
-the first heartbeat after a change has it, and one that is handled too early misses it for a whole interval.
+While a change of topics passes through this sidecar (`topics_moved`), every heartbeat waits in the same way. At Kafka
+the first heartbeat after a change has it; one that is handled too early misses it for a whole interval.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from sidecar.core.runtime.events import Event
 from sidecar.core.runtime.turn import Turn
 
 NAMES_MAX = 100
-"""If more topics are missing, all are read."""
+"""If more topics are missing, all topics are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookFirst:
-    """Background work: look at the topics of these `names`; None: at all of them. `request`, if there is one, comes
-    back as `TopicsSeen` after `wait_ms` at most."""
+    """Background work: reads the topics with these `names`; None: all topics. `request`, if given, comes back as
+    `TopicsSeen` after `wait_ms` at most."""
 
     group_id: str
     names: tuple[str, ...] | None
@@ -35,7 +35,7 @@ class LookFirst:
 
 
 class TopicsSeen(Event):
-    """The topics were looked at, or that took too long: handle the request that waits for it."""
+    """The end of a topic lookup, or of the time for it: the request that waits for it is handled now."""
 
     inner: ClassVar[bool] = True
 
@@ -44,8 +44,8 @@ class TopicsSeen(Event):
 
 
 def look_first(turn: Turn, event: Event, token: int, names: Iterable[str], wait_ms: int) -> bool:
-    """Whether the request waits for a look at the topics that it names, or at all while they change. It is called
-    before the first write."""
+    """Starts a lookup of unknown topics that the request names, or of all while topics change. Returns whether the
+    request waits for it. Must be called before the first write."""
     if turn.looked:
         return False
     moved = turn.ports.topics_moved.now
@@ -58,5 +58,5 @@ def look_first(turn: Turn, event: Event, token: int, names: Iterable[str], wait_
 
 
 def look_beside(turn: Turn, group_id: str) -> None:
-    """Look at all topics, while the request goes on."""
+    """Reads all topics, while the request goes on."""
     turn.fx.background.append(LookFirst(group_id, None, None, 0, 0))

@@ -1,4 +1,4 @@
-"""What one event may see and do: fields and ports, never the shard itself."""
+"""One turn: the fields and ports through which an event's handler works, without access to the shard itself."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sidecar.core.vocabulary.topics import TopicImage, TopicsMoved
 
 RECORD_BYTES = 8 << 20
 REBALANCES_KEPT = 64
-"""Of a group, the last ones: a metric names the groups that have too many."""
+"""Number of a group's last rebalances that are kept: a metric names the groups that have too many."""
 
 
 @dataclass(slots=True)
 class Now:
-    """`mono_ms` drives timers, `wall_ms` is written down. Nobody changes one."""
+    """One point in time: `mono_ms` drives timers, `wall_ms` goes into records. Must not be changed once made."""
 
     mono_ms: int
     wall_ms: int
@@ -29,17 +29,18 @@ class Now:
 
 @dataclass(slots=True)
 class Soft:
-    """What a coordinator knows of a group beside its records; it is lost with the coordinator. Kinds of groups add
-    fields of their own."""
+    """Soft state of a group: not in its records, and lost with the coordinator. Kinds of groups add fields of their
+    own."""
 
     revision: int = 0
-    """Rises with each change of the group; a remembered answer of an older revision is void."""
+    """Rises with each change of the group. A remembered answer of an older revision is void."""
     granted: bool = False
-    """Some front may hold a grant of this revision."""
+    """Whether a front may hold a grant of this revision."""
     unsettled_since_ms: int | None = None
-    """Monotonic: when the first rebalance began since the group was last stable; None: it is, or nobody knows."""
+    """Start of the first rebalance since the group was last stable, monotonic; None: it is stable, or this is
+    unknown."""
     rebalanced_ms: list[int] = field(default_factory=list)
-    """Monotonic: when the last rebalances began."""
+    """Starts of the last rebalances, monotonic."""
 
     def rebalances(self, now_ms: int) -> None:
         if self.unsettled_since_ms is None:
@@ -50,7 +51,8 @@ class Soft:
 
 
 class Computed(dict[tuple[str, str], Any]):
-    """Settings that a function gives, anew each time: for a coordinator whose settings change at will, as in tests."""
+    """Settings that a function computes anew for each look-up: for a coordinator whose settings change at will, as in
+    tests."""
 
     def __init__(self, of: Callable[[str, str], Any]) -> None:
         super().__init__()
@@ -62,19 +64,19 @@ class Computed(dict[tuple[str, str], Any]):
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the coordinator is given. `assignors[kind][name]` runs for groups of that kind; `config[(kind, group_id)]`
-    holds the settings in force for that group, whichever it is; `asks_access()` says whether topics found by a regular
-    expression must be shown to the broker's authorizer."""
+    """Functions and settings that the coordinator works with. `assignors[kind][name]` runs for groups of that kind;
+    `config[(kind, group_id)]` holds the settings in force for any group; `asks_access()`: whether the broker's
+    authorizer must check topics found by a regular expression."""
 
     assignors: Mapping[str, Mapping[str, Any]]
     config: Mapping[tuple[str, str], Any]
     asks_access: Callable[[], bool] = lambda: False
     record_bytes: int = RECORD_BYTES
-    """What one request may make a single record hold: a batch takes no more."""
+    """Most bytes that one request may put into a single record: a batch takes no more."""
     lease_ms: int = 0
-    """How long the former owner of a partition may go on answering members after the takeover."""
+    """Longest time for which a former owner may still answer members after a takeover."""
     quarantine: Quarantine = Quarantine()
-    """How long joins are refused because the log of the groups was lost."""
+    """The time in which joins are refused because the log of the groups was lost."""
     limits: MemberLimits = MemberLimits()
     topics_moved: TopicsMoved = field(default_factory=TopicsMoved)
     turns: Callable[[int, Event | None, Effects, Now], None] | None = None
@@ -83,28 +85,29 @@ class Ports:
 
 @dataclass(slots=True)
 class Turn:
-    """One shard has one turn and begins it anew for each event."""
+    """Everything that the handler of one event works with. A shard has one turn and begins it anew for each event."""
 
     ports: Ports
     timers: Timers
     groups: Mapping[str, Any]
-    """Only replay changes it."""
+    """Groups by id. Only replay changes this mapping."""
     replay: Callable[[Record], None]
     changed: Callable[[str], None]
-    """Voids what was granted to members of this group, though no record of it was written."""
+    """Voids the grants of this group, though no record of it was written."""
     soft_of: Callable[[str], Any]
     image: TopicImage
     now: Now
     fx: Effects
     looked: bool = False
-    """Topics were looked at for this event (topic_lookup.py)."""
+    """Whether the topics were looked up for this event (topic_lookup.py)."""
     runs: int = 0
     pending: Pending = field(default_factory=Pending)
     doubt_until_ms: int = 0
-    """See `arm_removal`."""
+    """End of the former owners' leases; see `arm_removal`."""
 
     def begin(self, now: Now) -> Effects:
-        """The effects of the last event are used up, or belong to whoever took them."""
+        """Begins the turn of another event. Effects of the last event that were not taken out stay with their
+        holder."""
         self.now = now
         fx = self.fx
         if fx.records or fx.replies or fx.notes or fx.background or fx.voided:
@@ -112,21 +115,20 @@ class Turn:
         return fx
 
     def write(self, record: Record) -> None:
-        """Append a record; it changes the state at once, so that later steps of the same event see it."""
+        """Appends a record. It changes the state at once, so that later steps of the same event see it."""
         self.fx.records.append(record)
         self.replay(record)
 
     def reply(self, token: int, answer: Answer, grant: Grant | None = None) -> None:
-        """Answer this request, now or after its own event has ended. The answer leaves when all is committed that
-        was written before it."""
+        """Answers this request, now or after its own event has ended. The answer leaves when all records of its group
+        written before it are committed."""
         if token != NO_TOKEN:
             self.fx.replies.append(Reply(token, answer, grant))
 
     def arm_removal(self, key: tuple[str, ...], timeout_ms: int, tag: int = 0) -> int:
-        """Arm the timer that removes a member which is silent for so long from now on, and return its deadline: never
-        before the leases of former owners end, which may answer the member until then. Else its partitions would have
-        two owners. If this owner hears that they end earlier, the member has this time from then on: it may have been
-        answered until then."""
+        """Arms the timer that removes a member after `timeout_ms` of silence, and returns its deadline. The deadline is
+        never before the end of the former owners' leases: they may answer the member until then, and its partitions
+        would have two owners. If this owner learns of an earlier end, the member has `timeout_ms` from then on."""
         deadline_ms = self.now.mono_ms + timeout_ms
         if deadline_ms >= self.doubt_until_ms:
             self.timers.set(key, deadline_ms, tag)

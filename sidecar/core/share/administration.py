@@ -1,6 +1,6 @@
-"""What administrators do to a share group's state. The broker does it, and its rule that the group must be empty is the
-fence: the placeholder member has left before. Here is the same rule for our own members, and what the outcome changes.
-"""
+"""Administrators' changes to a share group's state. The broker carries them out, and its rule that the group must be
+empty is the fence: the placeholder member has left before. Here is the same rule for the sidecars' members, and the
+effects of a change."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def may_administer(turn: Turn, e: ShareAdmin, token: int) -> None:
 
 
 def administered(turn: Turn, e: ShareAdministered, token: int) -> None:
-    """A member may have joined meanwhile. Its placeholder member came to the broker behind this operation, so what that
-    one has seen holds."""
+    """Takes in a completed operation. A member may have joined meanwhile. Its placeholder member came to the broker
+    after this operation, so its reports hold."""
     group = share_group(turn.groups, e.group_id)
     if e.operation is Operation.ALTER and group is None:
         turn.write(GroupRecord(e.group_id, INITIAL_EPOCH, 0, e.why))

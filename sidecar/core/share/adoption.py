@@ -1,10 +1,12 @@
-"""A share group comes from the broker, goes back to it, or is assigned anew because the administrator wants it.
+"""Adoption and release of a share group, and its new assignment on an administrator's order.
 
-**It comes** whole, as the broker described it: its members go on with their epochs, and none stops fetching.
+**Adoption**: the group comes whole, as the broker described it: its members go on with their epochs, and none stops
+fetching.
 
-**It goes** at once: its members join anew at the broker, under the same share state. The broker knows the group, which
-had the placeholder member, so a heartbeat that comes there first is told UNKNOWN_MEMBER_ID; GROUP_ID_NOT_FOUND would
-end the client for good. Therefore no member is removed unasked before the placeholder member has been there.
+**Release**: immediate; the members join anew at the broker, under the same share state. The broker knows the group,
+which had the placeholder member, so an early heartbeat there is answered UNKNOWN_MEMBER_ID; GROUP_ID_NOT_FOUND would
+end the client for good. Therefore no member is removed without a heartbeat before the placeholder member has been
+there.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ NO_BROKER = -1
 
 
 class NativeShareMember(Struct, gc=False):
-    """A member as ShareGroupDescribe tells it. Nothing tells its target: it has what it should."""
+    """A member in the broker's ShareGroupDescribe response, which has no targets: its current assignment counts as its
+    target."""
 
     member_id: str
     rack_id: str | None
@@ -50,7 +53,7 @@ class NativeShareMember(Struct, gc=False):
 
 
 class AdoptShare(Event):
-    """Take in this group of the broker. `topics`: the names of those that its members have."""
+    """Takes in this group of the broker. `topics`: the names of the topics that its members have."""
 
     inner: ClassVar[bool] = True
 
@@ -79,7 +82,7 @@ def adopt(turn: Turn, e: AdoptShare, token: int) -> None:
         turn.write(TargetMemberRecord(g, m.member_id, m.assigned, names, why))
         turn.write(CurrentRecord(g, m.member_id, m.member_epoch, m.member_epoch, m.assigned, names, why))
     if e.members:
-        # What the broker has assigned is initialised.
+        # Partitions that the broker has assigned are initialised.
         held = {t: tuple(sorted(ps)) for t, ps in union(m.assigned for m in e.members).items()}
         turn.write(PlaceholderRecord(g, "", NO_BROKER, (), 0, held, names, why))
     # No member may reach epoch 0, in which it would have to join with every heartbeat.

@@ -21,7 +21,7 @@ from sidecar.native.twin import pack, read
 
 @dataclass(frozen=True, slots=True)
 class ShareRun(modern.RunInput):
-    """`assignable`: nothing else may be assigned."""
+    """Input of a run. `assignable`: the only partitions that may be assigned."""
 
     kind = SHARE
     member_record = Kind.TARGET_MEMBER
@@ -35,11 +35,11 @@ class ShareRun(modern.RunInput):
 @dataclass(frozen=True, slots=True)
 class ShareOutput(modern.RunOutput):
     covers: bool
-    """Everything that may be assigned is."""
+    """Whether the target has all assignable partitions."""
 
 
 def snapshot(turn: Turn, group: ShareGroup, assignor: str) -> ShareRun:
-    """Costs a few copies of references."""
+    """Returns the input of a run. Costs a few copies of references."""
     return ShareRun(
         group.group_id,
         turn.next_run(),
@@ -54,7 +54,7 @@ def snapshot(turn: Turn, group: ShareGroup, assignor: str) -> ShareRun:
 
 
 def run(inp: ShareRun, assignor: ShareAssignor) -> ShareOutput:
-    """Whatever the assignor raises comes through."""
+    """Runs the assignor. Its exceptions propagate."""
     problem = problem_from(inp)
     if isinstance(assignor, ShareArrayAssignor):
         csr, parts = assignor.holders(problem)
@@ -71,11 +71,11 @@ def run(inp: ShareRun, assignor: ShareAssignor) -> ShareOutput:
 
 
 def problem_from(inp: ShareRun) -> ShareProblem:
-    # In the order of their ids: the same group gets the same target, whoever joined first, before a takeover or after.
+    # In the order of ids: the same group gets the same target in any order of joins, before and after a takeover.
     members = sorted(inp.members)
     by_name = inp.image.by_name
     layout = Layout.of(tuple(by_name[n] for n in sorted(inp.topic_names) if n in by_name))
-    # By all names, also of topics that are missing: so Kafka finds out whether all members subscribe to the same.
+    # By all names, also of missing topics: so does Kafka decide whether all members have the same subscription.
     classes: dict[frozenset[str], int] = {}
     class_of = array("i", [classes.setdefault(frozenset(inp.members[m].topic_names), len(classes)) for m in members])
     held = [indices(layout, inp.target.of(m)) for m in members]
@@ -95,7 +95,7 @@ def _topics_of(names: Iterable[str], layout: Layout) -> bytes:
 
 
 def indices(layout: Layout, partitions: Partitions) -> list[int]:
-    """Of those that exist, ascending."""
+    """Returns the ascending indices of these partitions in the layout, without those that do not exist."""
     found = []
     for topic_id, ps in partitions.items():
         t = layout.index.get(topic_id)
@@ -106,7 +106,7 @@ def indices(layout: Layout, partitions: Partitions) -> list[int]:
 
 
 def without(table: MemberTable, assignable: Partitions) -> MemberTable:
-    """The table without what may not be assigned any more. The same object if that is nothing."""
+    """Returns the table without partitions that may not be assigned any more; the same object if there are none."""
     kept = set(indices(table.layout, assignable))
     csr, parts = read(table.csr), read(table.parts)
     if kept.issuperset(parts):

@@ -1,4 +1,4 @@
-"""The settings of one share group as the coordinator uses them. Those that the leader of a partition reads, such as
+"""The settings of one share group as the coordinator uses them. Settings for the leader of a partition, such as
 share.record.lock.duration.ms, are the broker's."""
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ RANGES = {
     "max_size": (1, 1_000),
     "assignment_interval_ms": (0, 15_000),
 }
-"""Of the broker-level settings (Kafka 4.4). A group's own session timeout, heartbeat interval and assignment interval
-lie within what the broker's group.share.min. and group.share.max. settings say, which have these defaults."""
+"""Ranges of the broker-level settings (Kafka 4.4). A group's own session timeout, heartbeat interval and assignment
+interval lie within the broker's group.share.min. and group.share.max. settings, which have these defaults."""
 
 
 def config_of(turn: Turn, group_id: str) -> ShareConfig:
-    """The group need not be there yet."""
+    """Returns the settings in force for this group, which need not exist yet."""
     found = turn.ports.config[(SHARE, group_id)]
     assert isinstance(found, ShareConfig)
     return found

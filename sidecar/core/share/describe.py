@@ -1,4 +1,4 @@
-"""ShareGroupDescribe (api 77, KIP-932): a group as its members and operators see it. The placeholder member is none."""
+"""ShareGroupDescribe (api 77, KIP-932): a group as its members and operators see it, without the placeholder member."""
 
 from __future__ import annotations
 

@@ -56,27 +56,27 @@ class DescribeShareGroup(Event):
 
 
 class ShareInitialised(Event):
-    """The placeholder member is in the broker's group, and these partitions have share state there. `whole`: no other
-    partition of the topics that it shows has any; else there may be more, as a new member is told of part of them
-    beside others."""
+    """Reports that the placeholder member is in the broker's group, and that these partitions have share state there.
+    `whole`: no other partition of the member's topics has any. Else there may be more, because a new member gets a part
+    of them beside other members."""
 
     inner: ClassVar[bool] = True
 
     hold_id: int
-    """Of the `HoldPlaceholder` that this answers (placeholder.py)."""
+    """Id of the `HoldPlaceholder` that this answers (placeholder.py)."""
     placeholder_id: str
     keeper: int
-    """Node id of the broker that coordinates its group."""
+    """Node id of the broker that coordinates the broker's group."""
     topic_names: tuple[str, ...]
-    """What it shows to that broker."""
+    """Topics that the placeholder member subscribes to."""
     initialised: Partitions
     names: Mapping[bytes, str]
-    """Of these topics."""
+    """Names of these topics."""
     whole: bool = False
 
 
 class PlaceholderRefused(Event):
-    """The broker does not take the placeholder member, or not with these topics. It is tried again."""
+    """Reports that the broker refuses the placeholder member, or its topics. The driver goes on trying."""
 
     inner: ClassVar[bool] = True
 
@@ -86,7 +86,7 @@ class PlaceholderRefused(Event):
 
 
 class PlaceholderLeft(Event):
-    """The end of `LeavePlaceholder`: the broker knows no such member of its group any more."""
+    """The end of `LeavePlaceholder`: the broker has no such member of its group any more."""
 
     inner: ClassVar[bool] = True
 
@@ -94,7 +94,7 @@ class PlaceholderLeft(Event):
 
 
 class Operation(StrEnum):
-    """What an administrator does to a share group at the broker, by the name of the API."""
+    """An administrator's operation on a share group at the broker, by the name of the API."""
 
     ALTER = "AlterShareGroupOffsets"
     DELETE = "DeleteShareGroupOffsets"
@@ -110,8 +110,8 @@ class ShareAdminReply(Answer):
 
 
 class ShareAdmin(Event):
-    """May this be done? (AlterShareGroupOffsets, DeleteShareGroupOffsets and DeleteGroups ask before anything is sent
-    to the broker.) Whether the broker has such a group, the broker says."""
+    """Asks whether an operation may go to the broker (AlterShareGroupOffsets, DeleteShareGroupOffsets, DeleteGroups).
+    Whether the broker has such a group, the broker answers."""
 
     answer: ClassVar[type[Answer]] = ShareAdminReply
 
@@ -119,7 +119,8 @@ class ShareAdmin(Event):
 
 
 class ShareAdministered(Event):
-    """The broker has done it. A group that was made by an alteration of its offsets is empty."""
+    """Reports that the broker has completed the operation. A group that was made by an alteration of its offsets is
+    empty."""
 
     operation: Operation
     why: str

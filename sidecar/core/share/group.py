@@ -1,4 +1,4 @@
-"""The hard state of one share group and how a record changes it. It decides nothing."""
+"""The hard state of one share group, and its replay. It decides nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sidecar.core.vocabulary.topics import TopicImage
 
 
 class GroupState(StrEnum):
-    """ShareGroup.ShareGroupState. Dead, the third, is a group that is not here."""
+    """States of ShareGroup.ShareGroupState. Dead, the third, is a group that is not here."""
 
     EMPTY = "Empty"
     STABLE = "Stable"
@@ -49,7 +49,7 @@ class Member:
     assigned: Partitions = field(default_factory=dict)
 
     instance_id: ClassVar[None] = None
-    """There are no static members (KIP-932)."""
+    """Always None: share groups have no static members (KIP-932)."""
 
     @property
     def holds(self) -> bool:
@@ -59,14 +59,14 @@ class Member:
         return self.member_epoch == epoch
 
     def subscribed(self, partitions: Partitions, image: TopicImage) -> Partitions:
-        """Those of the topics that the member subscribes to and that exist."""
+        """Returns the partitions whose topics exist and are in the member's subscription."""
         by_id, names = image.by_id, self.topic_names
         return {t: ps for t, ps in partitions.items() if ps and t in by_id and by_id[t].name in names}
 
 
 @dataclass(slots=True)
 class ShareGroup:
-    """All of this comes from records, or is derived from what does."""
+    """Hard state of a share group. All of it comes from records, or is derived from them."""
 
     group_id: str
     epoch: int = INITIAL_EPOCH
@@ -79,7 +79,7 @@ class ShareGroup:
     placeholder: PlaceholderRecord | None = None
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
     members_bytes: int = 0
-    """See `held_bytes`, without subscriptions."""
+    """Bytes of the members without their subscriptions; see `held_bytes`."""
     _assignable: tuple[TopicImage, frozenset[str], Partitions] | None = None
     _differs: tuple[Partitions, bool] | None = None
 
@@ -87,12 +87,12 @@ class ShareGroup:
     protocol_type = "share"
     static_members: ClassVar[Mapping[str, str]] = {}
     owners: ClassVar[Mapping[bytes, object]] = {}
-    """Nobody waits for a partition that another member has."""
+    """Always empty: no member waits for a partition that another member has."""
 
     # ---- queries ----------------------------------------------------------------------------------------
     @property
     def held_bytes(self) -> int:
-        """About what its members take in memory."""
+        """About how many bytes the members take in memory."""
         return self.members_bytes + self.subscriptions.held_bytes
 
     def state(self) -> GroupState:
@@ -108,7 +108,7 @@ class ShareGroup:
         return self.members.keys()
 
     def tombstones(self, why: str) -> list[Tombstone]:
-        """Every key of the group, the group itself last."""
+        """Returns a tombstone for every key of the group, the group itself last."""
         keys = [(kind, m) for m in self.members for kind in (Kind.CURRENT, Kind.MEMBER)]
         keys += [(Kind.TARGET_MEMBER, m) for m in dict.fromkeys((*self.members, *self.target))]
         if self.placeholder is not None:
@@ -129,12 +129,12 @@ class ShareGroup:
 
     @property
     def initialised(self) -> Partitions:
-        """Partitions whose share state the broker has initialised, as far as this group has heard."""
+        """Partitions whose share state the broker has initialised, by the placeholder member's reports."""
         return {} if self.placeholder is None else self.placeholder.initialised
 
     def assignable(self, image: TopicImage) -> Partitions:
-        """Partitions of subscribed topics that exist and are initialised: nothing else may be in a target. The same
-        object as long as nothing changed."""
+        """Returns the initialised partitions of existing subscribed topics, the only ones that a target may have. The
+        same object as long as nothing changed."""
         topics, known = self.subscribed_topics(), self._assignable
         if known is None or known[0] is not image or known[1] is not topics:
             known = image, topics, assignable(self.initialised, topics, image)
@@ -142,7 +142,7 @@ class ShareGroup:
         return known[2]
 
     def differs(self, image: TopicImage) -> bool:
-        """Whether the union of the target is not what can be assigned."""
+        """Whether the union of all targets differs from the assignable partitions."""
         now, known = self.assignable(image), self._differs
         if known is None or known[0] is not now:
             known = now, union(map(self.target.of, self.target)) != {t: set(ps) for t, ps in now.items()}
@@ -150,7 +150,7 @@ class ShareGroup:
         return known[1]
 
     def target_of(self, member_id: str, image: TopicImage) -> Partitions:
-        """What may be assigned of the target. Something may have lost its share state since."""
+        """Returns the assignable part of a member's target. Partitions may have lost their share state since."""
         target = self.target.of(member_id)
         return both(target, self.assignable(image)) if self.differs(image) else target
 
@@ -166,7 +166,7 @@ class ShareGroup:
 
     # ---- replay -----------------------------------------------------------------------------------------
     def replay(self, r: Record) -> None:
-        """Apply one record. Tolerates what compaction leaves: parts of members, tombstones of the unknown."""
+        """Applies one record. Tolerates the leftovers of compaction: parts of members, tombstones of unknown keys."""
         apply = _APPLY.get(type(r))
         if apply is None:
             raise InvariantError(f"group {self.group_id}: a share group has no record {type(r).__name__}")
@@ -206,7 +206,7 @@ class ShareGroup:
 
     def _replay_current(self, r: CurrentRecord) -> None:
         old = self.members.get(r.member_id)
-        if old is None:  # compaction took the rest of it
+        if old is None:  # compaction has removed its other records
             old = Member(r.member_id)
             self.members_bytes += bytes_of(old)
             self.subscriptions.put(r.member_id, (), None)
@@ -234,7 +234,7 @@ class ShareGroup:
 
 
 def assignable(initialised: Partitions, topics: Collection[str], image: TopicImage) -> Partitions:
-    """Those of `initialised` that exist, of these topics."""
+    """Returns the partitions of `initialised` that exist, of these topics."""
     kept = {}
     for topic_id in sorted(initialised):
         topic = image.by_id.get(topic_id)
@@ -251,7 +251,7 @@ def both(a: Partitions, b: Partitions) -> Partitions:
 
 
 def union(parts: Iterable[Partitions]) -> dict[bytes, set[int]]:
-    """Topic id -> the partitions that any of these has."""
+    """Returns topic id -> the partitions that any of these has."""
     found: dict[bytes, set[int]] = {}
     for each in parts:
         for topic_id, ps in each.items():
@@ -261,7 +261,7 @@ def union(parts: Iterable[Partitions]) -> dict[bytes, set[int]]:
 
 
 def bytes_of(m: Member | MemberRecord) -> int:
-    """About what a member takes in memory beside its subscription, which others may share."""
+    """Returns about how many bytes a member takes in memory beside its subscription, which others may share."""
     return bytes_of_member(m.member_id, m.rack_id, m.client_id, m.client_host)
 
 
@@ -278,7 +278,8 @@ _APPLY: dict[type, Callable[[ShareGroup, Any], None]] = {
 
 
 def share_group(groups: Mapping[str, Any], group_id: str) -> ShareGroup | None:
-    """The group, if it is there. Raises GROUP_ID_NOT_FOUND for a group of another kind, as Kafka does."""
+    """Returns the group, or None if there is none. Raises GROUP_ID_NOT_FOUND for a group of another kind, as Kafka
+    does."""
     group = groups.get(group_id)
     if group is None or type(group) is ShareGroup:
         return group

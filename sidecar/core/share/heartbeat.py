@@ -44,7 +44,7 @@ def heartbeat(turn: Turn, hb: ShareHeartbeat, token: int) -> None:
 
 
 def _names_anew(turn: Turn, hb: ShareHeartbeat) -> tuple[str, ...]:
-    """Topics that this member has not named before; with a join it names all of them anew."""
+    """Returns the topics that this member has not named before: in a join, all of them."""
     if not hb.topic_names or hb.member_epoch == 0:
         return hb.topic_names or ()
     group = turn.groups.get(hb.group_id)

@@ -1,5 +1,5 @@
-"""What the placeholder member has seen, and the end of an assignor run: after either, partitions may be assigned, and
-those that wait for them are answered."""
+"""Effects of the placeholder member's reports and of the end of an assignor run: after either, partitions may be
+assigned, and waiting joins are answered."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def initialised(turn: Turn, e: ShareInitialised, token: int) -> None:
 
 
 def refused(turn: Turn, e: PlaceholderRefused, token: int) -> None:
-    """Members keep what they have. No join waits any longer for what may not come."""
+    """Takes in that the broker refuses the placeholder member. Members keep their partitions. Joins do not wait any
+    longer for partitions that may never come."""
     if _meant(turn, e) is not None:
         soft: ShareSoft = turn.soft_of(e.group_id)
         if soft.refused != e.code:
@@ -44,8 +45,8 @@ def refused(turn: Turn, e: PlaceholderRefused, token: int) -> None:
 
 
 def _meant(turn: Turn, e: ShareInitialised | PlaceholderRefused) -> ShareGroup | None:
-    """The group, if this answers what is wanted now. Else it was on its way when the group was emptied: the state may
-    have been deleted since."""
+    """Returns the group, if this event answers the present command. Else the event was under way when the group became
+    empty: the share state may have been deleted since."""
     group = turn.groups.get(e.group_id)
     if type(group) is not ShareGroup:
         return None
@@ -69,7 +70,7 @@ def _go_on(turn: Turn, group: ShareGroup) -> None:
 
 
 def _note(turn: Turn, group: ShareGroup, e: ShareInitialised) -> None:
-    """Write down what is new."""
+    """Writes the report to the record, if it has anything new."""
     old = group.placeholder
     known = {} if e.whole or old is None else old.initialised
     new = PlaceholderRecord(

@@ -1,4 +1,4 @@
-"""How people see share groups (runtime/inspect.py)."""
+"""Views of share groups for people (runtime/inspect.py)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def _view(group: ShareGroup, m: Member, names: Names) -> MemberView:
 
 
 def _facts(group: ShareGroup) -> dict[str, Any]:
-    """Beside those of all kinds: `subscribes`, the topics, and `initialised`: how many partitions have share state."""
+    """Returns the facts of all kinds, `subscribes`: the topics, and `initialised`: how many partitions have share
+    state."""
     initialised = sum(map(len, group.initialised.values()))
     return {**modern.facts(group), "subscribes": sorted(group.subscribed_topics()), "initialised": initialised}
 
@@ -57,7 +58,7 @@ def _subscribes(body: Body) -> str:
 
 
 def _holds(body: Body, member: Body | None) -> Iterable[HeldPartitions]:
-    """Several members may have the same partition."""
+    """Yields the partitions of a current assignment; several members may have the same partition."""
     return modern.topics_held(body["assigned"], alone=False)
 
 

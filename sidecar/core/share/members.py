@@ -1,4 +1,4 @@
-"""Members of a share group: their records, and their end."""
+"""Members of a share group: their records, and their removal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def current_record(turn: Turn, group_id: str, m: Member, why: str) -> CurrentRec
 
 
 def remove_members(turn: Turn, group: ShareGroup, gone: Sequence[tuple[Member, str]]) -> None:
-    """They left, or were fenced, each for its reason: the epoch rises once, the others get a new target."""
+    """Removes members that left or were fenced, each with its reason: the epoch rises once, the others get a new
+    target."""
     for member, why in gone:
         for kind in (Kind.CURRENT, Kind.TARGET_MEMBER, Kind.MEMBER):
             turn.write(Tombstone(kind, group.group_id, member.member_id, why))

@@ -1,4 +1,5 @@
-"""A share group has no offsets of its members: what was acknowledged is share state, which the broker keeps."""
+"""Offset checks of a share group, whose members have no offsets: acknowledged records are share state, which the broker
+keeps."""
 
 from __future__ import annotations
 
@@ -12,5 +13,5 @@ def check_commit(turn: Turn, c: CommitCheck, token: int) -> None:
 
 
 def check_fetch(turn: Turn, f: FetchCheck, token: int) -> None:
-    """Allowed: the broker has nothing to show."""
+    """Allows the fetch: the broker has no offsets to return."""
     turn.reply(token, CheckReply())

@@ -1,5 +1,5 @@
-"""The answer to a join waits for its first partitions to be initialised, and for the assignor run under way. In Kafka a
-member gets its first partitions with its second heartbeat at the earliest."""
+"""Parked joins of share groups. The answer waits until the first partitions are initialised, and for the assignor run
+under way. In Kafka a member gets its first partitions with its second heartbeat at the earliest."""
 
 from __future__ import annotations
 

@@ -1,16 +1,17 @@
 """The placeholder member: the owner's member in the broker's share group of the same name.
 
-What it is for: the broker initialises the share state of the topics that its members subscribe to, and refuses to alter
-or delete that state while it has a member. So nothing of ours ever initialises share state, and none but the broker
-fences its administrators. The assignment that the broker gives to it is used by nobody; it tells what is initialised.
+Purpose: the broker initialises the share state of the topics that its members subscribe to, and refuses to alter or
+delete that state while it has a member. So the sidecar never initialises share state, and the broker alone fences its
+administrators. The placeholder member's assignment serves only as a report of the initialised partitions.
 
-Here is what is wanted of it and what follows from what it has seen. Two commands go out, and coordinator/placeholder
-carries them out. A group has a placeholder member while it has members that subscribe to a topic that exists. It leaves
-when the group is empty; what it has seen holds no longer from then on, as an administrator may delete it.
+This module decides which placeholder member a group needs, and takes in its reports. Two commands go out, and
+coordinator/placeholder carries them out. A group has a placeholder member while it has members that subscribe to a
+topic that exists. It leaves when the group is empty. Its reports are void from then on, as an administrator may delete
+the state.
 
 **Takeover**: the new owner's placeholder member joins beside that of the former owner, and then removes it. The record
-says which that was, and what is initialised: assignments go on from there while the broker cannot be asked. The first
-complete report of the new one replaces it.
+names that member and the initialised partitions: assignments go on from there while the broker cannot be asked. The
+first complete report of the new one replaces it.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ TIMER = "share_placeholder"
 
 @dataclass(frozen=True, slots=True)
 class HoldPlaceholder:
-    """Background work without an end: be a member of the broker's share group, subscribed to these topics, until the
+    """Background work without an end: keeps a member in the broker's share group, subscribed to these topics, until the
     next command for this group. Each report of the broker comes back as `ShareInitialised` with this `hold_id`.
     `complete`: all their partitions are known to be initialised, so reports are not urgent. `predecessor`: the
-    placeholder member of a former owner, to be removed when this one is in."""
+    placeholder member of a former owner, to remove once this one is in."""
 
     group_id: str
     topic_names: tuple[str, ...]
@@ -43,15 +44,16 @@ class HoldPlaceholder:
 
 @dataclass(frozen=True, slots=True)
 class LeavePlaceholder:
-    """Background work: take this member out of the broker's share group, and the one that `HoldPlaceholder` has made,
-    and try again until the broker knows neither. Ends as `PlaceholderLeft`. `placeholder_id` "": only the latter."""
+    """Background work: takes this member out of the broker's share group, and the one that `HoldPlaceholder` has made,
+    and tries again until the broker has neither. Ends as `PlaceholderLeft`. `placeholder_id` "": only the latter."""
 
     group_id: str
     placeholder_id: str
 
 
 def keep_placeholder(turn: Turn, group: ShareGroup) -> None:
-    """Ask for what is wanted now, if that has changed. To be called when members, topics or the record changed."""
+    """Issues the command for the placeholder member that the group needs now, if that has changed. Must be called after
+    changes of members, topics or the record."""
     soft: ShareSoft = turn.soft_of(group.group_id)
     if group.members:
         _hold(turn, group, soft)
@@ -66,7 +68,7 @@ def _hold(turn: Turn, group: ShareGroup, soft: ShareSoft) -> None:
     soft.uninitialised = any(t.partitions and t.id not in known for t in topics)
     held = soft.wanted
     if not names:
-        return  # the broker's group keeps what it has: it takes no member without topics
+        return  # the broker takes no member without topics, so the former subscription stays
     complete = all(len(known.get(t.id, ())) == t.partitions for t in topics)
     hold_id = held.hold_id if type(held) is HoldPlaceholder else turn.next_run()
     recorded = "" if group.placeholder is None else group.placeholder.member_id
@@ -93,18 +95,18 @@ def left(turn: Turn, e: PlaceholderLeft, token: int) -> None:
         return
     record, soft = group.placeholder, turn.soft_of(e.group_id)
     if type(soft.wanted) is HoldPlaceholder:
-        return  # the next one is on its way
+        return  # the next placeholder member is on its way
     if record is not None and record.member_id in ("", e.placeholder_id):
         turn.write(Tombstone(Kind.PLACEHOLDER, e.group_id, "", "the placeholder member has left"))
     soft.wanted = None
 
 
 def placeholder_there(turn: Turn, group: ShareGroup) -> bool:
-    """Whether one is at the broker, or may be: that of a former owner is known by its record alone."""
+    """Whether a placeholder member is at the broker, or may be: that of a former owner is known by its record alone."""
     soft: ShareSoft = turn.soft_of(group.group_id)
     return group.placeholder is not None or soft.wanted is not None
 
 
 def look_after(turn: Turn, group: ShareGroup, key: tuple[str, ...], tag: int) -> None:
-    """A takeover has loaded the group."""
+    """Issues the command after a takeover has loaded the group."""
     keep_placeholder(turn, group)

@@ -1,4 +1,5 @@
-"""The step of one member to its target. Nothing is revoked first: partitions are shared (KIP-932)."""
+"""Reconciliation of one member with its target, in one step. Nothing is revoked first: partitions are shared
+(KIP-932)."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from sidecar.core.vocabulary.topics import TopicImage
 
 
 def reconcile(member: Member, epoch: int, target: Partitions, changed: bool, image: TopicImage) -> Member:
-    """Kafka's ShareGroupAssignmentBuilder. `epoch`: of the target; `changed`: the group's epoch has risen with this
-    heartbeat, so the member may not subscribe to all of its target any more."""
+    """Returns the member's next state, as Kafka's ShareGroupAssignmentBuilder. `epoch`: of the target; `changed`: the
+    group's epoch has risen with this heartbeat, so the member may not subscribe to all of its target any more."""
     if member.reconciled_to(epoch):
         return replace(member, assigned=member.subscribed(target, image)) if changed else member
     return replace(

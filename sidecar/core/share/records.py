@@ -1,7 +1,8 @@
 """The records of share groups. state/ turns them into Avro by their `body`; `of` is its inverse.
 
 The names in `Kind` and the fields of `body` are published: they stand in the state topic and in state/schemas. Unlike
-Kafka, no record says what is being initialised: the broker's own coordinator does that (placeholder.py).
+in Kafka, no record has partitions whose initialisation is under way: the broker's own coordinator does that
+(placeholder.py).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """The group's epoch and the hash of the topics it subscribes to."""
+    """The group's epoch, and the hash of the topics it subscribes to."""
 
     group_id: str
     epoch: int
@@ -112,13 +113,13 @@ class TargetMetadataRecord:
 
 @dataclass(frozen=True, slots=True)
 class TargetMemberRecord:
-    """The partitions that one member shall have."""
+    """The target assignment of one member."""
 
     group_id: str
     member_id: str
     partitions: Partitions
     names: Names = field(default_factory=dict)
-    """Of these topics at least."""
+    """Names of this record's topics at least."""
     why: str = ""
 
     kind = Kind.TARGET_MEMBER
@@ -137,7 +138,7 @@ class TargetMemberRecord:
 
 @dataclass(frozen=True, slots=True)
 class TargetRecord(modern.TargetRecord):
-    """`covers`: the members' partitions are together just these, which is not written; None: nobody has looked."""
+    """A target assignment. `covers`: the union of all members' partitions, which is not written; None: unknown."""
 
     kind = Kind.TARGET_METADATA
 
@@ -155,7 +156,7 @@ class TargetRecord(modern.TargetRecord):
 
 @dataclass(frozen=True, slots=True)
 class CurrentRecord:
-    """What one member has now. It has no state: a member goes straight to its target (KIP-932)."""
+    """The current assignment of one member. It has no state: a member goes straight to its target (KIP-932)."""
 
     group_id: str
     member_id: str
@@ -163,7 +164,7 @@ class CurrentRecord:
     previous_epoch: int
     assigned: Partitions
     names: Names = field(default_factory=dict)
-    """Of these topics at least."""
+    """Names of this record's topics at least."""
     why: str = ""
 
     kind = Kind.CURRENT
@@ -198,7 +199,7 @@ class PlaceholderRecord:
     since_ms: int
     initialised: Partitions
     names: Names = field(default_factory=dict)
-    """Of these topics at least."""
+    """Names of the initialised topics at least."""
     why: str = ""
 
     kind = Kind.PLACEHOLDER
@@ -231,7 +232,7 @@ RECORDS = (
     RecordKind(Kind.CURRENT, CurrentRecord, "share_current-v1", Role.CURRENT),
     RecordKind(Kind.PLACEHOLDER, PlaceholderRecord, "share_placeholder-v1"),
 )
-"""In the order in which a rebuild replays them."""
+"""Kinds of records, in the order in which a rebuild replays them."""
 
 
 def _listed(parts: Partitions, names: Names) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The row of share groups in the registry: which events, timers and records are theirs."""
+"""The row of share groups in the registry: their events, timers and records."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ from sidecar.core.share.target_assignment import TARGETS
 
 
 def _loaded(turn: Turn, group: ShareGroup) -> None:
-    """The placeholder member is asked for by the first timer: a load has no effects of its own."""
+    """Arms the timers of a rebuilt group. Its first timer issues the command for the placeholder member: a load has no
+    effects of its own."""
     modern.loaded(turn, group)
     turn.timers.set((TIMER, group.group_id), turn.now.mono_ms)
 

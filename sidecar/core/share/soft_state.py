@@ -1,4 +1,4 @@
-"""What a coordinator knows of a share group beside its records. All of it is lost at a takeover."""
+"""Soft state of a share group. A takeover loses all of it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from sidecar.core.vocabulary.errors import Code
 @dataclass(slots=True)
 class ShareSoft(ModernSoft):
     wanted: object = None
-    """What the coordinator was last asked to do about the placeholder member (placeholder.py)."""
+    """The last command for the placeholder member (placeholder.py)."""
     placeholder_id: str = ""
-    """The placeholder member of this owner; "": the broker has not taken it so far."""
+    """Id of this owner's placeholder member; "": the broker has not taken it so far."""
     assigned_from: Partitions | None = None
-    """The partitions that the last assignor run could assign; None: others than when it ended, or it was another
+    """The partitions that the last assignor run could assign; None: they have changed since, or that run was another
     owner's."""
     uninitialised: bool = False
-    """Topics that somebody subscribes to have no share state, as far as this owner has heard."""
+    """Whether subscribed topics have no share state, by the reports to this owner."""
     refused: int = Code.NONE
-    """What the broker has said to the placeholder member last, if that was a refusal."""
+    """The broker's last error for the placeholder member; NONE if it took it."""
 
     def joins_wait(self) -> bool:
         return self.flight is not None or (self.uninitialised and not self.refused)

@@ -1,6 +1,5 @@
-"""What a heartbeat of a member does: subscribe, refresh, assign, reconcile. All checks come before the first write:
-once a record is written the answer is a success. The order is that of Kafka's GroupMetadataManager.
-"""
+"""The steps of a member's heartbeat: subscribe, refresh, assign, reconcile. All checks come before the first write:
+once a record is written the answer is a success. The order is that of Kafka's GroupMetadataManager."""
 
 from __future__ import annotations
 
@@ -24,12 +23,12 @@ from sidecar.core.vocabulary.rebalance_reasons import Reason
 
 
 def step(turn: Turn, hb: ShareHeartbeat, config: ShareConfig, may_wait: bool = False) -> ShareHeartbeatReply:
-    """The answer that the request would get at once. `may_wait`: a member that comes while a run is under way is
-    brought to the target of that run."""
+    """Returns the immediate answer to the request. `may_wait`: a member of a group with a run under way is brought to
+    the target of that run."""
     group = share_group(turn.groups, hb.group_id)
     if group is None:
         if hb.member_epoch != 0:
-            # Kafka says GROUP_ID_NOT_FOUND, which ends a client for good; this lets it join anew.
+            # Kafka answers GROUP_ID_NOT_FOUND, which ends a client for good; after this error it joins anew.
             raise unknown_member(hb.member_id, hb.group_id)
         group = ShareGroup(hb.group_id)  # to check against; the member's record makes the real one
     member = _checked(group, hb, config)
@@ -53,7 +52,7 @@ def step(turn: Turn, hb: ShareHeartbeat, config: ShareConfig, may_wait: bool = F
 
 
 def _checked(group: ShareGroup, hb: ShareHeartbeat, config: ShareConfig) -> Member:
-    """The member as it is before this request."""
+    """Returns the member before this request, after all checks."""
     check_size(group, hb.member_id, None, config.max_size)
     member = group.members.get(hb.member_id)
     if member is None:
@@ -65,7 +64,8 @@ def _checked(group: ShareGroup, hb: ShareHeartbeat, config: ShareConfig) -> Memb
 
 
 def _with_request(member: Member, hb: ShareHeartbeat) -> Member:
-    """What the request leaves out stays as it was. A steady heartbeat gives the same object back."""
+    """Returns the member with the request's fields; fields that it leaves out stay. A steady heartbeat returns the same
+    object."""
     names = member.topic_names if hb.topic_names is None else tuple(sorted(set(hb.topic_names)))
     rack_id = member.rack_id if hb.rack_id is None else hb.rack_id
     now = (names, rack_id, hb.client_id, hb.client_host)
@@ -81,7 +81,7 @@ def _more_bytes(group: ShareGroup, updated: Member) -> int:
 
 
 def _subscribe(turn: Turn, group: ShareGroup, member: Member, updated: Member) -> tuple[ShareGroup, bool]:
-    """Write the member, and bump the epoch where its subscription, its topics or what is initialised ask for it.
+    """Writes the member, and bumps the epoch if its subscription, its topics or the initialised partitions require it.
     Returns the group, which the record of its first member has made, and whether the epoch rose."""
     before, new = group.epoch, updated.member_id not in group.members
     names_changed = updated.topic_names != member.topic_names

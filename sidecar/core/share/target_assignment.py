@@ -1,4 +1,4 @@
-"""The target assignments of share groups: only of initialised partitions."""
+"""The target assignments of share groups, which have only initialised partitions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from sidecar.core.vocabulary.rebalance_reasons import Reason
 
 
 def preferred(group: ShareGroup, config: ShareConfig) -> str:
-    """Members cannot ask for one."""
+    """Returns the first configured assignor: members cannot ask for one."""
     return config.assignors[0]
 
 
 def _result(turn: Turn, group: ShareGroup, inp: ShareRun, out: ShareOutput) -> TargetRecord:
-    """Without what has lost its share state meanwhile. A target of nothing has no time: the first partitions that are
-    initialised are assigned at once, and not after the interval."""
+    """Returns the record without partitions that have lost their share state meanwhile. An empty target has no time:
+    the first initialised partitions are assigned at once, and not after the interval."""
     soft: ShareSoft = turn.soft_of(group.group_id)
     now, table = group.assignable(turn.image), out.table
     if now is not inp.assignable:
@@ -45,9 +45,9 @@ TARGETS = Targets(SHARE, snapshot, run, _result, preferred)
 
 
 def reassign_initialised(turn: Turn, group: ShareGroup) -> bool:
-    """The epoch rises if the target is up to date and is not what can be assigned: Kafka's
-    initializedAssignmentPending. Not again and again for an assignor that leaves partitions out. Returns whether it
-    did."""
+    """Raises the epoch if the target is up to date and differs from the assignable partitions: Kafka's
+    initializedAssignmentPending. It does so once for an assignor that leaves partitions out. Returns whether the epoch
+    rose."""
     soft: ShareSoft = turn.soft_of(group.group_id)
     if soft.releasing or not group.members or group.assignment_epoch < group.epoch or not group.differs(turn.image):
         return False

@@ -1,4 +1,4 @@
-"""What a ShareGroupHeartbeat must be before the group is looked at, and which epochs are accepted.
+"""Checks of a ShareGroupHeartbeat before the group is looked up, and of its member epoch.
 
 Source: Kafka's KafkaApis, GroupCoordinatorService and GroupMetadataManager, in their order.
 """
@@ -20,7 +20,7 @@ MEMBER_ID_CHARS = 36
 
 
 def check_member_id(member_id: str) -> None:
-    """Comes behind the right to read the group, and before the rights on its topics."""
+    """Checks the member id: after the right to read the group, and before the rights on its topics."""
     if not member_id or len(member_id) > MEMBER_ID_CHARS:
         raise invalid("Invalid member id in the request.")
 
@@ -41,6 +41,6 @@ def check_request(hb: ShareHeartbeat) -> None:
 
 
 def check_epoch(member: Member, received: int) -> None:
-    """The previous epoch is accepted without any proof: the request has none."""
+    """Accepts the previous epoch, too, without any proof: the request has none."""
     note = f", and it does not match the previous member epoch ({member.previous_epoch})"
     modern.check_epoch(SHARE, member, received, reply_lost=True, note=note)

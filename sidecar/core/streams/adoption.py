@@ -1,8 +1,8 @@
-"""A streams group comes from the broker whole, as the broker described it: its members go on with their epochs and
-tasks. How it goes back is modern/release.py.
+"""Adoption of a streams group: it comes whole, as the broker described it. Its members go on with their epochs and
+tasks. The release is modern/release.py.
 
-StreamsGroupDescribe tells no copartition groups. The topology is partial until a member joins and brings it whole; one
-is asked to as soon as something must be derived from it (step.py).
+StreamsGroupDescribe returns no copartition groups. The topology is partial until a member joins and brings it whole;
+one member has to rejoin as soon as the whole topology is needed (step.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sidecar.core.vocabulary.errors import Code, CoordinatorError
 
 
 class NativeStreamsMember(Struct, gc=False):
-    """A member as StreamsGroupDescribe tells it. It has what it should."""
+    """A member in the broker's StreamsGroupDescribe response. Its tasks count as its target."""
 
     member_id: str
     instance_id: str | None
@@ -42,7 +42,7 @@ class NativeStreamsMember(Struct, gc=False):
 
 
 class AdoptStreams(Event):
-    """Take in this group of the broker, which is stable or not ready."""
+    """Takes in this group of the broker, which is stable or not ready."""
 
     inner: ClassVar[bool] = True
 
@@ -78,7 +78,7 @@ def adopt(turn: Turn, e: AdoptStreams, token: int) -> None:
 
 
 def _taken_in(m: NativeStreamsMember, rebalance_timeout_ms: int) -> Member:
-    """Its active tasks count as assigned at its epoch: the description does not tell when they were."""
+    """Returns the member. Its active tasks count as assigned at its epoch: the description has no epochs of tasks."""
     epochs = {s: dict.fromkeys(ps, m.member_epoch) for s, ps in m.tasks.active.items()}
     return Member(
         m.member_id,
@@ -98,7 +98,8 @@ def _taken_in(m: NativeStreamsMember, rebalance_timeout_ms: int) -> Member:
 
 
 def _group_record(turn: Turn, e: AdoptStreams) -> GroupRecord:
-    """Of the topics and settings that are here, so that nothing moves."""
+    """Returns the group's record with the hash and settings of the present topics and settings, so that no task
+    moves."""
     group: StreamsGroup = turn.groups[e.group_id]
     validated = e.topology.epoch if configured_now(turn, group).ready else NOT_VALIDATED
     return group.record(

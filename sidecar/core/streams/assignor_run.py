@@ -29,7 +29,8 @@ from sidecar.core.streams.tasks import NO_TASKS, Partitions, Tasks
 
 @dataclass(frozen=True, slots=True)
 class StreamsRun(modern.RunInput):
-    """`configured` None: the group has no topology; `offsets` of members: hints."""
+    """Input of a run. `configured` None: the group has no topology; `offsets`: of the members' tasks, hints for the
+    assignor."""
 
     kind = STREAMS
     member_record = Kind.TARGET_MEMBER
@@ -42,7 +43,7 @@ class StreamsRun(modern.RunInput):
 
 
 def snapshot(turn: Turn, group: StreamsGroup, assignor: str) -> StreamsRun:
-    """Costs a few copies of references."""
+    """Returns the input of a run. Costs a few copies of references."""
     soft: StreamsSoft = turn.soft_of(group.group_id)
     return StreamsRun(
         group.group_id,
@@ -64,7 +65,7 @@ def configs_of(turn: Turn, group: StreamsGroup) -> AssignmentConfigs:
 
 
 def run(inp: StreamsRun, assignor: TaskAssignor) -> modern.RunOutput:
-    """Whatever the assignor raises comes through. Where the topology is not ready, nobody is assigned anything."""
+    """Runs the assignor. Its exceptions propagate. While the topology is not ready, all targets are empty."""
     if inp.configured is None or not inp.configured.ready:
         now = dict.fromkeys(inp.members, NO_TASKS)
     else:
@@ -81,7 +82,8 @@ def run(inp: StreamsRun, assignor: TaskAssignor) -> modern.RunOutput:
 
 
 def spec_of(inp: StreamsRun, configured: ConfiguredTopology) -> TaskSpec:
-    """In the order of ids: the same group gets the same target, whoever joined first, before a takeover or after."""
+    """Returns the assignor's input, in the order of ids: the same group gets the same target in any order of joins,
+    before and after a takeover."""
     return TaskSpec(
         {m: _member(inp.members[m], *inp.offsets.get(m, ({}, {}))) for m in sorted(inp.members, key=compare_order)},
         {i: Subtopology(s.tasks, bool(s.changelog_topics)) for i, s in configured.subtopologies.items()},

@@ -28,14 +28,15 @@ class StreamsConfig(ModernConfig):
     acceptable_recovery_lag: int = 10_000
     task_offset_interval_ms: int = 60_000
     refuse_commits_of_others: bool = True
-    """A member in the present epoch may not commit for a task that is active at another member. In Kafka it may."""
+    """Refuses a commit for a task that is active at another member, though the committing member is in the present
+    epoch. Kafka accepts it."""
 
     @property
     def standbys(self) -> int:
         return min(self.num_standby_replicas, self.max_standby_replicas)
 
     def assignment_configs(self) -> dict[str, str]:
-        """What a target depends on beside members and topics, under Kafka's names."""
+        """Returns the settings that a target depends on beside members and topics, under Kafka's names."""
         return {
             "num.standby.replicas": str(self.standbys),
             "rack.aware.assignment.tags": ",".join(self.rack_aware_assignment_tags),
@@ -51,13 +52,13 @@ RANGES = {
     "num_standby_replicas": (0, 2),
     "task_offset_interval_ms": (15_000, 2_147_483_647),
 }
-"""Of the broker-level settings (Kafka 4.4). A group's own session timeout, heartbeat interval and assignment interval
-lie within what the broker's group.streams.min. and group.streams.max. settings say, which have these defaults; its
-standby replicas have group.streams.max.standby.replicas as their greatest number."""
+"""Ranges of the broker-level settings (Kafka 4.4). A group's own session timeout, heartbeat interval and assignment
+interval lie within the broker's group.streams.min. and group.streams.max. settings, which have these defaults. Its
+standby replicas are limited by group.streams.max.standby.replicas."""
 
 
 def config_of(turn: Turn, group_id: str) -> StreamsConfig:
-    """The group need not be there yet."""
+    """Returns the settings in force for this group, which need not exist yet."""
     found = turn.ports.config[(STREAMS, group_id)]
     assert isinstance(found, StreamsConfig)
     return found

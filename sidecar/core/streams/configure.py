@@ -1,4 +1,4 @@
-"""What a group's topology is with the topics that there are now, and the epoch that rises when that changes."""
+"""Configures a group's topology with the present topics, and raises the epoch when the result changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Why = tuple[str, Reason]
 def configured_with(
     group: StreamsGroup, topology: Topology, image: TopicImage, soft: StreamsSoft
 ) -> ConfiguredTopology:
-    """`topology`: the group's, or the one that is about to be. Raises STREAMS_INVALID_TOPOLOGY."""
+    """Returns the configured topology. `topology`: the group's, or its next one. Raises STREAMS_INVALID_TOPOLOGY."""
     metadata_hash, known = group.hash_over(image, topology), soft.configured
     if known is not None and known[0] is topology and known[1] == metadata_hash:
         return known[2]
@@ -36,8 +36,8 @@ def configured_with(
 
 
 def configured_now(turn: Turn, group: StreamsGroup) -> ConfiguredTopology:
-    """Of a group that has a topology. One that cannot be is not ready: the heartbeats of its members are refused with
-    it (step.py), and timers and runs go on."""
+    """Returns the configured topology of a group that has one. An invalid topology counts as not ready: the heartbeats
+    of its members are refused with the error (step.py), and timers and runs go on."""
     assert group.topology is not None
     try:
         return configured_with(group, group.topology, turn.image, turn.soft_of(group.group_id))
@@ -46,7 +46,7 @@ def configured_now(turn: Turn, group: StreamsGroup) -> ConfiguredTopology:
 
 
 def refresh(turn: Turn, group: StreamsGroup) -> None:
-    """The epoch rises if topics, readiness or settings ask for it."""
+    """Raises the epoch if topics, readiness or settings require it."""
     if group.topology is None:
         return
     configured = configured_now(turn, group)
@@ -70,7 +70,7 @@ def changed(turn: Turn, group: StreamsGroup, configured: ConfiguredTopology) -> 
 def bump(
     turn: Turn, group: StreamsGroup, configured: ConfiguredTopology, why: str, reason: Reason, **more: int
 ) -> None:
-    """`more`: other fields of the group's record."""
+    """Raises the group epoch. `more`: other fields of the group's record."""
     soft: StreamsSoft = turn.soft_of(group.group_id)
     if soft.endpoints_lack:
         soft.endpoints_lack = False

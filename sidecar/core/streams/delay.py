@@ -1,4 +1,5 @@
-"""The first target of a group waits until most of its members are there: streams.initial.rebalance.delay.ms.
+"""Initial rebalance delay: the first target of a group waits until most of its members are there
+(streams.initial.rebalance.delay.ms).
 
 Kafka keeps the timer in memory, so that a failover cuts the delay short. Here its end stands in the group's record.
 """
@@ -13,8 +14,8 @@ TIMER = "delay"
 
 
 def end_of_delay(turn: Turn, group: StreamsGroup) -> int:
-    """Unix milliseconds, for the record of a group whose first member has come. A delay under way goes on, though all
-    members left meanwhile."""
+    """Returns the end of the delay in Unix milliseconds, for the record of a group whose first member has joined. A
+    delay under way goes on, even if all members left meanwhile."""
     if delayed(turn, group):
         return group.delay_until_ms
     delay_ms = config_of(turn, group.group_id).initial_rebalance_delay_ms
@@ -29,8 +30,8 @@ def delayed(turn: Turn, group: StreamsGroup) -> bool:
 
 
 def go_on(turn: Turn, group: StreamsGroup) -> None:
-    """Of a group that was rebuilt. However clocks differ, it waits no longer than the whole delay, and not at all
-    if the target assignment has been made for which it waited."""
+    """Resumes the delay of a rebuilt group. However clocks differ, it waits no longer than the whole delay, and not at
+    all if its first target exists."""
     if group.assignment_timestamp_ms:
         return
     left_ms = min(group.delay_until_ms - turn.now.wall_ms, config_of(turn, group.group_id).initial_rebalance_delay_ms)

@@ -43,8 +43,8 @@ def describe(turn: Turn, event: DescribeStreamsGroup, token: int) -> None:
 
 
 def _topology(turn: Turn, group: StreamsGroup, topology: Topology) -> Topology:
-    """Subtopologies and their topics sorted; with the computed numbers of partitions, if it is ready. Kafka tells no
-    copartition groups."""
+    """Returns the topology with subtopologies and their topics sorted; with the computed numbers of partitions, if it
+    is ready. Kafka describes no copartition groups."""
     configured = configured_now(turn, group)
     ready = configured.subtopologies if configured.ready else {}
     in_order = sorted(topology.subtopologies, key=lambda s: compare_order(s.subtopology_id))

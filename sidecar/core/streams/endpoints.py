@@ -1,4 +1,4 @@
-"""Which member serves which partitions, for Interactive Queries: told to members whose endpoint epoch is behind."""
+"""Partitions by member endpoint, for Interactive Queries: sent to members whose endpoint epoch is behind."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sidecar.core.vocabulary.topics import TopicImage
 
 
 def partitions_by_endpoint(turn: Turn, group: StreamsGroup, oneself: Member) -> tuple[EndpointPartitions, ...]:
-    """One entry for each member with an endpoint, oneself last. Unlike Kafka, which fails there, a source topic that is
-    missing has no partitions."""
+    """Returns one entry for each member with an endpoint, `oneself` last. Unlike Kafka, which fails there, a source
+    topic that is missing has no partitions."""
     others = [m for m in group.members.values() if m.member_id != oneself.member_id]
     return tuple(_entry(turn, group, m) for m in (*others, oneself) if m.endpoint is not None)
 
@@ -36,14 +36,14 @@ def _entry(turn: Turn, group: StreamsGroup, m: Member) -> EndpointPartitions:
 
 
 def _lacks(m: Member, group: StreamsGroup, image: TopicImage) -> bool:
-    """Whether a topic that its tasks read is missing."""
+    """Whether a topic that the member's tasks read is missing."""
     held = m.assigned.active.keys() | m.assigned.standby.keys() | m.assigned.warmup.keys()
     topics = group.subtopology_of_topic.items()
     return bool(held) and any(s in held and topic not in image.by_name for topic, s in topics)
 
 
 def _topics(tasks: Partitions, topology: Topology, image: TopicImage) -> Partitions:
-    """Partition p of each topic that task p reads, where there is one."""
+    """Returns partition p of each topic that task p reads, if it exists."""
     subtopologies, found = topology.by_id(), dict[str, tuple[int, ...]]()
     for subtopology_id, ps in tasks.items():
         subtopology = subtopologies.get(subtopology_id)

@@ -15,14 +15,15 @@ from sidecar.core.streams.tasks import Partitions, TaskIds, Tasks, merged
 from sidecar.core.streams.topology import Topology
 
 EndpointPartitions = tuple[Endpoint, Partitions, Partitions]
-"""An endpoint, and topic -> partitions of the active tasks and of the others of one of its members."""
+"""An endpoint, and topic -> partitions of its member's active tasks and of its other tasks."""
 TaskOffset = tuple[str, int, int]
 """Subtopology id, partition, offset: the sum over the changelogs of the task."""
 JOIN_EPOCH = 0
 
 
 class TopicsCreated(Event):
-    """How the CreateTopics request ended that the front has sent for the group: (topic, error code, message) each."""
+    """The result of the CreateTopics request that the front has sent for the group: (topic, error code, message)
+    each."""
 
     topics: tuple[tuple[str, int, str | None], ...]
 
@@ -42,12 +43,11 @@ class DescribedStreamsMember(Struct, gc=False):
     target: Tasks
     offsets: tuple[TaskOffset, ...] = ()
     end_offsets: tuple[TaskOffset, ...] = ()
-    """As it told them to this owner, by task."""
+    """Offsets by task, as the member has reported them to this owner."""
 
 
 class StreamsDescribeReply(Answer):
-    """`topology` None: no member has brought one. It has the numbers of partitions that were computed, if it is
-    ready."""
+    """`topology` None: no member has sent one. It has the computed numbers of partitions, if it is ready."""
 
     state: str = ""
     epoch: int = 0
@@ -58,14 +58,14 @@ class StreamsDescribeReply(Answer):
 
 
 class DescribeStreamsGroup(Event):
-    """StreamsGroupDescribe (api 89). v1 tells the assignor, too."""
+    """StreamsGroupDescribe (api 89). v1 also returns the assignor."""
 
     answer: ClassVar[type[Answer]] = StreamsDescribeReply
 
 
 class StreamsHeartbeatReply(MemberReply):
-    """`None` means: not changed since the last one. `create`: topics that the front creates on the client's connection
-    when it has answered."""
+    """Answer to StreamsGroupHeartbeat. `None` means: not changed since the last one. `create`: topics that the front
+    creates on the client's connection when it has answered."""
 
     acceptable_recovery_lag: int = 0
     task_offset_interval_ms: int = 0
@@ -107,7 +107,7 @@ class StreamsHeartbeat(MemberHeartbeat):
         return 0 if self.topology is None else sum(map(len, self.topology.all_topics()))
 
     def owned(self) -> Tasks | None:
-        """What the member reports to have; None: nothing was reported."""
+        """Returns the tasks that the member reports to have; None: it reports none of the lists."""
         if self.active_tasks is None or self.standby_tasks is None or self.warmup_tasks is None:
             return None
         return Tasks(merged(self.active_tasks), merged(self.standby_tasks), merged(self.warmup_tasks))

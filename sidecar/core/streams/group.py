@@ -1,4 +1,4 @@
-"""The hard state of one streams group and how a record changes it. It decides nothing."""
+"""The hard state of one streams group, and its replay. It decides nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from sidecar.core.vocabulary.errors import Code, CoordinatorError, InvariantErro
 from sidecar.core.vocabulary.topics import TopicImage
 
 NOT_VALIDATED = -1
-"""In the place of a topology epoch: no topology of the group was ready at the last bump."""
+"""Stands in place of a topology epoch: no topology of the group was ready at the last bump."""
 
 
 class GroupState(StrEnum):
@@ -77,7 +77,8 @@ class Member:
         return self.state is MemberState.STABLE and self.member_epoch == epoch
 
     def active_epoch(self, subtopology: str, partition: int) -> int | None:
-        """The epoch at which an active task was assigned; None: it is not this member's. Commits ask this."""
+        """Returns the epoch at which an active task was assigned; None: it is not this member's. Commit checks use
+        it."""
         for part in (self.assigned, self.pending):
             epoch = part.active.get(subtopology, {}).get(partition)
             if epoch is not None:
@@ -87,7 +88,7 @@ class Member:
 
 @dataclass(slots=True)
 class StreamsGroup:
-    """All of this comes from records, or is derived from what does."""
+    """Hard state of a streams group. All of it comes from records, or is derived from them."""
 
     group_id: str
     epoch: int = INITIAL_EPOCH
@@ -99,11 +100,11 @@ class StreamsGroup:
     shutdown_member: str | None = None
     topology: Topology | None = None
     topology_partial: bool = False
-    """It lacks copartition groups."""
+    """Whether the topology lacks its copartition groups."""
     subtopology_of_topic: Mapping[str, str] = field(default_factory=dict)
-    """Of source and repartition source topics."""
+    """Source or repartition source topic -> id of its subtopology."""
     required_topics: frozenset[str] = frozenset()
-    """Those whose metadata the hash covers."""
+    """The topics whose metadata the hash covers."""
     members: dict[str, Member] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
     assignment_epoch: int = INITIAL_EPOCH
@@ -121,7 +122,7 @@ class StreamsGroup:
     # ---- queries ----------------------------------------------------------------------------------------
     @property
     def held_bytes(self) -> int:
-        """About what its members and its topology take in memory."""
+        """About how many bytes the members and the topology take in memory."""
         return self.members_bytes + self.topology_bytes
 
     def state(self) -> GroupState:
@@ -150,14 +151,14 @@ class StreamsGroup:
 
     @property
     def owners(self) -> Mapping[str, object]:
-        """Who has which task, in whatever role, or has not given it up yet."""
+        """Holders of tasks in any role, assigned or not given up yet. Empty: no task has a holder."""
         return self.holders.active or self.holders.standby or self.holders.warmup
 
     def target_of(self, member_id: str) -> Tasks:
         return self.target.get(member_id, NO_TASKS)
 
     def subscribed_topics(self) -> frozenset[str]:
-        """The topics whose offsets its tasks need."""
+        """Returns the topics whose offsets its tasks need."""
         return frozenset(self.subtopology_of_topic)
 
     def standing(self) -> StandingReply:
@@ -165,8 +166,8 @@ class StreamsGroup:
         return StandingReply(exists=True, kind=self.kind, members=len(self.members), subscribed=subscribed)
 
     def hash_over(self, image: TopicImage, topology: Topology | None = None) -> int:
-        """Hash of the metadata of all topics that the topology requires. `topology`: the one that is about to be
-        written."""
+        """Returns the hash of the metadata of all topics that the topology requires. `topology`: the next one, if it is
+        not written yet."""
         topology = topology or self.topology
         of, known, value = self._hash
         if of is not image or known is not topology:
@@ -175,7 +176,7 @@ class StreamsGroup:
         return value
 
     def tombstones(self, why: str) -> list[Tombstone]:
-        """Every key of the group, the group itself last."""
+        """Returns a tombstone for every key of the group, the group itself last."""
         keys = [(kind, m) for m in self.members for kind in (Kind.CURRENT, Kind.MEMBER)]
         keys += [(Kind.TARGET_MEMBER, m) for m in dict.fromkeys((*self.members, *self.target))]
         keys += [(Kind.TARGET_METADATA, ""), (Kind.TOPOLOGY, ""), (Kind.GROUP, "")]
@@ -183,7 +184,7 @@ class StreamsGroup:
 
     # ---- records ----------------------------------------------------------------------------------------
     def record(self, why: str, **changes: Any) -> GroupRecord:
-        """The group's record with these changes. A requested shutdown ends with the last member."""
+        """Returns the group's record with these changes. A requested shutdown ends with the last member."""
         kept = {name: getattr(self, name) for name in (*GROUP_FIELDS, "assignment_configs")}
         if not self.members:
             kept["shutdown_member"] = None
@@ -200,7 +201,7 @@ class StreamsGroup:
 
     # ---- replay -----------------------------------------------------------------------------------------
     def replay(self, r: Record) -> None:
-        """Apply one record. Tolerates what compaction leaves: parts of members, tombstones of the unknown."""
+        """Applies one record. Tolerates the leftovers of compaction: parts of members, tombstones of unknown keys."""
         apply = _APPLY.get(type(r))
         if apply is None:
             raise InvariantError(f"group {self.group_id}: a streams group has no record {type(r).__name__}")
@@ -309,12 +310,12 @@ class StreamsGroup:
 
 
 def bytes_of_topology(topology: Topology) -> int:
-    """About what it takes in memory."""
+    """Returns about how many bytes a topology takes in memory."""
     return sum(NAME_BYTES + bytes_of(name) for name in topology.all_topics())
 
 
 def bytes_of_streams_member(m: Member | MemberRecord) -> int:
-    """About what a member takes in memory, without its tasks."""
+    """Returns about how many bytes a member takes in memory, without its tasks."""
     host = None if m.endpoint is None else m.endpoint[0]
     tags = [text for pair in m.client_tags.items() for text in pair]
     return bytes_of_member(m.member_id, m.instance_id, m.rack_id, m.client_id, m.client_host, m.process_id, host, *tags)
@@ -333,7 +334,8 @@ _APPLY: dict[type, Callable[[StreamsGroup, Any], None]] = {
 
 
 def streams_group(groups: Mapping[str, Any], group_id: str) -> StreamsGroup | None:
-    """The group, if it is there. Raises GROUP_ID_NOT_FOUND for a group of another kind, as Kafka does."""
+    """Returns the group, or None if there is none. Raises GROUP_ID_NOT_FOUND for a group of another kind, as Kafka
+    does."""
     group = groups.get(group_id)
     if group is None or type(group) is StreamsGroup:
         return group

@@ -43,11 +43,12 @@ def heartbeat(turn: Turn, hb: StreamsHeartbeat, token: int) -> None:
 
 
 def source_topics(hb: StreamsHeartbeat) -> tuple[str, ...]:
-    """Internal topics are created by the member that misses them."""
+    """Returns the source topics that the heartbeat names. Internal topics are not looked up: the member that misses
+    them creates them."""
     return () if hb.topology is None else tuple(t for s in hb.topology.subtopologies for t in s.source_topics)
 
 
 def _tells(hb: StreamsHeartbeat, reply: StreamsHeartbeatReply, soft: StreamsSoft) -> bool:
-    """Whether the next answer may be another one, though nothing is written. Statuses end by time."""
+    """Whether the next answer may differ from this one without a write. Statuses end by time."""
     told = reply.active_tasks is not None or reply.partitions_by_endpoint is not None or bool(reply.create)
     return told or bool(reply.status) or hb.member_id in soft.told or hb.shutdown_application

@@ -1,7 +1,7 @@
-"""How people see streams groups: tasks by role and subtopology (runtime/inspect.py).
+"""Views of streams groups for people: tasks by role and subtopology (runtime/inspect.py).
 
-A task is written as Kafka Streams writes it, `0_1` for partition 1 of subtopology 0; the role stands before it where it
-is not the active one.
+A task is written as Kafka Streams writes it, `0_1` for partition 1 of subtopology 0; the role stands before it if it is
+not active.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def task(subtopology: str, partition: int) -> str:
 
 
 def _by_role(tasks: Tasks | AssignedTasks) -> dict[str, list[int]]:
-    """Subtopology, with the role before it -> sorted partitions."""
+    """Returns subtopology, with the role before it -> sorted partitions."""
     parts = ((word, getattr(tasks, role)) for role, word in WORDS.items())
     return {f"{word}{s}": sorted(ps) for word, by_subtopology in parts for s, ps in by_subtopology.items()}
 
@@ -56,8 +56,8 @@ def _view(group: StreamsGroup, m: Member, names: Names) -> MemberView:
 
 
 def _facts(group: StreamsGroup) -> dict[str, Any]:
-    """Beside those of all kinds: `topology_epoch` (None: there is no topology), `topology`: subtopology -> the topics
-    it reads, and what else the group's record has."""
+    """Returns the facts of all kinds, `topology_epoch` (None: there is no topology), `topology`: subtopology -> the
+    topics that it reads, and the other fields of the group's record."""
     topology = group.topology or Topology(-1)
     told = {
         "topology_epoch": None if group.topology is None else topology.epoch,
@@ -69,7 +69,8 @@ def _facts(group: StreamsGroup) -> dict[str, Any]:
 
 # ---- explaining -----------------------------------------------------------------------------------------------------
 def _held(group: StreamsGroup, m: Member, names: Names) -> Iterable[Held]:
-    """An active task has one holder in the group; no process runs a task twice."""
+    """Yields the tasks of the target that other members still hold. An active task has one holder in the group; no
+    process runs a task twice."""
     target = group.target_of(m.member_id)
     for role in ROLES:
         had = getattr(m.assigned, role)
@@ -82,7 +83,7 @@ def _held(group: StreamsGroup, m: Member, names: Names) -> Iterable[Held]:
 
 
 def _holders(group: StreamsGroup, m: Member, role: str, subtopology: str, partition: int) -> Iterable[str]:
-    """Members whose task keeps this one from the member."""
+    """Yields the members whose task keeps this one from the member."""
     active = group.holders.active.get(subtopology, {}).get(partition)
     if active is not None and active[0] != m.member_id and (role == "active" or active[1] == m.process_id):
         yield active[0]
@@ -134,7 +135,8 @@ def _of_process(body: Body) -> str:
 
 
 def _holds(body: Body, member: Body | None) -> Iterable[HeldPartitions]:
-    """An active task has one holder in the group; and no two members of a process have the same task, in any role."""
+    """Yields the tasks held. An active task has one holder in the group, and no two members of a process have the same
+    task, in any role."""
     for role, word in WORDS.items():
         for i in (*body[role], *body[f"pending_{role}"]):
             subtopology, partitions = i["subtopology_id"], i["partitions"]

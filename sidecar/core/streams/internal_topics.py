@@ -1,6 +1,6 @@
-"""Internal topics of a streams group that are missing: which to create now, and what came of it.
+"""Missing internal topics of a streams group: which to create now, and the results.
 
-The front creates them on the connection of the client whose heartbeat asked for them, with that client's rights.
+The front creates them on the connection of the client whose heartbeat needed them, with that client's rights.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ GIVE_UP_MS = 60_000
 
 
 class NewTopic(Struct, frozen=True, gc=False):
-    """`replication_factor` -1: the broker's default."""
+    """A topic for CreateTopics. `replication_factor` -1: the broker's default."""
 
     name: str
     partitions: int
@@ -54,7 +54,7 @@ class TopicCreations:
         self.errors[topic] = (why, until_ms)
 
     def refused(self, topic: str, until_ms: int) -> None:
-        """Notes a TOPIC_AUTHORIZATION_FAILED of this topic."""
+        """Records a TOPIC_AUTHORIZATION_FAILED of this topic."""
         self.asked.pop(topic, None)
         self.denied[topic] = until_ms
 

@@ -16,10 +16,9 @@ CAPACITY = 16
 
 
 def hash_order(keys: Iterable[str]) -> list[str]:
-    """Return the distinct keys in Java's order, for keys that are put in the order given.
+    """Returns the distinct keys in Java's order, for keys that are put in the order given.
 
-    Buckets that Java turns into trees (eight keys and more) are not imitated.
-    """
+    Buckets that Java turns into trees (eight keys and more) are not imitated."""
     distinct = dict.fromkeys(keys)
     capacity = CAPACITY
     while len(distinct) * 4 > capacity * 3:
@@ -33,5 +32,5 @@ def _bucket(key: str, capacity: int) -> int:
 
 
 def compare_order(text: str) -> bytes:
-    """Sort key for the order of Java's String.compareTo: by UTF-16 units."""
+    """Returns a sort key for the order of Java's String.compareTo: by UTF-16 units."""
     return text.encode("utf-16-be", "surrogatepass")

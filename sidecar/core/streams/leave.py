@@ -28,7 +28,8 @@ def leave(turn: Turn, hb: StreamsHeartbeat, token: int) -> None:
 
 
 def _leave_for_a_while(turn: Turn, group: StreamsGroup, member: Member) -> None:
-    """It is kept until its session times out, and the epoch stays: it is expected back."""
+    """Marks a static member as away. It stays until its session times out, and the epoch stays: its return is
+    expected."""
     gone = replace(
         member, member_epoch=STATIC_LEAVE_EPOCH, assigned=member.assigned.at_epoch(0), pending=NOTHING_ASSIGNED
     )

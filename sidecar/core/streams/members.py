@@ -1,4 +1,5 @@
-"""Members of a streams group: their records, their replacement by another of the same instance id, and their end."""
+"""Members of a streams group: their records, their replacement by another of the same instance id, and their
+removal."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def current_record(group_id: str, m: Member, why: str) -> CurrentRecord:
 
 
 def remove_members(turn: Turn, group: StreamsGroup, gone: Sequence[tuple[Member, str]]) -> None:
-    """They left, or were fenced, each for its reason: the epoch rises once, the others get a new target."""
+    """Removes members that left or were fenced, each with its reason: the epoch rises once, the others get a new
+    target."""
     for member, why in gone:
         _forget(turn, group, member.member_id, why)
         turn.fx.log("member removed", group_id=group.group_id, member_id=member.member_id, why=why)
@@ -43,8 +45,8 @@ def remove_members(turn: Turn, group: StreamsGroup, gone: Sequence[tuple[Member,
 
 
 def replace_static(turn: Turn, group: StreamsGroup, old: Member, new: Member) -> None:
-    """The new member id takes over target and tasks (KIP-1071 'Static membership'). As at Kafka, the offsets of tasks
-    are not known before it tells them."""
+    """Hands target and tasks over to the new member id (KIP-1071 'Static membership'). As at Kafka, its offsets of
+    tasks are unknown until it reports them."""
     why = f"instance {old.instance_id}: {new.member_id} replaces {old.member_id}"
     target = group.target_of(old.member_id)
     _forget(turn, group, old.member_id, why, new.member_id)

@@ -1,7 +1,7 @@
-"""May this member commit offsets? The offsets themselves stay in the broker's __consumer_offsets.
+"""Checks whether a member may commit offsets. The offsets themselves stay in the broker's __consumer_offsets.
 
-Source: Kafka's StreamsGroup.validateOffsetCommit, KIP-1251: an older epoch may commit for the
-tasks that the member has had since then.
+Source: Kafka's StreamsGroup.validateOffsetCommit, KIP-1251: an older epoch may commit for the tasks that the member has
+had since then.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _commit(turn: Turn, group: StreamsGroup, c: CommitCheck) -> CheckReply:
         return OK if may else CheckReply(stale)
     if not config_of(turn, c.group_id).refuse_commits_of_others:
         return OK
-    # The present epoch alone does not do: the member may have lost the task and joined again since it read.
+    # The present epoch alone is no proof: the member may have lost the task and joined again since it read.
     return CheckReply(stale) if any(_of_another(turn.image, group, member, place) for place in c.partitions) else OK
 
 

@@ -1,5 +1,5 @@
-"""What a second heartbeat of a member would bring, where the answer to its first one waits for the assignor run under
-way (modern/parked_joins.py)."""
+"""Parked joins of streams groups: after the assignor run under way, a waiting answer becomes that of a second heartbeat
+(modern/parked_joins.py)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def _second(turn: Turn, w: Waiting) -> Waiting:
 
 
 def _again(w: Waiting, first: StreamsHeartbeatReply) -> StreamsHeartbeat:
-    """A joining member has what its first answer would have named. Any other has done nothing since it asked."""
+    """Returns the second heartbeat. A joining member has the tasks of its first answer; other members' state is
+    unchanged since they asked."""
     asked: Any = w.asked
     assert isinstance(asked, StreamsHeartbeat)
     if asked.member_epoch != JOIN_EPOCH:

@@ -1,4 +1,4 @@
-"""How many partitions the internal topics of a topology need, how many tasks it has, and what it lacks.
+"""Computes the partition counts of a topology's internal topics, its number of tasks, and its missing topics.
 
 Source: Kafka's InternalTopicManager, RepartitionTopics, ChangelogTopics and CopartitionedTopicsEnforcer. A topic that
 exists counts with its real partitions.
@@ -26,7 +26,7 @@ DEFAULT_REPLICATION = -1
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """`replication_factor` 0: the broker's default."""
+    """An internal topic with its computed number of partitions. `replication_factor` 0: the broker's default."""
 
     name: str
     partitions: int
@@ -46,7 +46,7 @@ class ConfiguredSubtopology:
     changelog_topics: tuple[InternalTopic, ...]
 
     def internal_topics(self) -> Iterable[InternalTopic]:
-        """In Kafka's order."""
+        """Yields the internal topics in Kafka's order."""
         for topics in (self.repartition_source_topics, self.changelog_topics):
             by_name = {t.name: t for t in topics}
             yield from map(by_name.__getitem__, hash_order(by_name))
@@ -54,7 +54,8 @@ class ConfiguredSubtopology:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredTopology:
-    """`status`: why it is not ready. Subtopologies by id, in order; none where their numbers of tasks are unknown."""
+    """A topology with its numbers of tasks. `status`: the reason why it is not ready. Subtopologies by id, in order;
+    empty while their numbers of tasks are unknown."""
 
     epoch: int
     subtopologies: Mapping[str, ConfiguredSubtopology] = field(default_factory=dict)

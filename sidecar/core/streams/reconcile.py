@@ -1,7 +1,7 @@
-"""Move one member from the tasks that it has towards its target, revoking before assigning.
+"""Moves one member from its current tasks towards its target, revoking before assigning.
 
-Source: Kafka 4.4's streams CurrentAssignmentBuilder. A task changes its role within one member without being given up:
-an active task becomes a standby at once, standby and warm-up tasks turn into each other, and one that is to become
+Source: Kafka 4.4's streams CurrentAssignmentBuilder. A task changes its role within one member without being given up.
+An active task becomes a standby at once, and standby and warm-up tasks turn into each other. A replica that will become
 active is kept until it can be granted.
 """
 
@@ -27,7 +27,7 @@ Task = tuple[str, int]
 
 
 class Processes(Protocol):
-    """Which processes run a task now, or have not given it up yet."""
+    """The processes that run a task now, or have not given it up yet."""
 
     def active_process(self, subtopology: str, partition: int) -> str | None: ...
     def standby_processes(self, subtopology: str, partition: int) -> Collection[str]: ...
@@ -65,14 +65,15 @@ def reconcile(member: Member, epoch: int, target: Tasks, owned: Tasks | None, pr
 
 
 def _still_has(owned: Tasks | None, pending: AssignedTasks) -> bool:
-    """True without a report: silence is no revocation."""
+    """Whether the member still has pending tasks. True without a report: silence is no revocation."""
     return owned is None or overlap(owned, pending)
 
 
 def _towards(
     member: Member, epoch: int, target: Tasks, owned: Tasks | None, processes: Processes, revoked: int
 ) -> Member:
-    """`revoked`: 1 if the member has just given up what it had to, which counts as an epoch."""
+    """Returns the member's next state on the way to its target. `revoked`: 1 if the member has just revoked its pending
+    tasks, which counts as an epoch."""
     had = member.assigned
     active, standby, warmup = _roles(member, target, processes)
     for task in active.had & standby.grant:
@@ -110,8 +111,8 @@ def _towards(
 
 
 def _roles(member: Member, target: Tasks, processes: Processes) -> tuple[_Role, _Role, _Role]:
-    """Tasks that others have are not granted: an active task that any process runs, and a task that the member's own
-    process has, unless it is the member itself that has it in another role."""
+    """Returns the roles of the member's tasks. Two kinds of tasks are not granted: an active task that any process
+    runs, and a task that the member's own process has, unless the member itself has it in another role."""
     mine = member.process_id
     active = _tasks(member.assigned.active)
     standby, warmup = _tasks(member.assigned.standby), _tasks(member.assigned.warmup)

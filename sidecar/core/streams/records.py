@@ -46,8 +46,9 @@ class MemberState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """`assignment_configs`: the settings of the assignor at the last bump; `delay_until_ms`: Unix milliseconds, no
-    target before then, 0: at any time; `shutdown_member`: asked for the end of the application."""
+    """The group's own record. `assignment_configs`: the settings of the assignor at the last bump; `delay_until_ms`:
+    Unix milliseconds before which there is no target, 0: no delay; `shutdown_member`: the member that requested a
+    shutdown of the application."""
 
     group_id: str
     epoch: int
@@ -76,7 +77,7 @@ class GroupRecord:
 
 @dataclass(frozen=True, slots=True)
 class TopologyRecord:
-    """`partial`: adopted from a broker, whose description has no copartition groups."""
+    """The group's topology. `partial`: adopted from a broker, whose description has no copartition groups."""
 
     group_id: str
     topology: Topology
@@ -167,7 +168,7 @@ class TargetMetadataRecord:
 
 @dataclass(frozen=True, slots=True)
 class TargetMemberRecord:
-    """The tasks that one member shall have."""
+    """The target tasks of one member."""
 
     group_id: str
     member_id: str
@@ -190,12 +191,12 @@ class TargetMemberRecord:
 
 @dataclass(frozen=True, slots=True)
 class TaskTargets:
-    """The target assignment that one run made: `index`, member id -> its tasks."""
+    """The target assignment of one run. `index`: member id -> its tasks."""
 
     index: Mapping[str, Tasks]
 
     def renamed(self, to: Mapping[str, str | None]) -> TaskTargets:
-        """With other member ids; None: it is gone."""
+        """Returns the targets with other member ids; None: the member is gone."""
         if not to:
             return self
         names = ((to.get(m, m), tasks) for m, tasks in self.index.items())
@@ -223,7 +224,7 @@ class TargetRecord(modern.TargetRecord):
 
 @dataclass(frozen=True, slots=True)
 class CurrentRecord:
-    """The tasks of one member now; `pending` ones are still its own until its heartbeat leaves them out."""
+    """The current tasks of one member. `pending` tasks are still its own until its heartbeat leaves them out."""
 
     group_id: str
     member_id: str
@@ -301,4 +302,4 @@ RECORDS = (
     RecordKind(Kind.TARGET_MEMBER, TargetMemberRecord, "streams_target_member-v1", Role.TARGET),
     RecordKind(Kind.CURRENT, CurrentRecord, "streams_current-v1", Role.CURRENT),
 )
-"""In the order in which a rebuild replays them."""
+"""Kinds of records, in the order in which a rebuild replays them."""

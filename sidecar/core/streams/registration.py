@@ -1,4 +1,4 @@
-"""The row of streams groups in the registry: which events, timers and records are theirs."""
+"""The row of streams groups in the registry: their events, timers and records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from sidecar.core.streams.target_assignment import TARGETS, due
 
 
 def _loaded(turn: Turn, group: StreamsGroup) -> None:
-    """What the former owner told of endpoints is not known: the next epoch tells it again."""
+    """Arms the timers of a rebuilt group. The endpoints in the former owner's answers are unknown, so the next epoch
+    sends all of them again."""
     modern.loaded(turn, group)
     go_on(turn, group)
     soft: StreamsSoft = turn.soft_of(group.group_id)
@@ -43,13 +44,13 @@ def _member_loaded(turn: Turn, group: StreamsGroup, member_id: str) -> None:
     if member is not None:
         modern.member_loaded(turn, group, member_id)
         arm_rebalance(turn, group.group_id, member)
-        if member.holds:  # it may have heard nothing of its tasks, and have told the former owner so
+        if member.holds:  # it may lack its tasks, and only the former owner knew
             soft: StreamsSoft = turn.soft_of(group.group_id)
             soft.told[member_id] = Told(turn.now.mono_ms, TIMES)
 
 
 def _topics_changed(turn: Turn, group: StreamsGroup, changed: frozenset[str]) -> None:
-    """The next heartbeat configures the topology anew."""
+    """Has the next heartbeat configure the topology anew, if one of `changed` is a required topic."""
     soft: ModernSoft = turn.soft_of(group.group_id)
     if not soft.metadata_due and not changed.isdisjoint(group.required_topics):
         soft.metadata_due = True

@@ -1,4 +1,4 @@
-"""What a coordinator knows of a streams group beside its records. All of it is lost at a takeover."""
+"""Soft state of a streams group. A takeover loses all of it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ Offsets = Mapping[str, Mapping[int, int]]
 @dataclass(slots=True)
 class StreamsSoft(ModernSoft):
     configured: tuple[Topology, int, ConfiguredTopology] | None = None
-    """The topology that was configured last, the hash of its topics then, and what came of it."""
+    """The last configured topology, the hash of its topics then, and the result."""
     creations: TopicCreations = field(default_factory=TopicCreations)
     offsets: dict[str, tuple[Offsets, Offsets]] = field(default_factory=dict)
-    """By member id: offsets and end offsets of the tasks whose state it has; hints for the assignor."""
+    """By member id: offsets and end offsets of the tasks whose state the member has; hints for the assignor."""
     endpoints: dict[str, tuple[AssignedTasks, int, EndpointPartitions]] = field(default_factory=dict)
-    """By member id: what it had when its entry was made, and the hash of the topics then."""
+    """By member id: the member's tasks, the hash of the topics, and the endpoint entry made from them."""
     whole_asked_until_ms: int = 0
-    """Monotonic: one member was asked for the whole topology, and no other is before then."""
+    """Monotonic time before which no other member is asked for the whole topology; one was asked already."""
     heard: set[str] = field(default_factory=set)
-    """Members that this owner has told their tasks, or that have said that they have them."""
+    """Members that have received their tasks from this owner, or have reported to have them."""
     endpoints_lack: bool = False
-    """An entry may have been told while a topic of it was missing: the next epoch tells all of them again."""
+    """Whether an endpoint entry may have been sent while one of its topics was missing: the next epoch sends all
+    entries again."""

@@ -1,4 +1,4 @@
-"""What a member is told of its group beside its tasks, and the internal topics that are to be created."""
+"""The statuses in a member's answer, and the internal topics to create."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WITH_TAGS = 1
 def statuses(
     turn: Turn, group: StreamsGroup, member: Member, config: StreamsConfig, version: int
 ) -> tuple[Status, ...]:
-    """In Kafka's order."""
+    """Returns the statuses for this member, in Kafka's order."""
     soft: StreamsSoft = turn.soft_of(group.group_id)
     found = []
     if group.topology is not None and member.topology_epoch < group.topology.epoch:
@@ -56,8 +56,8 @@ def statuses(
 
 
 def create(turn: Turn, group: StreamsGroup) -> tuple[NewTopic, ...]:
-    """The topics that the front is to create on the connection of this heartbeat. Nobody else is asked meanwhile.
-    Nothing is derived from a topology without its copartition groups."""
+    """Returns the topics that the front creates on the connection of this heartbeat. No other member gets them
+    meanwhile. A topology without its copartition groups yields none."""
     if group.topology_partial:
         return ()
     soft: StreamsSoft = turn.soft_of(group.group_id)
@@ -65,8 +65,8 @@ def create(turn: Turn, group: StreamsGroup) -> tuple[NewTopic, ...]:
 
 
 def topics_created(turn: Turn, e: TopicsCreated, token: int) -> None:
-    """Those that exist now, whoever made them, are looked at, and are not asked for again before they should be
-    seen."""
+    """Takes in the results of CreateTopics. Topics that exist now, even if created by others, are looked up. They are
+    not requested again before the look-up should show them."""
     group = turn.groups.get(e.group_id)
     if type(group) is StreamsGroup:
         soft: StreamsSoft = turn.soft_of(e.group_id)

@@ -1,4 +1,4 @@
-"""The statuses of a streams group: what it lacks, with Kafka's codes and words.
+"""The statuses of a streams group: its problems, with Kafka's codes and words.
 
 A status comes with error NONE and leaves the members in the group. Source: Kafka's InternalTopicManager and
 StreamsGroupHeartbeatResponse.Status; KafkaApis and DefaultAutoTopicCreationManager for failed creations.
@@ -12,7 +12,7 @@ from enum import IntEnum
 from msgspec import Struct
 
 SHOWN = 3
-"""Topics that a status names."""
+"""Most topics that a status names."""
 
 
 class StatusCode(IntEnum):
@@ -23,7 +23,7 @@ class StatusCode(IntEnum):
     SHUTDOWN_APPLICATION = 4
     ASSIGNMENT_DELAYED = 5
     MISSING_CLIENT_TAGS = 6
-    """Told to v1 only: clients of v0 do not know it."""
+    """Sent in v1 only: clients of v0 do not know it."""
 
 
 class Status(Struct, frozen=True, gc=False):
@@ -47,7 +47,7 @@ def incorrectly_partitioned(detail: str) -> Status:
 
 
 def missing_internal_topics(topics: Collection[str]) -> Status:
-    """`topics` in Kafka's order."""
+    """Returns the status of missing topics, which `topics` has in Kafka's order."""
     return Status(StatusCode.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {summary(topics)}")
 
 

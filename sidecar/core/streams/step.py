@@ -1,7 +1,6 @@
-"""What a heartbeat of a member does: its details and topology, the epoch, the target, its own tasks. All checks come
+"""The steps of a member's heartbeat: its details and topology, the epoch, the target, its own tasks. All checks come
 before the first write: once a record is written the answer is a success. The order is that of Kafka's
-GroupMetadataManager.
-"""
+GroupMetadataManager."""
 
 from __future__ import annotations
 
@@ -50,8 +49,8 @@ WRITTEN = (Comparison.FIRST, Comparison.COMPLETES)
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A request that nothing speaks against: the member as it is, the one that it replaces, if any, and as it will be;
-    the topology that the group will have, and whether it is to be written."""
+    """A request that has passed all checks: the member before it, the static member that this one replaces, if any, and
+    the member after it; the group's next topology, and whether it must be written (`brought`)."""
 
     member: Member
     replaced: Member | None
@@ -62,13 +61,13 @@ class Checked:
 
 
 def step(turn: Turn, hb: StreamsHeartbeat, config: StreamsConfig, may_wait: bool = False) -> StreamsHeartbeatReply:
-    """The answer that the request would get at once. `may_wait`: a member that comes while a run is under way is
-    brought to the target of that run."""
+    """Returns the immediate answer to the request. `may_wait`: a member of a group with a run under way is brought to
+    the target of that run."""
     group = streams_group(turn.groups, hb.group_id)
     made = group is None
     if group is None:
         if hb.member_epoch != JOIN_EPOCH:
-            # Kafka says GROUP_ID_NOT_FOUND, which ends a client for good; this lets it join anew.
+            # Kafka answers GROUP_ID_NOT_FOUND, which ends a client for good; after this error it joins anew.
             raise unknown_member(hb.member_id, hb.group_id)
         group = StreamsGroup(hb.group_id)  # to check against; the member's record makes the real one
     checked = check(group, hb, config, turn)
@@ -89,7 +88,7 @@ def step(turn: Turn, hb: StreamsHeartbeat, config: StreamsConfig, may_wait: bool
 
 
 def check(group: StreamsGroup, hb: StreamsHeartbeat, config: StreamsConfig, turn: Turn) -> Checked:
-    """Raises what the request is refused with."""
+    """Raises the error with which the request is refused."""
     if hb.member_epoch == JOIN_EPOCH:
         check_size(group, hb.member_id, hb.instance_id, config.max_size)
     member, replaced = _find_or_make(group, hb)
@@ -113,7 +112,7 @@ def check(group: StreamsGroup, hb: StreamsHeartbeat, config: StreamsConfig, turn
 
 
 def more_bytes(group: StreamsGroup, checked: Checked) -> int:
-    """What member and topology take beside what they, or the member that is replaced, take already."""
+    """Returns the bytes that member and topology add to the present ones, those of a replaced member among them."""
     old = checked.replaced or group.members.get(checked.updated.member_id)
     more = bytes_of_streams_member(checked.updated) - (0 if old is None else bytes_of_streams_member(old))
     return more + (bytes_of_topology(checked.topology) - group.topology_bytes if checked.brought else 0)
@@ -121,7 +120,7 @@ def more_bytes(group: StreamsGroup, checked: Checked) -> int:
 
 # ---- the member ---------------------------------------------------------------------------------------------
 def _find_or_make(group: StreamsGroup, hb: StreamsHeartbeat) -> tuple[Member, Member | None]:
-    """The member as it is before this request, and the static member that it replaces, if any."""
+    """Returns the member before this request, and the static member that it replaces, if any."""
     if hb.member_epoch != JOIN_EPOCH:
         member = known_member(group, hb)
         check_epoch(member, hb)
@@ -136,8 +135,8 @@ def _find_or_make(group: StreamsGroup, hb: StreamsHeartbeat) -> tuple[Member, Me
 
 
 def _with_request(member: Member, hb: StreamsHeartbeat) -> Member:
-    """What the request leaves out stays as it was; but a join without an endpoint has none. A steady heartbeat gives
-    the same object back."""
+    """Returns the member with the request's fields; fields that it leaves out stay, but a join without an endpoint
+    removes it. A steady heartbeat returns the same object."""
     joins = hb.member_epoch == JOIN_EPOCH
     updated = replace(
         member,
@@ -155,8 +154,8 @@ def _with_request(member: Member, hb: StreamsHeartbeat) -> Member:
 
 
 def _update(turn: Turn, group: StreamsGroup, hb: StreamsHeartbeat, checked: Checked) -> StreamsGroup:
-    """Write member and topology, and bump the epoch where one of them, topics or settings ask for it. Returns the
-    group, which the record of its first member has made."""
+    """Writes member and topology, and bumps the epoch if one of them, topics or settings require it. Returns the group,
+    which the record of its first member has made."""
     member, updated, first = checked.member, checked.updated, not group.members
     new = checked.replaced is None and updated.member_id not in group.members
     who = updated.client_id or updated.member_id
@@ -183,12 +182,13 @@ def _update(turn: Turn, group: StreamsGroup, hb: StreamsHeartbeat, checked: Chec
 
 
 def _same_but_for_its_address(old: Member, new: Member) -> bool:
-    """A group comes from a broker with the addresses of sidecars in the place of its members'. Kafka would bump."""
+    """Whether only the member's address differs. After an adoption the broker's description has sidecars' addresses in
+    place of the members'. Kafka would bump the epoch."""
     return old is new or replace(old, client_host=new.client_host) == new
 
 
 def _matters(old: Member, new: Member) -> bool:
-    """Of a static member: may it make another target?"""
+    """Whether this change of a static member may lead to another target."""
     return (old.topology_epoch, old.rack_id, old.client_tags, old.process_id) != (
         new.topology_epoch,
         new.rack_id,
@@ -233,8 +233,8 @@ def _why(new: Member, epoch: int) -> str:
 def _note_group(
     turn: Turn, group: StreamsGroup, hb: StreamsHeartbeat, checked: Checked, final: Member, made: bool
 ) -> None:
-    """The endpoint epoch rises with an endpoint that changed, and with the tasks of a member that has one. Who makes
-    the group is alone, and is told its own in the answer."""
+    """Raises the endpoint epoch with a changed endpoint, and with the tasks of a member that has one. The member that
+    makes the group is alone, and its answer has its own endpoint."""
     before = checked.member
     new_tasks = final.endpoint is not None and final.assigned != before.assigned
     if not made and (final.endpoint != before.endpoint or new_tasks):
@@ -244,7 +244,7 @@ def _note_group(
 
 
 def request_shutdown(turn: Turn, group: StreamsGroup, member_id: str) -> None:
-    """The first one that asks is named."""
+    """Records the first member that requests a shutdown of the application."""
     if group.shutdown_member is None:
         why = f"{member_id} asked for the end of the application"
         turn.write(group.record(why, shutdown_member=member_id))
@@ -252,8 +252,8 @@ def request_shutdown(turn: Turn, group: StreamsGroup, member_id: str) -> None:
 
 
 def _end_shutdown(turn: Turn, group: StreamsGroup) -> None:
-    """After a static member was replaced. Kafka takes the old one out first: where it was the only member, the group
-    was empty for a moment. The new one is told of the shutdown once, and nobody who comes after it."""
+    """Ends a requested shutdown when the only member, a static one, was replaced. Kafka removes the old one first, so
+    that the group is empty for a moment. The new one receives the shutdown once, and later members do not."""
     if len(group.members) == 1 and group.shutdown_member is not None:
         turn.write(group.record("the only member was replaced", shutdown_member=None))
 
@@ -293,9 +293,9 @@ def _answer(
 
 
 def _missed(soft: StreamsSoft, hb: StreamsHeartbeat, before: Member, acknowledged: bool) -> bool:
-    """Whether it may not have heard its tasks: it joins, the answer that told its present epoch was lost, or it has
-    other tasks than it should and its former owner knew why. Java's client then names its tasks, and Kafka tells it
-    nothing."""
+    """Whether the member may have missed its tasks. It joins, the answer with its present epoch was lost, or it reports
+    other tasks than its own and has had no tasks from this owner. Java's client then names its tasks, and Kafka answers
+    without any."""
     if hb.member_epoch == JOIN_EPOCH or hb.member_epoch != before.member_epoch:
         return True
     return hb.active_tasks is not None and not acknowledged and hb.member_id not in soft.heard

@@ -1,4 +1,4 @@
-"""The target assignments of streams groups: not before the initial delay is over, and of the topology as it is now."""
+"""The target assignments of streams groups: after the initial delay, and for the present topology."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from sidecar.core.streams.records import TargetRecord
 
 
 def preferred(group: StreamsGroup, config: StreamsConfig) -> str:
-    """Members cannot ask for one."""
+    """Returns the group's assignor, else the first configured one: members cannot ask for one."""
     return config.assignor_name if config.assignor_name in config.assignors else config.assignors[0]
 
 
 def _result(turn: Turn, group: StreamsGroup, inp: StreamsRun, out: RunOutput) -> TargetRecord | None:
-    """Void if topology, readiness or standby replicas are others now: tasks of another topology are no part of it."""
+    """Returns the record, or None if topology, readiness or standby replicas have changed: then the tasks may belong to
+    another topology."""
     now = None if group.topology is None else configured_now(turn, group)
     if now != inp.configured or configs_of(turn, group) != inp.configs:
         refresh(turn, group)
@@ -41,7 +42,8 @@ TARGETS = Targets(STREAMS, snapshot, run, _result, preferred, delayed)
 
 
 def due(turn: Turn, group: StreamsGroup, key: tuple[str, ...], tag: int) -> None:
-    """The assignment interval, or the initial delay, is over and no heartbeat has come meanwhile."""
+    """Updates the target when the assignment interval or the initial delay is over and no heartbeat has come
+    meanwhile."""
     if group.members:
         refresh(turn, group)
     TARGETS.update(turn, group)

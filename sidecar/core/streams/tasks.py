@@ -1,4 +1,4 @@
-"""Tasks of a streams group: a subtopology and a partition, in one of three roles, and who holds which.
+"""Tasks of a streams group: a subtopology and a partition, in one of three roles, and their holders.
 
 An active task has at most one holder in the group, and one process never runs the same task twice.
 """
@@ -14,16 +14,16 @@ from msgspec import Struct
 from sidecar.core.vocabulary.errors import InvariantError
 
 Partitions = Mapping[str, tuple[int, ...]]
-"""Subtopology id -> sorted partitions. No subtopology without any."""
+"""Subtopology id -> sorted partitions; without empty entries."""
 Epochs = Mapping[str, Mapping[int, int]]
-"""Subtopology id -> partition -> epoch at which the task was assigned (KIP-1251). No subtopology without any."""
+"""Subtopology id -> partition -> epoch at which the task was assigned (KIP-1251); without empty entries."""
 TaskIds = tuple[str, tuple[int, ...]]
-"""A subtopology id and partitions, as requests have them: in any order, and more than once."""
+"""A subtopology id and partitions, as requests have them: in any order, with repetitions."""
 Body = Mapping[str, Any]
 
 
 class Tasks(Struct, frozen=True, gc=False):
-    """A member's target, or what it reports to own."""
+    """A member's target, or the tasks that it reports to own."""
 
     active: Partitions = {}
     standby: Partitions = {}
@@ -34,7 +34,7 @@ class Tasks(Struct, frozen=True, gc=False):
 
 
 class AssignedTasks(Struct, frozen=True, gc=False):
-    """What a member has, or must still give up."""
+    """The tasks that a member has, or must still give up."""
 
     active: Epochs = {}
     standby: Partitions = {}
@@ -54,7 +54,7 @@ class AssignedTasks(Struct, frozen=True, gc=False):
         return Tasks({s: tuple(sorted(ps)) for s, ps in self.active.items()}, self.standby, self.warmup)
 
     def at_epoch(self, epoch: int) -> AssignedTasks:
-        """The same tasks, the active ones assigned at this epoch."""
+        """Returns the same tasks, the active ones assigned at this epoch."""
         return AssignedTasks({s: dict.fromkeys(ps, epoch) for s, ps in self.active.items()}, self.standby, self.warmup)
 
 
@@ -63,7 +63,7 @@ NOTHING_ASSIGNED = AssignedTasks()
 
 
 def merged(lists: Iterable[TaskIds]) -> dict[str, tuple[int, ...]]:
-    """A list of a request as a table. Kafka fails where a subtopology is given twice."""
+    """Returns the lists of a request as a table. Kafka fails where a subtopology is given twice."""
     sets: dict[str, set[int]] = {}
     for subtopology, partitions in lists:
         sets.setdefault(subtopology, set()).update(partitions)
@@ -75,7 +75,7 @@ def table_of(sets: Mapping[str, Collection[int]]) -> dict[str, tuple[int, ...]]:
 
 
 def overlap(owned: Tasks, pending: AssignedTasks) -> bool:
-    """Does a member own a task that it must give up, in the same role?"""
+    """Whether the member owns a task that it must give up, in the same role."""
     roles = ((owned.active, pending.active), (owned.standby, pending.standby), (owned.warmup, pending.warmup))
     return any(
         p in there[s] for mine, there in roles for s, partitions in mine.items() if s in there for p in partitions
@@ -83,7 +83,7 @@ def overlap(owned: Tasks, pending: AssignedTasks) -> bool:
 
 
 def contained(owned: Tasks, assigned: AssignedTasks) -> bool:
-    """Is everything that a member owns assigned to it, in the same role?"""
+    """Whether every task that the member owns is assigned to it, in the same role."""
     roles = ((owned.active, assigned.active), (owned.standby, assigned.standby), (owned.warmup, assigned.warmup))
     return all(p in there.get(s, ()) for mine, there in roles for s, partitions in mine.items() for p in partitions)
 
@@ -94,7 +94,7 @@ Holding = dict[str, dict[int, dict[str, str]]]
 
 @dataclass(slots=True)
 class Holders:
-    """Who has which task, assigned or not yet given up."""
+    """The holders of tasks, assigned or not yet given up."""
 
     active: dict[str, dict[int, tuple[str, str]]] = field(default_factory=dict)
     """Subtopology id -> partition -> member id and process id."""
@@ -116,7 +116,7 @@ class Holders:
         return self.warmup.get(subtopology, {}).get(partition, {}).values()
 
     def add(self, member_id: str, process_id: str, *tasks: AssignedTasks) -> None:
-        """Raises InvariantError for an active task that another member has."""
+        """Adds the tasks of a member. Raises InvariantError for an active task that another member has."""
         for part in tasks:
             for subtopology, epochs in part.active.items():
                 active = self.active.setdefault(subtopology, {})

@@ -1,4 +1,4 @@
-"""The topology of a streams application as its members send it, and what becomes of another one (KIP-1071).
+"""The topology of a streams application as its members send it, and its comparison with the group's (KIP-1071).
 
 Source: Kafka's StreamsTopology and GroupMetadataManager.maybeUpdateTopology.
 """
@@ -46,13 +46,14 @@ class Subtopology(Struct, frozen=True, gc=False):
     """Always empty in a topology that a group has: Kafka supports none yet."""
 
     def task_topics(self) -> Iterator[str]:
-        """The topics whose partitions make its tasks."""
+        """Yields the topics whose partitions make its tasks."""
         yield from self.source_topics
         for topic in self.repartition_source_topics:
             yield topic.name
 
     def copartitioned(self) -> list[list[str]]:
-        """The topics of each copartition group. Raises IndexError for a topology that `check_topology` refuses."""
+        """Returns the topics of each copartition group. Raises IndexError for a topology that `check_topology`
+        refuses."""
         return [
             [self.source_topics[i] for i in group.source_topics]
             + [self.repartition_source_topics[i].name for i in group.repartition_source_topics]
@@ -61,7 +62,8 @@ class Subtopology(Struct, frozen=True, gc=False):
 
 
 class Topology(Struct, frozen=True, gc=False):
-    """`subtopologies` in the order of the member that brought it, which means nothing."""
+    """A streams application's topology. `subtopologies` are in the order of the member that sent it; the order has no
+    meaning."""
 
     epoch: int
     subtopologies: tuple[Subtopology, ...] = ()
@@ -70,12 +72,13 @@ class Topology(Struct, frozen=True, gc=False):
         return {s.subtopology_id: s for s in self.subtopologies}
 
     def in_java_order(self) -> list[Subtopology]:
-        """The subtopologies in the order in which Kafka walks through them."""
+        """Returns the subtopologies in the order in which Kafka walks through them."""
         by_id = self.by_id()
         return [by_id[i] for i in hash_order(s.subtopology_id for s in self.subtopologies)]
 
     def required_topics(self) -> list[str]:
-        """The topics that the metadata hash covers, in Kafka's order: sources, repartition sources and changelogs."""
+        """Returns the topics that the metadata hash covers, in Kafka's order: sources, repartition sources and
+        changelogs."""
         names: list[str] = []
         for s in self.in_java_order():
             names += s.task_topics()
@@ -83,11 +86,12 @@ class Topology(Struct, frozen=True, gc=False):
         return hash_order(names)
 
     def subtopology_of_topic(self) -> dict[str, str]:
-        """Source or repartition source topic -> the id of its subtopology; of two, the last in Kafka's order."""
+        """Returns source or repartition source topic -> the id of its subtopology; of two, the last in Kafka's
+        order."""
         return {topic: s.subtopology_id for s in self.in_java_order() for topic in s.task_topics()}
 
     def all_topics(self) -> list[str]:
-        """Every topic that it names, in the order in which Kafka authorises them."""
+        """Returns every topic that the topology names, in the order in which Kafka authorises them."""
         return list(
             dict.fromkeys(
                 name
@@ -106,17 +110,17 @@ class Comparison(Enum):
     """Result of comparing a joining member's topology with the group's."""
 
     FIRST = "first"
-    """The group has none: the given one becomes the group's."""
+    """The group has no topology: the given one becomes the group's."""
     SAME = "same"
     COMPLETES = "completes"
-    """The group's lacks copartition groups, as StreamsGroupDescribe has none: the given one replaces it."""
+    """The group's topology lacks copartition groups, as StreamsGroupDescribe has none: the given one replaces it."""
     STALE = "stale"
-    """Of a lower epoch: the group's stays, and the member gets a status."""
+    """The given topology has a lower epoch: the group's stays, and the member gets a status."""
 
 
 def compare(current: Topology | None, given: Topology, partial: bool = False) -> Comparison:
-    """Compares a joining member's topology with the group's. Raises INVALID_REQUEST for an update, as a greater epoch
-    alone is. `partial`: the group's lacks copartition groups."""
+    """Compares a joining member's topology with the group's. Raises INVALID_REQUEST for an update, even if only the
+    epoch is greater. `partial`: the group's lacks copartition groups."""
     if current is None:
         return Comparison.FIRST
     if given.epoch < current.epoch:
@@ -130,8 +134,8 @@ def compare(current: Topology | None, given: Topology, partial: bool = False) ->
 
 
 def _without_copartition_groups(topology: Topology) -> dict[str, tuple[object, ...]]:
-    """Returns what a topology has in common with its description: StreamsGroupDescribe sorts the lists and has the
-    computed numbers of partitions."""
+    """Returns the parts that a topology has in common with its description: StreamsGroupDescribe sorts the lists and
+    has the computed numbers of partitions."""
     return {
         s.subtopology_id: (
             frozenset(s.source_topics),
@@ -191,7 +195,7 @@ def _first_twice(names: list[str]) -> str | None:
 
 
 def body_of(topology: Topology) -> dict[str, Any]:
-    """The fields of its Avro schema."""
+    """Returns the fields of the topology's Avro schema."""
     return {"epoch": topology.epoch, "subtopologies": [_subtopology_body(s) for s in topology.subtopologies]}
 
 

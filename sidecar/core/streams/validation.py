@@ -1,7 +1,7 @@
-"""What a StreamsGroupHeartbeat must be before the group is looked at, and which members and epochs are accepted.
+"""Checks of a StreamsGroupHeartbeat before and against the group, of its member, and of its epoch.
 
 Source: KIP-1071; Kafka's KafkaApis, GroupCoordinatorService and GroupMetadataManager, in their order and with their
-words. The functions stand in the order in which they are called.
+messages. The functions stand in the order in which they are called.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_TIMEOUT = -1
 
 
 def check_topic_names(topology: Topology) -> None:
-    """The broker asks this before it asks for the rights on the topics."""
+    """Checks the topics' names. The broker does so before it checks the rights on the topics."""
     topics = topology.all_topics()
     if internal := [t for t in topics if t in INTERNAL_TOPICS]:
         raise invalid(f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited.")
@@ -85,14 +85,14 @@ def _check_join(hb: StreamsHeartbeat) -> None:
 
 
 def existing(group: StreamsGroup | None, group_id: str) -> StreamsGroup:
-    """For a member that leaves."""
+    """Returns the group of a member that leaves. Raises GROUP_ID_NOT_FOUND if there is none."""
     if group is None:
         raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     return group
 
 
 def known_member(group: StreamsGroup, hb: StreamsHeartbeat) -> Member:
-    """The member that sends this heartbeat, which does not join."""
+    """Returns the member that sends this heartbeat, which does not join."""
     if hb.instance_id is not None:
         return modern.held_by_instance(group, hb.instance_id, hb.member_id)
     member = group.members.get(hb.member_id)
@@ -102,7 +102,7 @@ def known_member(group: StreamsGroup, hb: StreamsHeartbeat) -> Member:
 
 
 def check_released(member: Member, member_id: str, instance_id: str) -> None:
-    """A joining member may take over an instance id whose holder has left for a while."""
+    """Refuses a joining member whose instance id has another holder, unless the holder has left for a while."""
     if member.member_epoch != STATIC_LEAVE_EPOCH:
         raise CoordinatorError(
             Code.UNRELEASED_INSTANCE_ID,
@@ -112,14 +112,14 @@ def check_released(member: Member, member_id: str, instance_id: str) -> None:
 
 
 def check_epoch(member: Member, hb: StreamsHeartbeat) -> None:
-    """One older epoch is accepted: the previous one, if all that the member reports is still its own (a lost reply)."""
+    """Accepts the previous epoch, too, if the member still owns everything that it reports: a reply was lost."""
     owned = hb.owned()
     reply_lost = owned is not None and contained(owned, member.assigned)
     modern.check_epoch(STREAMS, member, hb.member_epoch, reply_lost)
 
 
 def must_rejoin(member: Member, why: str) -> CoordinatorError:
-    """Nothing else makes a client send its topology again."""
+    """Returns the only error after which a client sends its topology again."""
     return CoordinatorError(
         Code.FENCED_MEMBER_EPOCH,
         f"The streams group member {member.member_id} must abandon all its partitions and rejoin: {why}.",
@@ -127,13 +127,13 @@ def must_rejoin(member: Member, why: str) -> CoordinatorError:
 
 
 def check_tasks(topology: ConfiguredTopology, hb: StreamsHeartbeat) -> None:
-    """Of a topology that is ready: are there such tasks?"""
+    """Checks that the topology, which is ready, has the tasks of the heartbeat."""
     for tasks in (hb.active_tasks, hb.standby_tasks, hb.warmup_tasks):
         _check_task_ids(topology, tasks or ())
 
 
 def check_offsets(hb: StreamsHeartbeat) -> None:
-    """A task has one offset."""
+    """Checks that each task has one offset."""
     for offsets in (hb.task_offsets, hb.task_end_offsets):
         seen = set()
         for s, p, _ in offsets or ():
@@ -156,7 +156,7 @@ def _check_task_ids(topology: ConfiguredTopology, tasks: Iterable[TaskIds]) -> N
 
 
 def _blank(text: str) -> bool:
-    """As Java's trim has it."""
+    """Whether the text is empty after Java's trim."""
     return all(c <= " " for c in text)
 
 

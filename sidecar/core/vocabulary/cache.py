@@ -1,4 +1,4 @@
-"""Caches whose keys clients choose: bounded in bytes, however many names a client makes up, of whatever length."""
+"""Caches whose keys clients choose: bounded in bytes, for any number of names of any length."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ from itertools import islice
 from typing import Any, TypeVar
 
 KEY_BYTES = 300
-"""Nothing is kept under a longer key. Names of topics end at 249 characters, and ids of groups are seldom longer."""
+"""Longest key of a cache of names; entries with longer keys are not kept. Names of topics end at 249 characters, and
+ids of groups are seldom longer."""
 ENTRY_BYTES = 150
-"""About what an entry takes beside its key."""
+"""About how many bytes an entry takes beside its key."""
 CACHE_BYTES = 4 << 20
-"""Of one cache of names: some 25,000 ordinary ones."""
+"""Size of one cache of names: some 25,000 ordinary names."""
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
 class Shared:
-    """Bytes that several caches have together. When they are used up, all of these caches forget what they have."""
+    """A budget in bytes that several caches share. When it is used up, all of these caches are cleared."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
         self.forgotten = 0
-        """How often that was so."""
+        """Number of times that all caches were cleared."""
         self._caches: dict[int, BoundedCache[Any, Any]] = {}
-        """Those that have something, by their identity."""
+        """The caches that have entries, by their identity."""
 
     def take(self, cache: BoundedCache[Any, Any], size: int) -> None:
         if self.used_bytes + size > self.limit_bytes:
@@ -42,9 +43,9 @@ class Shared:
 
 
 class BoundedCache(dict[K, V]):
-    """A dict that forgets. `make(key)` gives what is not here; `weigh(value)`: bytes of a value, where it may be large.
-    When `limit_bytes` are used up, the older half goes. Entries are set one by one: `update` would pass the limits
-    by."""
+    """A dict of bounded size. `make(key)` makes a missing value; `weigh(value)`: bytes of a value, where it may be
+    large. When `limit_bytes` are used up, the older half goes. Entries are set one by one: `update` would bypass the
+    limits."""
 
     __slots__ = ("_make", "_weigh", "key_bytes", "limit_bytes", "shared", "used_bytes")
 
@@ -105,7 +106,7 @@ class BoundedCache(dict[K, V]):
 
 
 def bytes_of(key: object) -> int:
-    """What the text in a key takes: up to 4 bytes for a character where not all are ASCII."""
+    """Bytes of the text in a key: up to 4 bytes for a character where not all are ASCII."""
     if isinstance(key, str):
         return len(key) if key.isascii() else 4 * len(key)
     if isinstance(key, tuple):

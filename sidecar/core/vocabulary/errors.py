@@ -1,4 +1,5 @@
-"""Kafka error codes as values (clients/.../protocol/Errors.java) and the exception a handler raises to answer one."""
+"""Kafka error codes as values (clients/.../protocol/Errors.java), and the exception with which a handler answers
+one."""
 
 from __future__ import annotations
 
@@ -61,29 +62,29 @@ class Code(IntEnum):
 
 
 MESSAGE_CHARS = 8_000
-"""Of up to four bytes each."""
+"""Longest error message, in characters of up to four bytes each."""
 TEXT: dict[Code, str] = {
     Code.UNSUPPORTED_VERSION: "The consumer group protocol is not enabled for this group.",
     Code.NOT_COORDINATOR: "This is not the correct coordinator.",
     Code.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
     Code.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
 }
-"""Kafka's words for refusals that concern no member. What is not here has no text, as missing rights have none."""
+"""Kafka's messages of refusals that concern no member. Other codes have no text, like those of missing rights."""
 
 
 def name_of(code: int) -> str:
-    """The name of any code a broker may send, also of those not listed here."""
+    """Returns the name of any code that a broker may send, also of those not listed here."""
     return Code(code).name if code in Code._value2member_map_ else f"error {code}"
 
 
 def fitting(message: str) -> str:
-    """The message, as much of it as surely fits into a string of Kafka. An id in it may take 32,767 bytes alone."""
+    """Returns the message, shortened to fit into a string of Kafka. An id in it may take 32,767 bytes alone."""
     return message if len(message) <= MESSAGE_CHARS else f"{message[:MESSAGE_CHARS]}..."
 
 
 class CoordinatorError(Exception):
-    """An answer to a peer, not a fault of ours: the handler stops and the reply carries `code` and `message`. `limit`:
-    which of `sidecar_members_refused` is reached, if that is why."""
+    """An error answer to a client, not a fault of the sidecar: the handler stops and the reply carries `code` and
+    `message`. `limit`: the label of `sidecar_members_refused`, if a limit is reached."""
 
     def __init__(self, code: Code, message: str, limit: str = "") -> None:
         super().__init__(message)
@@ -93,4 +94,4 @@ class CoordinatorError(Exception):
 
 
 class InvariantError(Exception):
-    """The state contradicts itself. Whoever runs the shard must stop it and keep its trail."""
+    """A contradiction in the state. The shard's driver must stop the shard and log the traceback."""

@@ -1,7 +1,7 @@
-"""Settings of groups, rows by kind: names, types, ranges, layers, and Kafka's words for what is wrong with one.
+"""Settings of groups, rows by kind: names, types, ranges, layers, and Kafka's error messages for wrong values.
 
 Source: GroupConfig, GroupCoordinatorConfig and ControllerConfigurationValidator of Kafka 4.4; KIP-1263 'Group
-Configurations' (-1 = the broker's, which Kafka refuses; offload, which it has not).
+Configurations' (-1 = the broker's, which Kafka refuses; offload, which Kafka lacks).
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ INT_MAX = 2**31 - 1
 BROKER, GROUP = 4, 32
 """Types of resources that have settings."""
 DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC, DEFAULT, GROUP_CONFIG = 2, 3, 4, 5, 8
-"""Where a setting comes from, as DescribeConfigs says it."""
+"""Sources of a setting in DescribeConfigs."""
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 INTERVAL, OFFLOAD = "consumer.assignment.interval.ms", "consumer.assignor.offload.enable"
 MANAGED, REBALANCE = "sidecar.managed", "sidecar.rebalance"
-"""Of any group, whoever coordinates it: `true` or `false` is stronger than the patterns; each change of the other,
-whose value is the reason, forces one rebalance."""
+"""Orders for any group, whichever its coordinator. MANAGED: `true` or `false` overrides the patterns. REBALANCE: each
+change of its value, the reason, forces one rebalance."""
 VERDICT, LATER = "sidecar.managed.verdict", "later"
-"""What the owner has found about the order that stands, and about no other: `later: <order>`, it waits until it can
-take the group in; `false: <order>`, it has given up; or `true: <order>`, it does not give the group back. Only owners
-say so, and never in the place of an order."""
+"""The owner's verdict on the present order. `later: <order>`: the owner waits until it can take the group in; `false:
+<order>`: it has given up; `true: <order>`: it does not give the group back. Only owners write it, and never in place of
+an order."""
 NOT_GIVEN_BACK = "not given back: "
-"""So the reason of such a verdict begins."""
+"""Prefix of the reason for a verdict that the owner does not give the group back."""
 INCLUDE, EXCLUDE = "sidecar.groups.include", "sidecar.groups.exclude"
-"""Of all brokers (resource ""): patterns of the groups that sidecars coordinate, in the place of their own settings."""
+"""Settings of all brokers (resource ""): patterns of the managed groups, which override the sidecars' own settings."""
 STATE, WHY, EPOCH = "sidecar.state", "sidecar.why", "sidecar.epoch"
-"""What is told of a group beside them: where it is, why, and the epoch or generation of its last assignment."""
+"""Read-only settings of a group: its place, the reason, and the epoch or generation of its last assignment."""
 CLI_CLIENT = "sidecar-groups"
-"""Client id of the command `sidecar groups`. It is told where any group is; other tools are told so only of groups of
-which something was said, so that they show of all others what Kafka shows."""
+"""Client id of the command `sidecar groups`, which is shown the place of every group. Other tools see it only of groups
+with an order, and of all others the same as from Kafka."""
 LISTS = ("assignors", "rack_aware_assignment_tags")
 """Fields whose values are lists."""
 Value = int | bool | str | tuple[str, ...]
 Level = Mapping[str, Any]
-"""Values at broker level, by broker names."""
+"""Values at broker level, by the brokers' names of the settings."""
 GROUP_MOVES, BROKER_MOVES = (MANAGED, REBALANCE), (INCLUDE, EXCLUDE)
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     """A group-level setting, named `<kind of group>.<field>`. `floor`: of the type; `ranged`: two settings of the
-    broker bound it; `most`: one does, from above; `among`: the broker's list of which it names one, by default the
-    first."""
+    broker bound it; `most`: a single one does, from above; `among`: the broker's list from which the value must come,
+    by default the first."""
 
     name: str
     kind: str
@@ -60,7 +60,7 @@ class Setting:
 
     @property
     def field(self) -> str:
-        """Its name in the settings that the coordinator works with."""
+        """The field's name in the settings that the coordinator works with."""
         return self.name.partition(".")[2].replace(".", "_")
 
     @property
@@ -69,12 +69,12 @@ class Setting:
 
     @property
     def limits(self) -> tuple[str, str]:
-        """Names of the broker settings that bound it."""
+        """Names of the broker settings that bound this one."""
         of, _, rest = self.broker_name.removeprefix("group.").partition(".")
         return f"group.{of}.min.{rest}", f"group.{of}.max.{rest}"
 
     def range_in(self, effective: Level) -> tuple[int, int] | None:
-        """What the broker allows, `effective` at broker level; None: anything."""
+        """Returns the range that the broker allows, from `effective` values at broker level; None: unlimited."""
         if self.most:
             return self.floor, effective[self.most]
         if not self.ranged:
@@ -83,13 +83,13 @@ class Setting:
         return effective[low], effective[high]
 
     def inherits(self, value: Value) -> bool:
-        """Whether this value stands for the broker's (KIP-1263)."""
+        """Whether this value means the broker's value (KIP-1263)."""
         return self.floor == -1 and value == -1
 
 
 @dataclass(frozen=True, slots=True)
 class KindSettings:
-    """What a group of one kind may have of its own, and in `brokers`, by field, what only brokers have of it."""
+    """Settings that a group of one kind may have of its own; `brokers`: fields that only brokers set."""
 
     session: Setting
     heartbeat: Setting
@@ -100,12 +100,12 @@ class KindSettings:
 
     @property
     def rows(self) -> tuple[Setting, ...]:
-        """In the order in which they are described."""
+        """Group-level settings in the order in which they are described."""
         return (self.session, self.heartbeat, self.interval, self.offload, *self.more)
 
     @property
     def bounded(self) -> tuple[Setting, ...]:
-        """In the order in which Kafka checks them."""
+        """Settings with a range, in the order in which Kafka checks them."""
         return (self.heartbeat, self.session, *(s for s in self.more if s.ranged or s.most), self.interval)
 
 
@@ -170,7 +170,8 @@ KINDS: Mapping[str, KindSettings] = {
 """In Kafka's order. A sidecar keeps the settings of the kinds that it serves (`groups.kinds`)."""
 SETTINGS: Mapping[str, Setting] = {s.name: s for kind in KINDS.values() for s in kind.rows}
 BROKER_OFFLOADS: Mapping[str, str] = {kind.offload.broker_name: kind.offload.name for kind in KINDS.values()}
-"""Brokers do not know them: changed through a sidecar they are kept in the state topic."""
+"""Offload settings by their broker names. Brokers do not know them: if changed through a sidecar, they are kept in the
+state topic."""
 
 
 def invalid(message: str) -> CoordinatorError:
@@ -178,19 +179,20 @@ def invalid(message: str) -> CoordinatorError:
 
 
 def text(value: Value) -> str:
-    """As Kafka writes values."""
+    """Returns a value as Kafka writes it."""
     if isinstance(value, tuple):
         return ",".join(value)
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
 def listed(given: str) -> tuple[str, ...]:
-    """A list as Kafka reads it."""
+    """Returns the items of a list as Kafka reads it."""
     return tuple(part.strip() for part in given.split(",")) if given.strip() else ()
 
 
 def parse(name: str, given: str) -> Value:
-    """Raises INVALID_CONFIG in Kafka's words (ConfigDef.parseType and its validators)."""
+    """Returns the value of a setting from its text. Raises INVALID_CONFIG with Kafka's messages (ConfigDef.parseType
+    and its validators)."""
     s = SETTINGS[name]
     value = given.strip()
     if s.kind == "string":
@@ -216,7 +218,7 @@ def parse(name: str, given: str) -> Value:
 
 
 def check_move(name: str, value: str) -> None:
-    """Raises INVALID_CONFIG."""
+    """Checks the value of an order or of patterns. Raises INVALID_CONFIG."""
     if name == MANAGED and value not in ("true", "false"):
         raise invalid(f"Invalid value {value} for configuration {name}: Expected value to be either true or false")
     if name == REBALANCE and not value.strip():
@@ -226,7 +228,8 @@ def check_move(name: str, value: str) -> None:
 
 
 def validate(own: Mapping[str, str], effective: Level) -> None:
-    """`own`: all that the group would have; `effective`: of the kinds that are served. Raises INVALID_CONFIG."""
+    """Checks a group's settings. `own`: all settings that the group would have; `effective`: of the kinds that are
+    served. Raises INVALID_CONFIG."""
     for n in (n for n in own if SETTINGS[n].kind == "list"):
         if len(set(parts := listed(own[n]))) < len(parts):
             raise invalid(f"{n} must not contain duplicate tag keys.")
@@ -254,8 +257,8 @@ def validate(own: Mapping[str, str], effective: Level) -> None:
 
 
 def level(kind: str, own: Mapping[str, str], effective: Level) -> dict[str, Value]:
-    """Values for a group of this kind, by field: its own, brought into the broker's range as it is now, else the
-    broker's."""
+    """Returns the values for a group of this kind, by field: its own, limited to the broker's range as it is now, else
+    the broker's."""
     out: dict[str, Value] = {}
     for s in KINDS[kind].rows:
         value = "" if s.among else effective[s.broker_name]

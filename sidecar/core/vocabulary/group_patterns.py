@@ -1,4 +1,4 @@
-"""Which groups the sidecars coordinate: patterns, and what was said of single groups. Pure; both halves use it."""
+"""Patterns of managed groups: matching, parsing, and warnings. Pure; both halves of the sidecar use it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import re2
 _QUIET = re2.Options()
 _QUIET.log_errors = False
 _QUIET.never_capture = True
-"""Else RE2 writes to stderr what an administrator gave it."""
+"""Without this option RE2 writes an administrator's pattern to stderr."""
 
 
 class Patterns:
-    """Whether a name matches one of `include` as a whole, and none of `exclude`; those of `never` do not count."""
+    """Matches group ids: those that one of `include` matches as a whole, and none of `exclude`; never those in
+    `never`."""
 
     def __init__(self, include: Iterable[str], exclude: Iterable[str], never: Collection[str] = ()) -> None:
-        """Raises re2.error for what is no regular expression."""
+        """Raises re2.error for a pattern that is no regular expression."""
         self.include, self.exclude = tuple(include), tuple(exclude)
         self.never = frozenset(never)
         self._include = [re2.compile(p, _QUIET) for p in self.include]
@@ -30,7 +31,7 @@ class Patterns:
 
 
 def split(text: str) -> tuple[str, ...]:
-    """Comma-separated patterns. A comma inside of braces or brackets belongs to its pattern."""
+    """Splits comma-separated patterns. A comma inside braces or brackets belongs to its pattern."""
     parts, depth, begin = [], 0, 0
     escaped = False
     for i, c in enumerate(text):
@@ -50,7 +51,7 @@ def split(text: str) -> tuple[str, ...]:
 
 
 def fault(text: str) -> str:
-    """Why these patterns are none; empty if they are."""
+    """Returns the reason why a pattern in this text is invalid; empty if all are valid."""
     for pattern in split(text):
         if reason := reason_against(pattern):
             return f"{pattern} is no regular expression: {reason}"
@@ -58,7 +59,7 @@ def fault(text: str) -> str:
 
 
 def reason_against(pattern: str) -> str:
-    """Why this is no regular expression; empty if it is one."""
+    """Returns RE2's reason against this pattern; empty if it is a regular expression."""
     try:
         re2.compile(pattern, _QUIET)
     except re2.error as exc:
@@ -67,12 +68,13 @@ def reason_against(pattern: str) -> str:
 
 
 def without_brackets(text: str) -> str:
-    """As kafka-configs passes a value on: it takes every [ and ] for the mark of a list, and drops it."""
+    """Returns the value as kafka-configs would pass it on: it takes every [ and ] for the mark of a list, and drops
+    it."""
     return text.replace("[", "").replace("]", "")
 
 
 def doubts(patterns: Iterable[str], former: Iterable[str] = ()) -> list[str]:
-    """Why some of these patterns are probably not what was meant. `former`: those that they replace."""
+    """Returns warnings about patterns that are probably mistakes. `former`: the patterns that they replace."""
     bracketed = {without_brackets(p): p for p in former if p != without_brackets(p)}
     found = []
     for p in patterns:
@@ -84,14 +86,15 @@ def doubts(patterns: Iterable[str], former: Iterable[str] = ()) -> list[str]:
 
 
 def never_matches(pattern: str) -> bool:
-    """Whether a ^ stands behind a character, or a $ before one. Plain cases only."""
+    """Whether a ^ stands behind a character, or a $ before one. Detects plain cases only."""
     plain = _outside_of_brackets(pattern)
     ends_early = any(before == "$" and c.isalnum() for before, c in pairwise(plain))
     return "^" in _fixed(plain)[1:] or (ends_early and not any(c in plain for c in "|?*{"))
 
 
 def beginning(pattern: str) -> tuple[str, bool] | None:
-    """How each name begins that this pattern matches, and whether that is all of the name. None: nothing is fixed."""
+    """Returns the fixed beginning of all names that this pattern matches, and whether it is the whole name. None: none
+    is fixed."""
     plain = pattern.removeprefix("^").removesuffix("$")
     if "|" in plain:
         return None
@@ -101,7 +104,7 @@ def beginning(pattern: str) -> tuple[str, bool] | None:
 
 
 def _fixed(pattern: str) -> str:
-    """Its first characters that stand for themselves."""
+    """Returns the literal characters at the beginning of the pattern."""
     found, i = "", 0
     while i < len(pattern):
         c = pattern[i]
@@ -115,7 +118,7 @@ def _fixed(pattern: str) -> str:
 
 
 def _outside_of_brackets(pattern: str) -> str:
-    """What stands in [...], and what is escaped, is an x."""
+    """Replaces each [...] and each escaped character by an x."""
     found, inside, escaped = "", False, False
     for c in pattern:
         if escaped:

@@ -1,10 +1,11 @@
-"""Which sidecar owns which partition of `__group_state`. Pure.
+"""Assigns the partitions of `__group_state` to sidecars. Pure.
 
-Partition p goes to the sidecar beside the leader of `__consumer_offsets`-p if that one is alive, so offset requests
-need no second hop; else it stays where it is; else it goes to the live one with the fewest. It stays, too, while the
-leader is new, or the sidecar beside it: when a broker comes back, all its partitions move at once, and whoever takes
-over then waits for the leaders that load (docs/design/decisions.md, One owner). A sidecar that was away for a moment
-may be again, and its groups have only just gone elsewhere."""
+Partition p goes to the sidecar beside the leader of `__consumer_offsets`-p if that sidecar is alive, so that offset
+requests need no second hop. Else it stays with its owner, or goes to the live sidecar with the fewest partitions. It
+also stays while the leader is new, or the sidecar beside it. When a broker comes back, all its partitions move at once,
+and a new owner would then wait for leaders that load (docs/design/decisions.md, One owner). A sidecar that was away for
+a moment may go away again, and its groups have only just moved.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from sidecar.native import java_hash
 
 
 def group_hash(group_id: str) -> int:
-    """Kafka's Utils.abs(groupId.hashCode()), where abs(Integer.MIN_VALUE) is 0."""
+    """Returns Kafka's Utils.abs(groupId.hashCode()), where abs(Integer.MIN_VALUE) is 0."""
     h = java_hash(group_id)
     return 0 if h == -(1 << 31) else abs(h)
 
@@ -24,13 +25,13 @@ _HASHES: BoundedCache[str, int] = BoundedCache(make=group_hash)
 
 
 def partition_for(group_id: str, partitions: int) -> int:
-    """The partition of `__group_state` and of `__consumer_offsets` that a group belongs to, as Kafka has it."""
+    """Returns the partition of `__group_state` and of `__consumer_offsets` that a group belongs to, as Kafka does."""
     return _HASHES[group_id] % partitions
 
 
 def place(leaders: Sequence[int], alive: Set[int], current: Sequence[int], new: Set[int] = frozenset()) -> list[int]:
-    """Node id of the owner of each partition; -1 if nobody is alive. `current`: owners now, -1 or short if none; `new`:
-    partitions that are not to follow their leaders yet."""
+    """Returns the node id of each partition's owner; -1 if no sidecar is alive. `current`: owners now, -1 or missing if
+    none; `new`: partitions that must not follow their leaders yet."""
     if not alive:
         return [-1] * len(leaders)
     load = dict.fromkeys(sorted(alive), 0)

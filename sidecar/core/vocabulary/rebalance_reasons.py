@@ -1,4 +1,4 @@
-"""Why a group rebalances, in few words: the label of a metric. The record and the log have the whole sentence."""
+"""Reasons of a rebalance, in few words: the label of a metric. The record and the log have the whole sentence."""
 
 from __future__ import annotations
 
@@ -7,33 +7,34 @@ from enum import StrEnum
 from itertools import islice
 
 NAMED, NAME_CHARS = 10, 500
-"""How many members a sentence names, and how much is said of each: records and a group's history keep it."""
+"""Members that a sentence names, and characters for each: records and a group's history keep the sentence."""
 
 
 class Reason(StrEnum):
     JOINED = "joined"
     REJOINED = "rejoined"
-    """A classic member has joined once more and said nothing new, as a leader does to have it assigned anew."""
+    """A classic member has joined again without changes, as a leader does to have the group assigned anew."""
     LEFT = "left"
     SESSION = "session_timeout"
     LATE = "rebalance_timeout"
-    """A member has not given up what it must, has not joined or has not synced in time."""
+    """A member has not given up its partitions, has not joined or has not synced in time."""
     SUBSCRIPTION = "subscription"
-    """A member has changed what it subscribes to, which protocols it knows, or the assignor that most ask for."""
+    """A member has changed its subscription, its protocols, or the assignor that most members ask for."""
     TOPICS = "topics"
-    """A topic has come, has gone or has more partitions, or a regular expression stands for others."""
+    """A topic was made, deleted or got more partitions, or a regular expression matches other topics."""
     OPERATOR = "operator"
-    """Somebody has asked for it."""
+    """An administrator has ordered the rebalance."""
     MOVED = "moved"
-    """The group has come from the broker, or goes back there."""
+    """The group moves from the broker to the sidecars, or back."""
     PROTOCOL = "protocol"
     """The group has changed from one protocol to the other."""
     SIZE = "size"
-    """The group is larger than it may be."""
+    """The group is larger than its limit."""
 
 
 def of_removal(why: str) -> Reason:
-    """Of a member that was removed for `why`: our own words, behind which a client's may stand."""
+    """Returns the reason for the removal of a member. `why` begins with the sidecar's own words; a client's may
+    follow."""
     for words, reason in REMOVALS:
         if why.startswith(words):
             return reason
@@ -41,7 +42,7 @@ def of_removal(why: str) -> Reason:
 
 
 def listed(words: Iterable[str], between: str = ", ") -> str:
-    """The first of them; that there are more is said."""
+    """Joins the first NAMED words, each shortened, and the number of the others."""
     left = iter(words)
     first = [w if len(w) <= NAME_CHARS else f"{w[:NAME_CHARS]}..." for w in islice(left, NAMED)]
     more = sum(1 for _ in left)

@@ -11,20 +11,20 @@ from sidecar.core.vocabulary.errors import Code, CoordinatorError
 
 _QUIET = re2.Options()
 _QUIET.log_errors = False
-"""Else RE2 writes what a client sent to stderr."""
+"""Without this option RE2 writes a client's expression to stderr."""
 _QUIET.never_capture = True
-"""Groups of parentheses would cost a hundred times as much, and nobody looks at them."""
+"""Captures of groups in parentheses would cost a hundred times as much, and are not used."""
 _QUIET.max_mem = 4 << 20
 """Half of RE2's default: to compile an expression that needs all of it takes 20 ms."""
 
 
 KEPT_BYTES, CACHE_BYTES = 1 << 15, 4 << 20
-"""Of an expression that is kept once it was compiled, as long as a string may be, and of all of them: more than a group
+"""Cache limits: for one compiled expression, which may be as long as a string, and for all of them, more than a group
 may have."""
 
 
 def validate(regex: str) -> None:
-    """Raises INVALID_REGULAR_EXPRESSION."""
+    """Raises INVALID_REGULAR_EXPRESSION for an expression that RE2 refuses."""
     if reason := _REFUSED[regex]:
         raise CoordinatorError(
             Code.INVALID_REGULAR_EXPRESSION,
@@ -33,17 +33,17 @@ def validate(regex: str) -> None:
 
 
 def is_validated(regex: str) -> bool:
-    """Else `validate` compiles it, which takes some ms."""
+    """Whether this expression's verdict is cached. If not, `validate` compiles it, which takes some ms."""
     return regex in _REFUSED
 
 
 def validate_ahead(regex: str) -> None:
-    """So that `validate` need not compile it when a shard asks."""
+    """Compiles the expression into the cache, so that `validate` finds it there when a shard asks."""
     _REFUSED[regex]
 
 
 def _refused(regex: str) -> str:
-    """Why RE2 refuses it; "": it does not."""
+    """Returns RE2's reason against the expression; empty if it is valid."""
     try:
         re2.compile(regex, _QUIET)
     except re2.error as exc:
@@ -67,7 +67,7 @@ RE2J = {
     "invalid named capture group": "invalid named capture",
     "unexpected )": "regexp/syntax: internal error",
 }
-"""What RE2 says, and RE2/J of the same."""
+"""RE2's error messages -> those of RE2/J."""
 
 
 def _in_kafkas_words(reason: str) -> str:
@@ -80,8 +80,8 @@ def resolve(
     limit_s: float = float("inf"),
     cpu_s: Callable[[], float] = lambda: 0.0,
 ) -> dict[str, tuple[str, ...]]:
-    """regex -> sorted names that match it as a whole. All of them together have `limit_s` of CPU time, by the clock
-    `cpu_s`, and each a quarter of that; of one that needs more nothing is told."""
+    """Returns regex -> sorted names that match it as a whole. All expressions together have `limit_s` of CPU time, by
+    the clock `cpu_s`, and each a quarter of that. An expression that needs more is missing in the result."""
     names = list(names)
     until_s = cpu_s() + limit_s
     found: dict[str, tuple[str, ...]] = {}
@@ -94,7 +94,7 @@ def resolve(
 
 
 def _matching(regex: str, names: list[str], until_s: float, cpu_s: Callable[[], float]) -> tuple[str, ...] | None:
-    """None: there was not enough time."""
+    """Returns the sorted names that match, or None if there was not enough time."""
     if cpu_s() >= until_s:
         return None
     pattern = re2.compile(regex, _QUIET)

@@ -1,4 +1,5 @@
-"""What the coordinator knows of topics: ids, partition counts, racks. Comes in as an event, is never asked for."""
+"""The coordinator's view of topics: ids, partition counts, racks. Events bring it; the coordinator never asks for
+it."""
 
 from __future__ import annotations
 
@@ -14,22 +15,22 @@ from sidecar.assign.topic import Topic as Topic
 
 @dataclass(slots=True)
 class TopicsMoved:
-    """`now`: topics were made, grown or deleted through this sidecar, and no look at them that surely has the change
-    has ended since."""
+    """`now`: topics were made, grown or deleted through this sidecar, and no lookup that surely has the change has
+    ended since."""
 
     now: bool = False
 
 
 @dataclass(frozen=True)
 class TopicImage:
-    """One consistent view. `names_version` rises whenever there are new names: regexes are due then."""
+    """One consistent view of all topics. `names_version` rises whenever there are new names: regexes are due then."""
 
     by_name: Mapping[str, Topic] = field(default_factory=dict)
     by_id: Mapping[bytes, Topic] = field(default_factory=dict)
     names_version: int = 0
 
     def next(self, topics: Iterable[Topic]) -> tuple[TopicImage, frozenset[str]]:
-        """The image after this listing of all topics, and the names that were added, removed or changed."""
+        """Returns the image after this listing of all topics, and the names that were added, removed or changed."""
         by_name = {t.name: t for t in topics}
         for name, topic in by_name.items():
             old = self.by_name.get(name)
@@ -43,11 +44,11 @@ class TopicImage:
 
     @cached_property
     def names(self) -> Mapping[bytes, str]:
-        """By id. Made when first asked for, the same object ever after."""
+        """Topic id -> name. Made at the first use, and the same object from then on."""
         return {t.id: t.name for t in self.by_name.values()}
 
     def hash_of(self, names: Iterable[str]) -> int:
-        """Signed 64-bit hash over the topics of these names that exist; 0 for none."""
+        """Returns a signed 64-bit hash over the topics of these names that exist; 0 for none."""
         found = [self.by_name[n] for n in sorted(names) if n in self.by_name]
         if not found:
             return 0
