@@ -67,7 +67,7 @@ class Order(deque[_Slot]):
     waits = False
     """Whether the next request waits for these answers, too."""
     replied = False
-    """Whether the bytes to be sent have a reply of the sidecar's own. The session resets this when it sends them."""
+    """Whether a reply of the sidecar's own waits to be sent. The session resets this when it sends it."""
 
     def holds_back(self, api_key: int, size: int) -> bool:
         """Returns whether the next request, which the sidecar handles, waits for the answers to those before it."""
@@ -334,8 +334,7 @@ class ClientConnection:
         return None
 
     def _alone(self, data: bytes) -> Got | None:
-        """Returns the action of the usual case, `data` is one request that the sidecar handles; None in any other
-        case."""
+        """Returns the action if, as usual, `data` is one request that the sidecar handles; else None."""
         if len(data) < PREFIX.size:
             return None
         size, api_key, version, correlation = PREFIX.unpack_from(data)
@@ -456,8 +455,7 @@ class ClientConnection:
         return self._note(out)
 
     def ask(self, token: int, frame: bytes) -> list[Action]:
-        """Sends a request of the sidecar's own. The response comes as `Answered(token, ...)`; for token 0 it is
-        dropped."""
+        """Sends a request of the sidecar's own. The response comes as `Answered(token, ...)`, but not for token 0."""
         if self.closed:
             return []
         self._upstream.append(token)
