@@ -105,7 +105,7 @@ class Cluster:
         """Returns a connection to any broker. Raises ConnectionLost.
 
         The bootstrap addresses are tried first, then every broker ever seen; those that failed come last, the one that
-        failed last at the very end. A slow broker does not block: after BESIDE_S the next address is tried beside it."""
+        failed last at the very end. A slow broker does not block: after BESIDE_S the next address is tried, too."""
         if self._any is not None and not self._any.closed:
             return self._any
         return await self._shared(None, self._open_any)
