@@ -1,1 +1,1 @@
-"""What each Kafka API means for a managed group, one file for each family. Pure."""
+"""The handler of each Kafka API for managed groups, one file for each family. Pure."""

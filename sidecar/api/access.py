@@ -1,5 +1,5 @@
-"""May the principal of this connection do that? The broker is asked on the client's own connection, and its answers
-are kept for a while.
+"""Asks the broker what the principal of a connection may do, on the client's own connection, and keeps the answers for
+a while.
 
 READ of a group: a Heartbeat (api 12) of an unknown member is refused with GROUP_AUTHORIZATION_FAILED before anything
 else is looked at. DELETE of a group: so is an OffsetDelete without topics, which deletes nothing. DESCRIBE of groups:
@@ -47,21 +47,22 @@ READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = (1 << code for code in
 NOT_TOLD = -2147483648
 FAILED = (Code.UNKNOWN_SERVER_ERROR, Code.REQUEST_TIMED_OUT)
 UNSURE = Code.COORDINATOR_NOT_AVAILABLE
-"""So a client hears that nobody knows whether it may: it asks again."""
+"""Answer to a client whose rights nobody could tell: clients ask again after it."""
 ASKED = 2_048
-"""Topics of which the broker is asked at a time."""
+"""Topics in one question to the broker."""
 GROUP = 32
-"""A group among the types of resources that have settings."""
+"""Resource type of a group in requests about settings."""
 
 
 def lets_in(correlation_id: int) -> bytes:
-    """A request that a broker answers to every client that it lets in, whatever its rights; another one it closes."""
+    """Returns a request that a broker answers to every client that it lets in, whatever its rights. It closes the
+    connection of any other client."""
     probe = md.MetadataRequest(topics=[], allow_auto_topic_creation=False).encode(METADATA_OF_RIGHTS)
     return request_frame(Api.METADATA, METADATA_OF_RIGHTS, correlation_id, CLIENT_ID, False, probe)
 
 
 def kept_read(call: Call, group_id: str) -> Code | None:
-    """What `refused_read` would say without asking the broker; None: it would have to ask, or to look further."""
+    """Returns the answer of `refused_read` if it is known without the broker, else None."""
     if call.scope.own.is_group(group_id):
         return Code.GROUP_AUTHORIZATION_FAILED
     known = call.client.readable.get(group_id)
@@ -72,7 +73,8 @@ def kept_read(call: Call, group_id: str) -> Code | None:
 
 
 def refused_read(call: Call, group_id: str) -> Generator[Want, Any, Code]:
-    """GROUP_AUTHORIZATION_FAILED, COORDINATOR_NOT_AVAILABLE where nobody knows, or NONE."""
+    """Returns GROUP_AUTHORIZATION_FAILED without READ of the group, COORDINATOR_NOT_AVAILABLE if nobody can tell, or
+    NONE."""
     known = kept_read(call, group_id)
     if known is not None:
         return known
@@ -95,12 +97,13 @@ def refused_read(call: Call, group_id: str) -> Generator[Want, Any, Code]:
 
 
 def _anybody(call: Call) -> bool:
-    """Whether rights are the same for all: the listener wants no client to authenticate."""
+    """Returns whether all clients have the same rights: there is no authorizer, and this client does not
+    authenticate."""
     return not call.view.authorizer and not call.client.authenticates
 
 
 def may_see_meanwhile(call: Call, group_id: str) -> bool:
-    """Whether it is known of the principal that it may DESCRIBE this group, without the broker, which is silent. READ
+    """Returns whether a kept answer shows that the principal may DESCRIBE this group, while the broker is silent. READ
     of a group includes that."""
     for kept in (call.client.readable, call.client.describable):
         code, until_ms = kept.get(group_id, (Code.GROUP_AUTHORIZATION_FAILED, 0))
@@ -110,7 +113,7 @@ def may_see_meanwhile(call: Call, group_id: str) -> bool:
 
 
 def refused_delete(call: Call, group_id: str) -> Generator[Want, Any, Code]:
-    """As `refused_read`. It is asked so rarely that the answer is not kept."""
+    """Returns a code as `refused_read`, for DELETE of the group. It is asked so rarely that the answer is not kept."""
     if call.scope.own.is_group(group_id):
         return Code.GROUP_AUTHORIZATION_FAILED
     probe = od.OffsetDeleteRequest(group_id=group_id)
@@ -126,7 +129,7 @@ def _verdict(answered: int) -> Code:
 
 
 def hidden_groups(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, set[str]]:
-    """Those of the groups that the principal may not DESCRIBE."""
+    """Returns the groups that the principal may not DESCRIBE."""
     wanted = list(dict.fromkeys(group_ids))
     own = {g for g in wanted if call.scope.own.is_group(g)}
     groups = [g for g in wanted if g not in own]
@@ -145,15 +148,15 @@ def hidden_groups(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, 
 
 
 def sees_all_groups(call: Call) -> Generator[Want, Any, bool]:
-    """Whether the principal may DESCRIBE the cluster: then a broker lists every group to it. It is asked so rarely that
-    the answer is not kept."""
+    """Returns whether the principal may DESCRIBE the cluster: then a broker lists every group to it. It is asked so
+    rarely that the answer is not kept."""
     res = yield from _rights(call, md.MetadataRequest(topics=[], include_cluster_authorized_operations=True))
     return bool(_bits(res.cluster_authorized_operations) & DESCRIBE)
 
 
 def operations(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, dict[str, int]]:
-    """What the principal may do with each of these groups, which it may DESCRIBE, as the bits of AclOperation
-    (KIP-430). Only the broker that keeps a group's offsets tells that; another one is asked for each of them."""
+    """Returns the principal's operations on each of these groups, which it may DESCRIBE, as bits of AclOperation
+    (KIP-430). Only the broker that keeps a group's offsets tells them all; another one is asked for each operation."""
     groups = list(dict.fromkeys(group_ids))
     if not groups:
         return {}
@@ -168,13 +171,14 @@ def operations(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, dic
 
 
 def knows_group_settings(call: Call) -> bool:
-    """Brokers before Kafka 4.0 do not: they refuse a whole request for them, and log an error with a stack trace."""
+    """Returns whether the broker knows settings of groups. Those before Kafka 4.0 refuse a whole request for them, and
+    log an error with a stack trace."""
     versions = call.client.broker_versions
     return versions is None or versions.get(Api.DESCRIBE_CLUSTER, (0, -1))[1] >= GROUP_SETTINGS_SINCE
 
 
 def _of_settings(call: Call, group_id: str) -> Generator[Want, Any, tuple[int, int]]:
-    """Error codes of a look at the settings of this group, and of a change."""
+    """Returns the error codes of describing this group's settings, and of changing them."""
     if not knows_group_settings(call):
         return Code.INVALID_REQUEST, Code.INVALID_REQUEST
     shown = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(GROUP, group_id, [])]).encode(1)
@@ -188,14 +192,15 @@ def _of_settings(call: Call, group_id: str) -> Generator[Want, Any, tuple[int, i
 
 
 def _first(answers: Sequence[T]) -> T:
-    """Raises WireError if the broker said nothing of what it was asked."""
+    """Returns the first answer. Raises WireError if the broker gave none."""
     if not answers:
         raise WireError("the broker's answer lacks what it was asked")
     return answers[0]
 
 
 def _each_operation(call: Call, group_id: str) -> Generator[Want, Any, int]:
-    """A broker that knows no settings of groups knows no right to them either."""
+    """Returns the bits of the operations, asked one by one. A broker without settings of groups has no rights to them
+    either."""
     read = yield from refused_read(call, group_id)
     delete = yield from refused_delete(call, group_id)
     described, altered = yield from _of_settings(call, group_id)
@@ -205,14 +210,14 @@ def _each_operation(call: Call, group_id: str) -> Generator[Want, Any, int]:
 
 
 def hidden_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, set[str]]:
-    """Those of the topics that the principal may not DESCRIBE, whether they exist or not."""
+    """Returns the topics that the principal may not DESCRIBE, whether they exist or not."""
     said = yield from _of_topics(call, names)
     no = (Code.TOPIC_AUTHORIZATION_FAILED, *FAILED)
     return set((yield from slices.chosen(said, lambda t: said[t] in no)))
 
 
 def surely_hidden_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, set[str] | None]:
-    """The same; None where that is not known of all of them."""
+    """Returns the topics as `hidden_topics` does; None if the authorizer failed for one of them."""
     said = yield from _of_topics(call, names)
     if any(code in FAILED for code in said.values()):
         return None
@@ -243,8 +248,8 @@ def _latest(topic: str) -> lo.ListOffsetsTopic:
 
 
 def readable_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, dict[str, frozenset[int]]]:
-    """The topics that the principal may READ, whether they exist or not, with the partitions that they have. The broker
-    is asked so rarely that the answer is not kept."""
+    """Returns the topics that the principal may READ, whether they exist or not, with the partitions that they have.
+    The broker is asked so rarely that the answer is not kept."""
     wanted = yield from slices.sorted_once(names)
     if not wanted:
         return {}
@@ -269,7 +274,7 @@ def _bits(operations: int) -> int:
 
 
 def names_of(call: Call, node_id: int, ids: Iterable[bytes]) -> Generator[Want, Any, Mapping[bytes, str]]:
-    """The names of topics, as another broker tells them to the sidecar."""
+    """Returns the names of topics by id, as another broker tells them to the sidecar."""
     wanted = yield from slices.sorted_once(ids)
     if not wanted:
         return {}
@@ -284,7 +289,8 @@ def names_of(call: Call, node_id: int, ids: Iterable[bytes]) -> Generator[Want, 
 
 
 def _known(call: Call, kept: Kept, names: list[str]) -> Generator[Want, Any, dict[str, int]]:
-    """What counts when the request begins goes for all of it, even if it is forgotten while the broker is asked."""
+    """Returns the kept answers. One that is valid when the request begins counts for all of it, even if it is forgotten
+    while the broker is asked."""
     now = call.now_ms
     nothing = (0, now)
     kept_now = yield from slices.made(names, lambda n: (n, *kept.get(n, nothing)))
@@ -297,7 +303,8 @@ def _known(call: Call, kept: Kept, names: list[str]) -> Generator[Want, Any, dic
 def _told(
     call: Call, kept: Kept, asked: Iterable[str], told: Mapping[str, int]
 ) -> Generator[Want, Any, dict[str, int]]:
-    """What the broker has said of each; of what it has left out, it has said nothing."""
+    """Returns the broker's answers, and keeps them. A name that it left out counts as UNKNOWN_SERVER_ERROR, which is
+    not kept."""
     new = dict((yield from slices.made(asked, lambda name: (name, told.get(name, Code.UNKNOWN_SERVER_ERROR)))))
     yield from _keep(call, kept, dict((yield from slices.chosen(new.items(), lambda x: x[1] not in FAILED))))
     return new
@@ -310,5 +317,5 @@ def _keep(call: Call, kept: Kept, said: Mapping[str, int], until_ms: int = 0) ->
 
 
 def _rests(call: Call, until_ms: int) -> None:
-    """An answer counts no longer than each of the rights behind it."""
+    """Notes that the answer to this request relies on a right until `until_ms`; the earliest such time counts."""
     call.rights_until_ms = until_ms if call.rights_until_ms is None else min(until_ms, call.rights_until_ms)

@@ -23,8 +23,8 @@ from sidecar.wire.apis import BY_ID, IDS_SINCE, SERVED, Api, Kind
 from sidecar.wire.generated import api_versions as av
 
 ANSWERS = 32
-"""So many are kept, of about a kilobyte each: one for each version that clients ask in, and again when features have
-changed at the broker."""
+"""Answers that are kept, of about a kilobyte each: one for each version that clients ask in, and again when features
+have changed at the broker."""
 Ranges = Mapping[int, tuple[int, int]]
 """Api key -> lowest and highest version."""
 
@@ -49,7 +49,8 @@ def api_versions(call: Call) -> Handler:
 
 
 def _as_remembered(call: Call) -> bytes:
-    """The broker's last answer in this version, or in another one that says as much. Raises BrokerSilent."""
+    """Returns the broker's last answer in this version, or another version's with the same content. Raises
+    BrokerSilent."""
     known = call.scope.learnt.versions
     if call.version in known:
         return known[call.version]
@@ -64,9 +65,9 @@ def _as_remembered(call: Call) -> bytes:
 
 
 class _Told(NamedTuple):
-    """`theirs`: the broker's ranges. `served`: api key and version of what may be used here, of the APIs that the
-    sidecar reads; Kafka closes the connection of a client that uses another version. What is brought is there at all
-    times, as it may be asked for before groups are managed no longer, or not yet."""
+    """An answer to clients, and its content. `theirs`: the broker's ranges. `served`: api key and version of what may
+    be used here, of the APIs that the sidecar reads; Kafka closes the connection of a client that uses another version.
+    APIs that the sidecar brings are always in it: clients may ask for them before groups are managed, and after."""
 
     theirs: Ranges
     served: frozenset[tuple[int, int]]
@@ -75,8 +76,8 @@ class _Told(NamedTuple):
 
 @lru_cache(maxsize=ANSWERS)
 def _told(version: int, body: bytes, managing: bool, streams: bool) -> _Told:
-    """A broker answers all its clients in the same words, and each connection begins with this question: a thousand at
-    once are to cost little more than one."""
+    """Returns the answer to clients, cached. A broker answers all its clients in the same words, and each connection
+    begins with this question: a thousand at once should cost little more than one."""
     res = av.ApiVersionsResponse.decode(version, body)
     theirs = MappingProxyType({k.api_key: (k.min_version, k.max_version) for k in res.api_keys})
     most = _merged(theirs, True, streams)
@@ -87,8 +88,8 @@ def _told(version: int, body: bytes, managing: bool, streams: bool) -> _Told:
 
 
 def _too_new() -> av.ApiVersionsResponse:
-    """The broker serves a version of which the sidecar cannot read the answer. The client comes back with an older
-    one, as KIP-511 has it."""
+    """Returns UNSUPPORTED_VERSION: the sidecar cannot read the broker's answer in this version. The client comes back
+    with an older one (KIP-511)."""
     spec = SERVED[Api.API_VERSIONS]
     known = av.ApiVersion(api_key=Api.API_VERSIONS, min_version=spec.low, max_version=spec.high)
     return av.ApiVersionsResponse(error_code=Code.UNSUPPORTED_VERSION, api_keys=[known])

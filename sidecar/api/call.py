@@ -1,4 +1,4 @@
-"""What a handler of one API is given, and what it may ask for.
+"""The call that a handler of one API gets, and the wants that it may yield.
 
 A handler is a generator: it yields a want, is resumed with what came of it, and returns the body of the response, or
 `FORWARD` to let the request pass to the broker as it is. It waits for nothing and knows no connection, so that a test
@@ -65,20 +65,20 @@ class Store:
     body: bytes
     flexible: bool
     slow: bool = False
-    """The broker asks others before it answers: nothing else may wait behind it."""
+    """Whether the broker asks others before it answers: nothing else may wait behind this request."""
 
 
 @dataclass(slots=True)
 class Tell:
-    """Send this message to the coordinator; nothing is owed any more. Resumed at once, with None."""
+    """Send this message to the coordinator; the handler owes it nothing any more. Resumed at once, with None."""
 
     message: SettingsPassed | CommitEnded
 
 
 @dataclass(slots=True)
 class Owe:
-    """Send this message to the coordinator if the handler is given up before it tells something else. Resumed at once,
-    with None."""
+    """Send this message to the coordinator if the handler ends early, before its next `Tell`. Resumed at once, with
+    None."""
 
     message: CommitEnded
 
@@ -95,7 +95,7 @@ class Start:
 
 @dataclass(slots=True)
 class Settle:
-    """If the owner of one of these groups may be gone, wait a while for the word who owns them. Resumed with None."""
+    """If the owner of one of these groups may be gone, wait a while until the owner is known. Resumed with None."""
 
     groups: tuple[str, ...]
 
@@ -112,11 +112,11 @@ Handler = Generator[Want, Any, bytes | Forward]
 
 # ---- what a handler knows ---------------------------------------------------------------------------------------
 Kept = BoundedCache[str, tuple[int, int]]
-"""Name -> error code, until when it counts (monotonic ms)."""
+"""Name -> error code, and until when it is valid (monotonic ms)."""
 CONSUMER_COMMIT = 9
-"""Members of consumer groups commit with this version of OffsetCommit. An older broker gets the same bytes as v8."""
+"""Version of OffsetCommit in which members of consumer groups commit. An older broker gets the same bytes as v8."""
 RIGHTS_BYTES, FREE_BYTES = 1 << 20, 1 << 18
-"""Of what is kept of one connection and of one kind, and of `Learnt.free`."""
+"""Limits of kept rights: for one connection and one kind of names, and for each of the `free` tables in `Learnt`."""
 
 
 def _kept() -> Kept:
@@ -125,47 +125,48 @@ def _kept() -> Kept:
 
 @dataclass(slots=True)
 class Client:
-    """What is known of one connection. The kept answers of the broker's authorizer belong to access.py."""
+    """The facts about one connection. The kept answers of the broker's authorizer belong to access.py."""
 
     host: str = ""
     number: int = 0
-    """Of the connections of one front, each has its own."""
+    """Number of the connection, unique in its front."""
     broker_versions: Mapping[int, tuple[int, int]] | None = None
     """The broker's own ranges, once the client has asked for ApiVersions."""
     readable: Kept = field(default_factory=_kept)
     describable: Kept = field(default_factory=_kept)
     topics: Kept = field(default_factory=_kept)
     authenticates: bool = False
-    """It has sent something of SASL."""
+    """Whether the client has sent anything of SASL."""
     mechanism: str = ""
-    """Of SASL, as the broker has accepted it; "": none."""
+    """SASL mechanism that the broker has accepted; "": none."""
     principal: str = ""
-    """As whom the broker knows it, as far as that can be told from the exchange (sasl.py): `User:alice`, "" if not. For
-    records only: it gives no rights."""
+    """Principal by which the broker knows the client, as far as the exchange tells it (sasl.py): `User:alice`, or "".
+    For records only: it gives no rights."""
     claimed: str = ""
-    """The name in an exchange that goes on."""
+    """Name in an exchange that is not complete."""
     let_in: bool = False
-    """The broker has answered something that it answers to nobody before it knows who that is."""
+    """Whether the broker has answered a request that it answers only to a client that it has let in."""
     left: bool = False
-    """It sends nothing more, as a client that has gone, or that asks again over another connection."""
+    """Whether the client sends nothing more: it has gone, or asks again over another connection."""
 
     def share(self, shared: Shared) -> None:
-        """Count the rights that are kept of this connection with those of the others."""
+        """Counts the rights that are kept of this connection together with those of the others."""
         self.readable.shared = self.describable.shared = self.topics.shared = shared
 
     def forget(self) -> None:
-        """The connection has ended."""
+        """Drops the kept rights: the connection has ended."""
         for kept in (self.readable, self.describable, self.topics):
             kept.clear()
 
 
 @dataclass(slots=True)
 class Learnt:
-    """What the brokers' answers on one connection say of all connections. `open_until_ms`: until then it counts that
-    the listener wants no client to authenticate (access.py); `open_meanwhile`: the same while the broker is silent, as
-    no setting of a silent broker changes; `versions`: of ApiVersions -> the broker's last answer; `served`: which
-    versions of which APIs may be used, by the last of these; `free`: name of a group -> when its broker was last asked
-    and had no group of another kind (one_name.py), `free_to_share`, `free_to_streams`: of another kind than that."""
+    """Facts about all connections, learnt from the brokers' answers on one. `open_until_ms`: until then the listener
+    counts as one that wants no client to authenticate (access.py); `open_meanwhile`: the same while the broker is
+    silent, as no setting of a silent broker changes; `versions`: version of ApiVersions -> the broker's last answer;
+    `served`: API keys and versions that may be used, by the last of these; `free`: name of a group -> when its broker
+    was last asked and had no group of another kind (one_name.py); `free_to_share`, `free_to_streams`: the same for a
+    new group of that kind."""
 
     open_until_ms: int = 0
     open_meanwhile: bool = False
@@ -178,8 +179,8 @@ class Learnt:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """`answer_bytes`: of an answer that describes groups (response_limit.py); `request_elements`: of all arrays in one
-    request together."""
+    """Limits of handlers. `answer_bytes`: of an answer that describes groups (response_limit.py); `request_elements`:
+    of all arrays in one request together."""
 
     answer_bytes: int = 8_388_608
     request_elements: int = 25_000
@@ -205,10 +206,10 @@ class OwnNames:
 
 @dataclass(slots=True)
 class Scope:
-    """What all calls of one front have in common. `managed` says whether the sidecars coordinate a group, `managing`
-    whether they may coordinate any: both change while the sidecar runs. `new_id` makes a member id;
-    `modern_as_classic`: DescribeGroups shows consumer groups, too. The group in `own` is among the managed ones, and
-    nobody has a right to it: so each handler refuses it where it refuses any group (access.py)."""
+    """The facts that all calls of one front share. `managed`: whether the sidecars coordinate a group; `managing`:
+    whether they may coordinate any; both change while the sidecar runs. `new_id` makes a member id;
+    `modern_as_classic`: DescribeGroups shows consumer groups, too. The group in `own` is among the managed ones, and no
+    client has a right to it: so each handler refuses it where it refuses any group (access.py)."""
 
     node_id: int
     managed: Callable[[str], bool]
@@ -217,25 +218,25 @@ class Scope:
     new_id: Callable[[], str]
     modern_as_classic: bool = False
     share: bool = False
-    """Whether share groups are among those that the sidecars coordinate."""
+    """Whether the sidecars coordinate share groups, too."""
     streams: bool = False
-    """The same of streams groups."""
+    """Whether the sidecars coordinate streams groups, too."""
     moved: Callable[[str], bool] = lambda group_id: False
-    """Whether something else was said of this group than the patterns say; "": whether patterns were stored."""
+    """Whether an order for this group overrides the patterns; for "", whether patterns are stored."""
     learnt: Learnt = field(default_factory=Learnt)
     committed: Callable[[int], None] = lambda code: None
-    """Told of each commit of a managed group that is answered: the first error in its answer, or NONE."""
+    """Called for each answered commit of a managed group, with the first error in the answer, or NONE."""
     sizes: Sizes = field(default_factory=Sizes)
     cut: Callable[[str], None] = lambda limit: None
-    """Told of each request that has come to one of the limits of `sizes`, with the name of the setting."""
+    """Called for each request that reaches one of the limits of `sizes`, with the name of the setting."""
     own: OwnNames = OwnNames()
 
     def keeps_from_broker(self, group_id: str) -> bool:
-        """Whether what a request about share groups says of this one is not for the broker alone."""
+        """Returns whether a request about this share group must not pass to the broker as it is."""
         return self.own.is_group(group_id) or (self.share and self.managed(group_id))
 
     def keeps_streams(self, group_id: str) -> bool:
-        """The same of requests about streams groups."""
+        """Returns the same for a streams group."""
         return self.own.is_group(group_id) or (self.streams and self.managed(group_id))
 
 
@@ -254,27 +255,27 @@ class Call:
     client_id: str | None
     now_ms: int
     rights_until_ms: int | None = field(default=None, kw_only=True)
-    """The end of the oldest right that was looked at for this request (access.py); None: none was."""
+    """Earliest end of the rights on which the answer relies (access.py); None: no right was looked at."""
 
     def leader_of(self, group_id: str) -> int:
-        """Node id of the broker that keeps the group's offsets; -1 while unknown."""
+        """Returns the node id of the broker that keeps the group's offsets; -1 while unknown."""
         leaders = self.view.leaders
         return leaders[partition_for(group_id, len(leaders))] if leaders else -1
 
     def keeper_of(self, group_id: str) -> int:
-        """The same, but the broker behind this sidecar while it is unknown: that one says where it is."""
+        """Returns the same, but while it is unknown the broker behind this sidecar, which tells where the group is."""
         leader = self.leader_of(group_id)
         return self.scope.node_id if leader < 0 else leader
 
     def owner_of(self, group_id: str) -> int:
-        """Node id of the broker beside the group's coordinator; -1 while unknown."""
+        """Returns the node id of the broker beside the group's owner; -1 while unknown."""
         owners = self.view.owners
         return owners[partition_for(group_id, len(owners))] if owners else -1
 
 
 def who(call: Call) -> str:
-    """Who asks for this, and from where, for the reason in a record: `User:alice from 10.0.0.1, client id "app"`. The
-    client's own words come last, quoted, so that they cannot say anything else."""
+    """Returns the client's principal, address and client id, for the reason in a record: `User:alice from 10.0.0.1,
+    client id "app"`. The client's own words come last, quoted, so they cannot pass for anything else."""
     client = call.client
     name = client.principal or ("somebody authenticated" if client.mechanism else "User:ANONYMOUS")
     told = json.dumps((call.client_id or "")[:CLIENT_ID_MAX])
@@ -282,8 +283,8 @@ def who(call: Call) -> str:
 
 
 def packed(layout: str, *values: object) -> bytes:
-    """The bytes of an answer. Raises WireError if a string in it is longer than a client may read: the connection is
-    closed, as a broker's would be."""
+    """Returns the bytes of an answer. Raises WireError if a string in it is longer than a client may read: the
+    connection is closed, as a broker's would be."""
     try:
         return pack(layout, *values)
     except ValueError as exc:
@@ -292,14 +293,14 @@ def packed(layout: str, *values: object) -> bytes:
 
 # ---- the steps that handlers share --------------------------------------------------------------------------------
 def ask(call: Call, api_key: int, version: int, body: bytes, flexible: bool) -> Generator[Want, Any, bytes]:
-    """A request of the sidecar's own on the client's connection; returns the response frame."""
+    """Sends a request of the sidecar's own on the client's connection. Returns the response frame."""
     frame = yield Ask(request_frame(api_key, version, call.correlation_id, CLIENT_ID, flexible, body))
     assert isinstance(frame, bytes)
     return frame
 
 
 def upstream(call: Call, body: bytes | None = None) -> Generator[Want, Any, bytes]:
-    """The client's request, as it is or with another body; returns the body of the response."""
+    """Sends the client's request, as it is or with another body. Returns the body of the response."""
     if body is None:
         frame = yield Ask(call.frame)
         assert isinstance(frame, bytes)
@@ -310,15 +311,15 @@ def upstream(call: Call, body: bytes | None = None) -> Generator[Want, Any, byte
 
 
 def store(call: Call, group_id: str, version: int, body: bytes) -> Generator[Want, Any, bytes]:
-    """Send to the broker that keeps this group's offsets: on the client's own connection where that is the broker
-    behind this sidecar, so that the broker authorises it. Returns the body of the response."""
+    """Sends to the broker that keeps this group's offsets: on the client's own connection where that is the broker
+    behind this sidecar, so the broker authorises it. Returns the body of the response."""
     return (yield from store_at(call, call.keeper_of(group_id), version, body))
 
 
 def store_at(
     call: Call, node_id: int, version: int, body: bytes, api_key: int | None = None, slow: bool = False
 ) -> Generator[Want, Any, bytes]:
-    """Like `store`, to this broker; of another API, if one is named. `slow`: as in `Store`."""
+    """Sends like `store`, to this broker; of another API, if one is named. `slow`: as in `Store`."""
     key = call.api_key if api_key is None else api_key
     flexible = version >= SERVED[key].flexible_from
     if node_id == call.scope.node_id:
@@ -329,7 +330,7 @@ def store_at(
 
 
 def coordinate(event: Event) -> Generator[Want, Any, Any]:
-    """The coordinator's answer to this event."""
+    """Returns the coordinator's answer to this event."""
     answer = yield Coordinate(event)
     assert isinstance(answer, Answer)
     return answer

@@ -51,27 +51,27 @@ from sidecar.wire.generated import sync_group as sy
 JOIN = {6: "ntsiisSsqt", 7: "ntsiisSsqt", 8: "ntsiisSsqSt", 9: "ntsiisSsqSt"}
 SYNC = {4: "ntsisSqt", 5: "ntsisSSSqt"}
 BEAT = {4: "ntsisSt"}
-"""The layouts of requests by version, header included, as native/wire_twin.py spells them: those of today's clients, of
-which thousands come at a time. What has no layout here is read by the generated codec, which is slower."""
+"""Layouts of requests by version, header included, as native/wire_twin.py spells them: those of today's clients, of
+which thousands come at a time. Other versions are read by the generated codec, which is slower."""
 JOINED, JOINED_SINCE = "ihiSSSbSmt", 9
 SYNCED, SYNCED_SINCE = "ihSSBt", 5
 """The layouts of two answers, and the first versions that have them."""
 T = TypeVar("T")
 NULL_PROTOCOL_SINCE, SEVERAL_SINCE, PROTOCOL_SINCE = 7, 3, 5
-"""Versions of JoinGroup, LeaveGroup and SyncGroup."""
+"""Versions of JoinGroup, LeaveGroup and SyncGroup: with a null protocol, several members, a checked protocol."""
 LEAVING = 2_000
-"""Members that leave in one step: more than all but the largest groups have."""
+"""Members that leave in one step; only the largest groups have more."""
 REASON_MAX = 255
-"""Characters. Kafka's own clients send no more; records keep it."""
+"""Longest reason, in characters. Kafka's own clients send no more; records keep it."""
 REMOVED = "member was removed by an admin"
-"""So begins the reason that Kafka's AdminClient gives."""
+"""Beginning of the reason that Kafka's AdminClient gives."""
 
 
 def _read(
     call: Call, layouts: Mapping[int, str], message: type[slices.Readable[T]], told: Callable[[T], tuple[Any, ...]]
 ) -> Generator[Want, Any, tuple[Any, ...]]:
-    """The client id and the fields of the request. `call.pos` is where its header goes on behind the correlation id.
-    Raises WireError: the generated codec has the last word on what is malformed."""
+    """Returns the client id and the fields of the request. At `call.pos` its header goes on after the correlation id.
+    Raises WireError: the generated codec decides what is malformed."""
     layout = layouts.get(call.version)
     if layout is not None and slices.small(call):
         with suppress(ValueError):
@@ -232,8 +232,8 @@ def leave_group(call: Call) -> Handler:
 
 
 def _left(group_id: str, members: list[Leaving]) -> Generator[Want, Any, tuple[Code, list[Left]]]:
-    """More than `LEAVING` leave in several steps, so that none holds the loop for long; each is one rebalance at
-    most."""
+    """Lets members leave, at most `LEAVING` in a step, so no step holds the loop for long; each step is one rebalance
+    at most."""
     left: list[Left] = []
     for at in range(0, max(len(members), 1), LEAVING):
         reply: LeaveReply = yield from coordinate(LeaveGroup(group_id, tuple(members[at : at + LEAVING])))
@@ -244,8 +244,8 @@ def _left(group_id: str, members: list[Leaving]) -> Generator[Want, Any, tuple[C
 
 
 def _leaves(call: Call, m: le.MemberIdentity) -> str | None:
-    """Why. A member that is removed by somebody else has that one's name in it: whoever names an instance id alone is
-    not that member, and Kafka's tools say so of those that they remove by their member ids (KIP-800)."""
+    """Returns the reason for the record. It names the client if that removes another member: a client that sends an
+    instance id alone is not that member, and Kafka's tools use this reason when they remove by member id (KIP-800)."""
     said = (m.reason or "")[:REASON_MAX]
     if (not m.member_id and m.group_instance_id is not None) or said.startswith(REMOVED):
         return f"{said or 'not provided'} (removed by {who(call)})"

@@ -52,11 +52,11 @@ SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 STRING = 2
 TYPES = {"boolean": 1, "string": STRING, "int": 3, "list": 7}
 NO_GROUP_SETTINGS = (Code.INVALID_REQUEST, Code.UNSUPPORTED_VERSION)
-"""So brokers answer that know no settings of groups."""
+"""Error codes of brokers that know no settings of groups."""
 TEXT_OF_RIGHTS = "To move or rebalance a group needs DELETE of the group here, as the broker has no settings of groups."
 NAMED_TWICE = "Each resource must appear at most once."
 GROUP_SINCE = 1
-"""ListConfigResources v0 knows client metrics only."""
+"""First version of ListConfigResources that lists more than client metrics."""
 Key = tuple[int, str]
 """Type and name of a resource."""
 Altered = Sequence[ia.AlterConfigsResourceResponse | al.AlterConfigsResourceResponse]
@@ -65,8 +65,8 @@ Errors = dict[Key, tuple[int, str | None]]
 
 @dataclass(slots=True)
 class Change:
-    """What is to be changed of one resource. `ours`: name -> new value, where None removes the setting; `theirs`: what
-    goes on to the broker."""
+    """A change to one resource. `ours`: name -> new value, where None removes the setting; `theirs`: what goes on to
+    the broker."""
 
     ours: dict[str, str | None] = field(default_factory=dict)
     theirs: list[ia.AlterableConfig] = field(default_factory=list)
@@ -96,7 +96,7 @@ def incremental_alter_configs(call: Call) -> Handler:
 
 @guards_owners_group(al.AlterConfigsRequest, al.AlterConfigsResponse, "responses", al.AlterConfigsResourceResponse)
 def alter_configs(call: Call) -> Handler:
-    """The old way, from before KIP-339: what is not named goes back to its default, at the broker, too."""
+    """Handles changes as before KIP-339: a setting that is not named gets its default back, at the broker, too."""
     req = yield from slices.request(call, al.AlterConfigsRequest)
     groups = yield from _groups(call, req.resources)
     if not groups and not (yield from slices.chosen(req.resources, _moves)):
@@ -127,7 +127,7 @@ def alter_configs(call: Call) -> Handler:
 def _groups(
     call: Call, resources: Iterable[ia.AlterConfigsResource | al.AlterConfigsResource]
 ) -> Generator[Want, Any, list[str]]:
-    """The managed groups among these resources."""
+    """Returns the managed groups among these resources."""
     ours = yield from slices.chosen(resources, lambda r: _ours(call, r.resource_type, r.resource_name))
     return [r.resource_name for r in ours]
 
@@ -141,7 +141,7 @@ def _is_offload(r: ia.AlterConfigsResource) -> bool:
 
 
 def _is_move(resource_type: int, name: str) -> bool:
-    """Whether this setting says whose a group is, which only sidecars know."""
+    """Returns whether this setting tells which side coordinates a group. Only sidecars know such settings."""
     if resource_type == cf.GROUP:
         return name in cf.GROUP_MOVES
     return resource_type == cf.BROKER and name in cf.BROKER_MOVES
@@ -152,7 +152,7 @@ def _ours(call: Call, resource_type: int, name: str) -> bool:
 
 
 def _pass_on(call: Call, brokers: bool) -> Generator[Want, Any, bytes | Forward]:
-    """The request goes on as it is. A change of broker settings takes effect here at once."""
+    """Passes the request as it is. A change of broker settings takes effect here at once."""
     if not brokers:
         return FORWARD
     body = yield from upstream(call)
@@ -176,7 +176,8 @@ def _alter(
     settings: SettingsReply,
     in_whole: bool = False,
 ) -> Generator[Want, Any, Errors]:
-    """Errors by resource, as the broker would answer them. `in_whole`: the broker resets what is not named."""
+    """Makes the changes. Returns errors by resource, as the broker would answer them. `in_whole`: the broker resets
+    what is not named."""
     errors: Errors = {}
     changes: dict[Key, Change] = {}
     named: set[Key] = set()
@@ -236,7 +237,7 @@ def _resource(asked: tuple[Key, list[ia.AlterableConfig]]) -> ia.AlterConfigsRes
 
 
 def _settle(call: Call, changes: Mapping[Key, Change], validate_only: bool) -> Generator[Want, Any, Errors]:
-    """The coordinator checks what is ours, and unless `validate_only` writes it down."""
+    """Lets the coordinator check the sidecars' settings, and unless `validate_only` write them. Returns errors."""
     ours = tuple(SettingChange(*key, change.ours) for key, change in changes.items() if change.ours)
     if not ours:
         return {}
@@ -251,7 +252,7 @@ def _settle(call: Call, changes: Mapping[Key, Change], validate_only: bool) -> G
 def _sent(
     call: Call, resources: list[ia.AlterConfigsResource], validate_only: bool, in_whole: bool
 ) -> Generator[Want, Any, Errors]:
-    """The broker's word on each. One that knows no settings of groups is asked for the others only."""
+    """Returns the broker's answers by resource. A broker without settings of groups is asked for the others only."""
     unknown: Errors = {}
     if not access.knows_group_settings(call):
         groups = yield from slices.chosen(resources, lambda r: r.resource_type == cf.GROUP)
@@ -267,7 +268,7 @@ def _sent(
 
 
 def _unknown_type(name: str) -> tuple[int, str]:
-    """The answer of brokers that know no settings of groups."""
+    """Returns the answer of brokers that know no settings of groups."""
     return Code.INVALID_REQUEST, f"Unexpected resource type UNKNOWN for resource {name}"
 
 
@@ -284,7 +285,7 @@ def _incremental(
 def _in_whole(
     call: Call, resources: list[ia.AlterConfigsResource], validate_only: bool
 ) -> Generator[Want, Any, Altered]:
-    """As AlterConfigs: the broker resets what is not named."""
+    """Sends an AlterConfigs request: the broker resets what is not named."""
 
     def told(r: ia.AlterConfigsResource) -> al.AlterConfigsResource:
         named = [al.AlterableConfig(c.name, c.value) for c in r.configs if c.config_operation != DELETE]
@@ -298,8 +299,8 @@ def _in_whole(
 
 
 def _split(call: Call, resource: ia.AlterConfigsResource, held: Mapping[str, str]) -> Change:
-    """`held`: settings of this group that the broker keeps from before the group was managed. Raises CoordinatorError
-    in the broker's words."""
+    """Divides a change between sidecars and broker. `held`: settings of this group that the broker keeps from before
+    the group was managed. Raises CoordinatorError in the broker's words."""
     names = [c.name for c in resource.configs]
     if len(set(names)) < len(names):
         raise CoordinatorError(Code.INVALID_REQUEST, "Error due to duplicate config keys")
@@ -327,7 +328,7 @@ def _split(call: Call, resource: ia.AlterConfigsResource, held: Mapping[str, str
 
 
 def _kept_here(call: Call, name: str) -> bool:
-    """Whether this is a setting of a kind of groups that is served here."""
+    """Returns whether this is a setting of a kind of groups that is served here."""
     served = {"share": call.scope.share, "streams": call.scope.streams}
     return name in cf.SETTINGS and served.get(name.partition(".")[0], True)
 
@@ -388,7 +389,7 @@ def _key(r: dc.DescribeConfigsResult | dc.DescribeConfigsResource) -> Key:
 
 
 def _at_broker(call: Call, req: dc.DescribeConfigsRequest) -> Generator[Want, Any, dc.DescribeConfigsResponse]:
-    """The broker's answer; one that knows no settings of groups is asked for the others only."""
+    """Returns the broker's answer. A broker without settings of groups is asked for the others only."""
     if access.knows_group_settings(call):
         body = yield from upstream(call)
         return (yield from slices.response(dc.DescribeConfigsResponse, call.version, body))
@@ -409,7 +410,8 @@ def _at_broker(call: Call, req: dc.DescribeConfigsRequest) -> Generator[Want, An
 
 
 def _where_brokers_know_none(call: Call, results: Iterable[dc.DescribeConfigsResult]) -> Generator[Want, Any, None]:
-    """A broker that knows no settings of groups knows no right to them either: DESCRIBE of the group is what counts."""
+    """Replaces the refusals of a broker that knows no settings of groups, and so no right to them: DESCRIBE of the
+    group counts instead."""
     unknown = yield from slices.chosen(
         results, lambda r: r.resource_type == cf.GROUP and r.error_code in NO_GROUP_SETTINGS
     )
@@ -423,7 +425,7 @@ def _where_brokers_know_none(call: Call, results: Iterable[dc.DescribeConfigsRes
 
 
 def _moved(call: Call, r: dc.DescribeConfigsResource) -> bool:
-    """Whether something may be said of this resource that only sidecars know."""
+    """Returns whether this resource may have settings that only sidecars know."""
     if r.resource_type == cf.GROUP:
         return call.scope.moved(r.resource_name) or call.client_id == cf.CLI_CLIENT
     return r.resource_type == cf.BROKER and not r.resource_name and call.scope.moved("")
@@ -437,7 +439,7 @@ def _move_entry(name: str, value: str, source: int) -> dc.DescribeConfigsResourc
 
 
 def list_config_resources(call: Call) -> Handler:
-    """Managed groups that have settings of their own stand beside the broker's resources."""
+    """Lists managed groups with settings of their own beside the broker's resources."""
     req = yield from slices.request(call, lr.ListConfigResourcesRequest)
     concerns_groups = not req.resource_types or cf.GROUP in req.resource_types
     own = call.scope.own
@@ -485,7 +487,7 @@ def _overlay(
     wanted: Collection[str] | None,
     entries: Sequence[dc.DescribeConfigsResourceResult],
 ) -> None:
-    """Put ours in the place of the broker's. The broker's words for the documentation stay."""
+    """Puts the sidecars' entries in the place of the broker's. The broker's documentation texts stay."""
     at = {c.name: i for i, c in enumerate(result.configs)}
     for e in entries:
         if wanted and e.name not in wanted:

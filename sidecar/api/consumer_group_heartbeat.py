@@ -22,11 +22,11 @@ from sidecar.wire.frames import header_end
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 
 LAYOUTS = ("ntssiSSiaSpt", "ntssiSSiaSSpt")
-"""Of the request by version, header included, as native/wire_twin.py spells it."""
+"""Layouts of the request by version, header included, as native/wire_twin.py spells them."""
 
 
 def consumer_group_heartbeat(call: Call) -> Handler:
-    """This handler reads the header of its request itself: `call.pos` is where that begins."""
+    """Answers a heartbeat. This handler reads the header of its request itself, which begins at `call.pos`."""
     event, came_ms = (yield from to_event(call)), call.now_ms
     group_id, names = event.group_id, event.topic_names
     if event.member_epoch == 0 and not call.scope.managed(group_id):
@@ -56,9 +56,9 @@ def consumer_group_heartbeat(call: Call) -> Handler:
 
 
 def _at_the_broker(call: Call, event: ConsumerHeartbeat) -> Handler:
-    """The group is the broker's. A member that was silent while its group went there is none at the broker, where there
-    may be no such group, or no consumer groups at all. What a broker answers then ends its client; UNKNOWN_MEMBER_ID
-    makes it join, and whoever joins gets the broker's answer."""
+    """Passes a heartbeat to the broker, which has the group. A member that was silent while its group moved there is
+    unknown at the broker, which may not have the group, or no consumer groups at all. The broker's error would end such
+    a client; UNKNOWN_MEMBER_ID makes it join, and a join gets the broker's answer."""
     theirs = call.client.broker_versions
     if theirs is not None and call.api_key not in theirs:
         return _error(Code.UNSUPPORTED_VERSION) if event.member_epoch == 0 else to_body(_not_a_member(event))
@@ -74,7 +74,7 @@ def _not_a_member(event: ConsumerHeartbeat) -> HeartbeatReply:
 
 
 def to_event(call: Call) -> Generator[Want, Any, ConsumerHeartbeat]:
-    """Raises WireError. The generated codec, which is slower, has the last word on what is malformed."""
+    """Reads the request. Raises WireError. The generated codec, which is slower, decides what is malformed."""
     fields: tuple[Any, ...] | None = None
     if slices.small(call):
         with suppress(ValueError):

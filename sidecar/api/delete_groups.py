@@ -33,7 +33,7 @@ def delete_groups(call: Call) -> Handler:
     refused: dict[str, Code] = {}
     held: set[str] = set()
     parts: dict[tuple[int, bool], list[str]] = {}
-    """By the broker, and whether it may take long."""
+    """Groups by broker and by whether it may take long."""
     for group_id in req.groups_names:
         keeper, slow = call.scope.node_id, False
         if call.scope.managed(group_id):

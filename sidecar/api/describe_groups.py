@@ -79,7 +79,8 @@ def _at_another_broker(call: Call, node_id: int, groups: list[str]) -> Generator
 
 
 def _by_keeper(call: Call, groups: Iterable[str]) -> dict[int, list[str]]:
-    """Groups that are not managed were asked for at this broker, so they stay with it."""
+    """Returns the groups by the broker that is asked for them. Groups that are not managed stay with the client's own
+    broker."""
     parts: dict[int, list[str]] = {}
     for group_id in groups:
         node_id = call.keeper_of(group_id) if call.scope.managed(group_id) else call.scope.node_id
@@ -120,7 +121,7 @@ def _describe(call: Call, group_id: str) -> Generator[Want, Any, dg.DescribedGro
 
 # ---- consumer groups for tools that know classic ones only ---------------------------------------------------------
 STATES = {"Assigning": "PreparingRebalance", "Reconciling": "CompletingRebalance"}
-"""What such tools understand. Empty and Stable are the same in both."""
+"""States of consumer groups -> the classic ones that such tools know. Empty and Stable are the same in both."""
 
 
 def _modern(call: Call, group_id: str, told: DescribeReply) -> Generator[Want, Any, dg.DescribedGroup]:

@@ -12,7 +12,7 @@ from sidecar.api.response_limit import ANOTHER_TIME, ResponseLimit
 from sidecar.core.vocabulary.errors import Code
 
 MANY = 16
-"""Members of a group that is described in a turn of its own."""
+"""Largest number of members that are described without a pause."""
 HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
 D = TypeVar("D", bound=Any)
 """The DescribedGroup of one of the APIs."""
@@ -26,8 +26,8 @@ def described(
     alone: Callable[[D], slices.Message],
     refused: Callable[[str, Code], D],
 ) -> Generator[Want, Any, list[D]]:
-    """One description for each time that a group is named. `alone`: the response with this description alone;
-    `refused`: the description of a group of which nothing is told."""
+    """Returns one description for each time that a group is named. `alone`: the response with this description alone;
+    `refused`: the description of a group that the client may not see, or that does not fit."""
     hidden = yield from access.hidden_groups(call, groups)
     seen = [g for g in groups if g not in hidden]
     may = yield from access.operations(call, seen if with_operations else [])

@@ -65,7 +65,7 @@ def find_coordinator(call: Call) -> Handler:
 def _without_the_broker(
     call: Call, req: fc.FindCoordinatorRequest, names: list[str], known: set[str]
 ) -> Generator[Want, Any, fc.FindCoordinatorResponse]:
-    """An answer to be filled in. Raises BrokerSilent where that would take what only the broker knows, of a group of
+    """Returns an answer to be filled in. Raises BrokerSilent if that takes what only the broker knows, of a group of
     its own or of the rights of this principal."""
     allowed = yield from slices.chosen(names, lambda n: n in known and _may_be_told(call, req.key_type, n))
     if len(allowed) < len(names):
@@ -80,7 +80,7 @@ def _may_be_told(call: Call, key_type: int, name: str) -> bool:
 
 
 def _refused(call: Call, key_type: int, key: str) -> Code:
-    """Why a client may not know this coordinator."""
+    """Returns the error with which this coordinator is refused to a client, or NONE."""
     own = call.scope.own
     if key_type == TRANSACTION:
         return Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if own.is_transactional(key) else Code.NONE
@@ -96,7 +96,7 @@ def _place(
 
 
 def _point(call: Call, group_id: str, found: fc.FindCoordinatorResponse | fc.Coordinator) -> None:
-    """Put the owner's broker in the place of the one that the broker named."""
+    """Puts the owner's broker in the place of the one that the broker named."""
     if found.error_code == Code.GROUP_AUTHORIZATION_FAILED:
         return
     if found.error_code != Code.NONE:

@@ -1,4 +1,4 @@
-"""Which handler serves which API. The versions of each are in wire/apis.py; each file has the notes on them."""
+"""The handler of each API. Their versions are in wire/apis.py; each file has the notes on them."""
 
 from __future__ import annotations
 
@@ -81,4 +81,4 @@ HANDLERS: Mapping[int, Callable[[Call], Handler]] = {
 READ_THEIR_HEADER = frozenset(
     {Api.CONSUMER_GROUP_HEARTBEAT, Api.JOIN_GROUP, Api.SYNC_GROUP, Api.HEARTBEAT, Api.SHARE_GROUP_HEARTBEAT}
 )
-"""Their handlers read header and body in one go; their calls begin at the header."""
+"""APIs whose handlers read header and body in one go: their calls begin at the header."""

@@ -8,9 +8,9 @@ from sidecar.core.share.events import ShareHeartbeatReply
 from sidecar.core.vocabulary.errors import Code
 
 REPLY, REPLY_ASSIGNED = "ihSSiibt", "ihSSiibptt"
-"""Without and with an assignment, as native/wire_twin.py spells it."""
+"""Layouts of an answer without and with an assignment, as native/wire_twin.py spells them."""
 CODE = slice(4, 6)
-"""Of the body, where the error code is."""
+"""Position of the error code in the body."""
 GROUP_ID_NOT_FOUND = Code.GROUP_ID_NOT_FOUND.to_bytes(2, "big")
 
 

@@ -57,7 +57,8 @@ def list_groups(call: Call) -> Handler:
 def _known(
     call: Call, theirs: Iterable[lg.ListedGroup], mine: Iterable[Listed]
 ) -> Generator[Want, Any, set[str] | Code]:
-    """Those of the broker's groups that are ours to list, here or beside another broker; or why that is not known."""
+    """Returns the broker's groups that sidecars list, here or beside another broker; or the error if that is not
+    known."""
     here = {g.group_id for g in mine}
     managed = {g.group_id for g in theirs if call.scope.managed(g.group_id)}
     ask = tuple(sorted(managed - here))
@@ -68,12 +69,13 @@ def _known(
 
 
 def _failed(call: Call, code: Code) -> bytes:
-    """A list that leaves groups out is worse than none. Clients ask again after these two errors only."""
+    """Returns an error: a list that leaves groups out is worse than none. Clients ask again after these two errors
+    only."""
     if code != Code.COORDINATOR_LOAD_IN_PROGRESS:
         code = Code.COORDINATOR_NOT_AVAILABLE
     return lg.ListGroupsResponse(error_code=code).encode(call.version)
 
 
 def _filter(wanted: Iterable[str] | None) -> set[str]:
-    """A filter compares without regard to case and surrounding blanks; an empty one takes all."""
+    """Returns a filter's values. It compares without regard to case and surrounding blanks; an empty one takes all."""
     return {w.strip().lower() for w in wanted or ()}

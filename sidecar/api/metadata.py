@@ -36,7 +36,7 @@ def metadata(call: Call) -> Handler:
 
 
 def _by_id(call: Call, wanted: list[bytes], operations: bool) -> Generator[Want, Any, bytes]:
-    """The broker is asked for all topics, of which it tells those that this client may describe."""
+    """Answers from a list of all topics: the broker tells those that this client may describe."""
     everything = md.MetadataRequest(None, False, include_topic_authorized_operations=operations).encode(OLDER)
     frame = yield from ask(call, Api.METADATA, OLDER, everything, flexible=True)
     res = yield from slices.response(md.MetadataResponse, OLDER, frame, response_body(frame, True))

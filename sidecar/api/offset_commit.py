@@ -57,7 +57,8 @@ NOT_A_MEMBER = frozenset(
         Code.GROUP_ID_NOT_FOUND,
     )
 )
-"""What the broker says of a placeholder that it does not know, or not so."""
+"""Errors of the broker about a placeholder member that it does not know, or knows under another generation or instance
+id."""
 
 
 def offset_commit(call: Call) -> Handler:
@@ -170,14 +171,14 @@ def _others(
 
 
 def _own(call: Call, req: tc.TxnOffsetCommitRequest) -> Code:
-    """Why a client may not commit in the name of the sidecars, or to their group."""
+    """Returns the error for a client that uses the sidecars' transactional ids or their group, or NONE."""
     if call.scope.own.is_transactional(req.transactional_id):
         return Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return Code.GROUP_AUTHORIZATION_FAILED if call.scope.own.is_group(req.group_id) else Code.NONE
 
 
 def _check(call: Call, event: CommitCheck) -> Generator[Want, Any, CheckReply]:
-    """A commit needs READ of the group; the broker itself asks for READ of the topics."""
+    """Checks a commit: it needs READ of the group. The broker itself asks for READ of the topics."""
     if (refused := (yield from access.refused_read(call, event.group_id))) != Code.NONE:
         return CheckReply(refused)
     check = yield from coordinate(event)
@@ -186,7 +187,7 @@ def _check(call: Call, event: CommitCheck) -> Generator[Want, Any, CheckReply]:
 
 
 def _check_again(event: CommitCheck, identity: MemberIdentity | None, code: int) -> Generator[Want, Any, CheckReply]:
-    """The broker does not know in whose name the commit went on. The second time, that is all there is to be said."""
+    """Asks the coordinator again after the broker refused the identity of the commit. The second refusal is final."""
     if event.again:
         return CheckReply(Code.NOT_COORDINATOR if identity is not None else Code(code))
     check = yield from coordinate(replace(event, again=True, sent_as=identity))
@@ -195,14 +196,15 @@ def _check_again(event: CommitCheck, identity: MemberIdentity | None, code: int)
 
 
 def _not_sent(check: CheckReply) -> Generator[Want, Any, None]:
-    """It was refused, or its client has left: that one has given it up, and may have committed newer offsets over
-    another connection. Nothing is under way, and nobody is to wait for it."""
+    """Ends the ticket of a commit that was not sent: it was refused, or its client has left. That client has given it
+    up, and may have committed newer offsets over another connection."""
     if check.ticket:
         yield Tell(CommitEnded(check.ticket, sure=True))
 
 
 def _send(call: Call, group_id: str, check: CheckReply, version: int, body: bytes) -> Generator[Want, Any, bytes]:
-    """Until the coordinator hears of its end, nobody else may commit to these partitions, or fetch."""
+    """Sends a commit to its broker. Until the coordinator gets its CommitEnded, these partitions take no other commit,
+    and no fetch."""
     if not check.ticket:
         return (yield from store(call, group_id, version, body))
     yield Owe(CommitEnded(check.ticket, sure=False))
@@ -223,7 +225,7 @@ def _in_whose_name(identity: MemberIdentity | None) -> tuple[int, str, str | Non
 
 
 def _not_a_member(identity: MemberIdentity | None, codes: set[int]) -> int:
-    """The error that concerns the name in which the commit was sent, or NONE."""
+    """Returns the error that concerns the identity in which the commit was sent, or NONE."""
     known = {Code.UNKNOWN_MEMBER_ID} if identity is None else NOT_A_MEMBER
     return next((c for c in codes if c in known), Code.NONE)
 
@@ -245,7 +247,7 @@ def _without(topics: list[oc.OffsetCommitRequestTopic], refused: Set[Place]) -> 
 
 
 def _merge(res: oc.OffsetCommitResponse, refused: Mapping[Place, int]) -> None:
-    """Add the partitions that were not sent on."""
+    """Adds the partitions that were not sent on."""
     by_topic: dict[tuple[str, bytes], list[oc.OffsetCommitResponsePartition]] = {}
     for (name, topic_id, partition), code in sorted(refused.items()):
         by_topic.setdefault((name, topic_id), []).append(oc.OffsetCommitResponsePartition(partition, code))
@@ -266,15 +268,16 @@ BEFORE_ALL_ELSE = frozenset(
         Code.UNKNOWN_TOPIC_ID,
     )
 )
-"""What a broker says before it looks at the group: without its name it cannot tell what may be done with a topic."""
+"""Errors that a broker gives before it looks at the group. It cannot check rights to a topic id without a name."""
 
 
 COMES_AGAIN = frozenset((Code.COORDINATOR_NOT_AVAILABLE, Code.COORDINATOR_LOAD_IN_PROGRESS, Code.NOT_COORDINATOR))
-"""Who hears that asks again, here or elsewhere: then is the time for the rights."""
+"""Errors after which a client asks again, here or elsewhere; its rights are checked then."""
 
 
 def _in_doubt(call: Call, group_id: str, refused: int) -> bool:
-    """Whether the broker's authorizer will not see the client's own request. `refused`: why it does not go on."""
+    """Returns whether the broker's authorizer will not see the client's own request. `refused`: the error with which
+    the request ends here."""
     if not call.view.authorizer or refused in COMES_AGAIN:
         return False
     return bool(refused) or call.keeper_of(group_id) != call.scope.node_id
@@ -283,8 +286,8 @@ def _in_doubt(call: Call, group_id: str, refused: int) -> bool:
 def _refused_topics(
     call: Call, req: oc.OffsetCommitRequest, check: CheckReply
 ) -> Generator[Want, Any, dict[Place, int]]:
-    """The places for which the principal has not all of the rights, and what is said of them. Without READ of the group
-    there is nothing more to ask."""
+    """Returns the places for which the principal lacks a right -> the error. Without READ of the group there is nothing
+    more to ask."""
     if check.code == Code.GROUP_AUTHORIZATION_FAILED or not req.topics or not _in_doubt(call, req.group_id, check.code):
         return {}
     yield from _owe_nothing_sent(check)
@@ -304,7 +307,8 @@ def _refused_topics(
 def _txn_refused_topics(
     call: Call, req: tc.TxnOffsetCommitRequest, check: CheckReply
 ) -> Generator[Want, Any, list[tc.TxnOffsetCommitResponseTopic]]:
-    """As above. WRITE of the transactional id comes before READ of the group."""
+    """Returns the refused topics as in `_refused_topics`. WRITE of the transactional id comes before READ of the
+    group."""
     if not _in_doubt(call, req.group_id, check.code):
         return []
     yield from _owe_nothing_sent(check)
@@ -321,7 +325,7 @@ def _txn_refused_topics(
 
 
 def _owe_nothing_sent(check: CheckReply) -> Generator[Want, Any, None]:
-    """If the client goes while its broker is asked, nobody is to wait for a commit that was never sent."""
+    """Lets the coordinator end the ticket if the client goes while its broker is asked: that commit was never sent."""
     if check.ticket:
         yield Owe(CommitEnded(check.ticket, sure=True))
 

@@ -89,13 +89,14 @@ def offset_fetch(call: Call) -> Handler:
 
 
 def _goes_elsewhere(call: Call, node_id: int) -> bool:
-    """On the sidecar's own connection, so that the broker there does not see whose request it is."""
+    """Returns whether the request goes over the sidecar's own connection: the broker there does not see the client's
+    principal."""
     return call.view.authorizer and node_id != call.scope.node_id
 
 
 def _hide_old(call: Call, req: of.OffsetFetchRequest, res: of.OffsetFetchResponse) -> Generator[Want, Any, None]:
-    """What the principal may not DESCRIBE is answered as the broker does: left out if all topics were asked for, else
-    with an error and without an offset."""
+    """Hides the topics that the principal may not DESCRIBE, as the broker does. They are left out if all topics were
+    asked for; otherwise they have an error and no offset."""
     hidden = yield from access.hidden_topics(call, {t.name for t in res.topics})
     if req.topics is None:
         res.topics = [t for t in res.topics if t.name not in hidden]
@@ -108,8 +109,8 @@ def _hide_old(call: Call, req: of.OffsetFetchRequest, res: of.OffsetFetchRespons
 def _hide(
     call: Call, node_id: int, req: of.OffsetFetchRequest, groups: list[of.OffsetFetchResponseGroup]
 ) -> Generator[Want, Any, None]:
-    """A topic that only an id names is asked for by its name, as a broker does. What the broker there cannot name it
-    has refused itself."""
+    """Hides topics in an answer of another broker. A topic that only an id names is asked for by its name, as a broker
+    does; the broker has refused an id without a name itself."""
     topics = [t for g in groups for t in g.topics]
     names = yield from access.names_of(call, node_id, (t.topic_id for t in topics if not t.name))
     called = {id(t): t.name or names.get(t.topic_id, "") for t in topics}
@@ -129,7 +130,7 @@ def _blank(p: of.OffsetFetchResponsePartition | of.OffsetFetchResponsePartitions
 
 
 def _by_keeper(call: Call, req: of.OffsetFetchRequest) -> Generator[Want, Any, dict[int, of.OffsetFetchRequest]]:
-    """Groups that are not managed were asked for at this broker, so they stay with it."""
+    """Returns a request for each broker. Groups that are not managed stay with the client's own broker."""
     parts: dict[int, of.OffsetFetchRequest] = {}
     for i, g in enumerate(req.groups):
         if i % slices.CHECKED == slices.CHECKED - 1:
@@ -140,14 +141,14 @@ def _by_keeper(call: Call, req: of.OffsetFetchRequest) -> Generator[Want, Any, d
 
 
 def _checks(req: of.OffsetFetchRequest, version: int) -> Generator[Want, Any, list[FetchCheck]]:
-    """One for each group that is asked for."""
+    """Returns one check for each group in the request."""
     if version < BATCHED:
         return [FetchCheck(req.group_id, None, -1)]
     return (yield from slices.made(req.groups, lambda g: FetchCheck(g.group_id, g.member_id, g.member_epoch)))
 
 
 def _strip(call: Call, req: of.OffsetFetchRequest, left: list[str]) -> Generator[Want, Any, None]:
-    """Only these groups go on, the managed ones without members: the broker knows none of theirs."""
+    """Keeps these groups only, the managed ones without members: the broker does not know them."""
     stays = set(left)
     ours: dict[str, of.OffsetFetchRequestGroup] = {}
     kept: list[of.OffsetFetchRequestGroup] = []
@@ -173,7 +174,7 @@ def _strip(call: Call, req: of.OffsetFetchRequest, left: list[str]) -> Generator
 
 
 def _topics_once(topics: Iterable[Topic], key: Callable[[Topic], Hashable]) -> Generator[Want, Any, list[Topic]]:
-    """The same topics and partitions, each once."""
+    """Returns the same topics and partitions, each once."""
     found: dict[Hashable, Topic] = {}
 
     def add(t: Topic) -> None:

@@ -29,16 +29,16 @@ NOT_NOW: tuple[int, ...] = (Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_
 SHARE_SINCE = 1
 """The first version of ShareGroupDescribe that was not early access."""
 FREE_MS, NEVER_MS = 100, -1_000_000
-"""So long a name counts as free: a group of another kind that begins at the broker meanwhile is a race between two who
-begin at once, which takes about as long until the new group is in the log."""
+"""Time for which a name counts as free, and a time that is long over. A group of another kind that begins at the broker
+meanwhile races with this one; until the new group is in the log takes about as long."""
 TELLS_KINDS_SINCE = 6
-"""Version of DescribeGroups. Older brokers have classic groups only, or consumer groups that say of themselves
-"Dead"."""
+"""First version of DescribeGroups that tells other kinds apart. Older brokers have classic groups only, or show
+consumer groups as "Dead"."""
 
 
 # ---- groups of the broker under the name of a group here ----------------------------------------------------------
 def taken_here(call: Call, group_id: str, topics: Iterable[str], kind: str) -> Generator[Want, Any, Code]:
-    """Why a member of a group of `kind`, which this sidecar leaves to the broker, does not go on there; NONE: it does.
+    """Returns the error for a member of a group of `kind`, which this sidecar leaves to the broker; NONE: it passes.
     Rights come first, as at the broker. A group of that kind that is here waits for a sidecar that coordinates it."""
     if not call.scope.managed(group_id):
         return Code.NONE
@@ -66,9 +66,9 @@ def taken_here(call: Call, group_id: str, topics: Iterable[str], kind: str) -> G
 
 # ---- a group of the broker, for all that is known here ------------------------------------------------------------
 def left_to_the_broker(call: Call, group_id: str) -> Generator[Want, Any, Code]:
-    """Make sure of it before anybody joins there: the group may have been taken in while this sidecar heard nothing,
-    and a second coordinator would begin it anew. When this returns NONE, `call.scope.managed` says how it is; else the
-    join is refused with what is returned: who may not read the group hears that, as from the broker."""
+    """Checks before a join that the group is the broker's: it may have been adopted while this sidecar heard nothing,
+    and a second coordinator would begin it anew. After NONE, `call.scope.managed` is up to date. Any other code refuses
+    the join; a client without READ of the group gets that error first, as from the broker."""
     answer: Answer = yield from coordinate(WhoseGroup("", name=group_id))
     if answer.code == Code.NONE:
         return Code.NONE
@@ -78,9 +78,9 @@ def left_to_the_broker(call: Call, group_id: str) -> Generator[Want, Any, Code]:
 
 # ---- a group here under the name of a group of the broker ---------------------------------------------------------
 def taken_at_the_broker(call: Call, group_id: str, came_ms: int) -> Generator[Want, Any, Code]:
-    """GROUP_ID_NOT_FOUND, the broker has a share or streams group of this name; what it says itself if it cannot tell
-    now. Asked for groups that nobody here knows yet. The members of a new group come together: what the broker was
-    asked for one of them since `came_ms`, when this request came, or just before, goes for this one, too."""
+    """Returns GROUP_ID_NOT_FOUND if the broker has a share or streams group of this name, and its own error if it
+    cannot tell now. It is asked for groups that no sidecar knows yet. The members of a new group come together: an
+    answer from after `came_ms`, when this request came, or from just before, counts for this one, too."""
     free = call.scope.learnt.free
     asked = yield from _asked(call, group_id, came_ms, free)
     if asked is None:
@@ -94,8 +94,8 @@ def taken_at_the_broker(call: Call, group_id: str, came_ms: int) -> Generator[Wa
 
 
 def taken_from_share(call: Call, group_id: str, came_ms: int) -> Generator[Want, Any, Code]:
-    """The same for a share group: GROUP_ID_NOT_FOUND if the broker has a group of any other kind, with members or
-    without; what it says itself if it cannot tell now."""
+    """Returns the same for a share group: GROUP_ID_NOT_FOUND if the broker has a group of any other kind, with members
+    or without; its own error if it cannot tell now."""
     if (yield from _waits(call, group_id, SHARE)):
         return Code.COORDINATOR_NOT_AVAILABLE
     free = call.scope.learnt.free_to_share
@@ -113,10 +113,10 @@ def taken_from_share(call: Call, group_id: str, came_ms: int) -> Generator[Want,
 
 
 def taken_from_streams(call: Call, group_id: str, came_ms: int) -> Generator[Want, Any, Code]:
-    """The same for a streams group: GROUP_ID_NOT_FOUND, the broker has a group of another kind of this name. An empty
-    classic group there keeps the offsets, and an empty streams group gives way to it. One with members is taken in with
-    them before anybody joins. As long as that cannot be, a task would have two owners: COORDINATOR_LOAD_IN_PROGRESS,
-    and clients ask again."""
+    """Returns the same for a streams group: GROUP_ID_NOT_FOUND if the broker has a group of another kind of this name.
+    An empty classic group there keeps the offsets, and an empty streams group gives way to it. A streams group with
+    members is adopted with them before anybody joins. Until then a task would have two owners:
+    COORDINATOR_LOAD_IN_PROGRESS, and clients ask again."""
     if (yield from _waits(call, group_id, STREAMS)):
         return Code.COORDINATOR_NOT_AVAILABLE
     free = call.scope.learnt.free_to_streams
@@ -142,7 +142,7 @@ def taken_from_streams(call: Call, group_id: str, came_ms: int) -> Generator[Wan
 
 
 def _waits(call: Call, group_id: str, kind: str) -> Generator[Want, Any, bool]:
-    """Whether the group would begin while a sidecar that does not coordinate its kind may become its owner."""
+    """Returns whether the group would begin while a sidecar that does not coordinate its kind may become its owner."""
     if kind not in call.view.lacking:
         return False
     known = yield from _known(group_id)
@@ -164,7 +164,7 @@ class _Asked:
 
 
 def _free(asked: _Asked, code: int, free: dict[str, int], group_id: str) -> Code:
-    """The broker has answered this, and nothing that takes the name."""
+    """Returns NONE and notes the name as free, unless the broker could not tell now: then its error."""
     if code in NOT_NOW:
         return Code(code)
     if code != Code.GROUP_AUTHORIZATION_FAILED:  # that says nothing about the name
@@ -173,8 +173,8 @@ def _free(asked: _Asked, code: int, free: dict[str, int], group_id: str) -> Code
 
 
 def _asked(call: Call, group_id: str, came_ms: int, free: Mapping[str, int]) -> Generator[Want, Any, _Asked | None]:
-    """None: the name was free a moment ago, or is known here, or the broker has groups of one kind only. `free`: when
-    names were found free."""
+    """Asks the broker for the name. Returns None if the name was free a moment ago, or is known here, or the broker has
+    groups of one kind only. `free`: name -> when it was found free."""
     versions = call.client.broker_versions
     if free.get(group_id, NEVER_MS) > came_ms - FREE_MS:
         return None
@@ -207,11 +207,11 @@ AS_STREAMS = _Describe(Api.STREAMS_GROUP_DESCRIBE, 0, st.StreamsGroupDescribeReq
 
 
 def _described(call: Call, keeper: int, group_id: str, how: _Describe) -> Generator[Want, Any, Any]:
-    """The group, as the broker `keeper` describes it."""
+    """Returns the group as the broker `keeper` describes it."""
     body = yield from store_at(call, keeper, how.version, how.request([group_id]).encode(how.version), how.api)
     return slices.only(how.response.decode(how.version, body).groups)
 
 
 def _of_another_kind(group: dg.DescribedGroup) -> bool:
-    """Than classic."""
+    """Returns whether the broker's group is of another kind than classic."""
     return group.error_code == Code.GROUP_ID_NOT_FOUND and "is not a classic group" in (group.error_message or "")

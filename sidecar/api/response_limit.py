@@ -1,7 +1,7 @@
-"""How much an answer may hold. A request of some KB may name the same large group hundreds of times, and is described
-it as often, as at a broker: so a description is made once, and an answer has a limit in bytes.
+"""Limits the size of an answer. A request of some KB may name the same large group hundreds of times, and gets its
+description as often, as at a broker: so a description is made once, and an answer has a limit in bytes.
 
-The groups behind the limit are answered COORDINATOR_LOAD_IN_PROGRESS: clients then ask for these again, without those
+The groups beyond the limit are answered COORDINATOR_LOAD_IN_PROGRESS: clients then ask for these again, without those
 that they have got. The first group of an answer is always told, however large, so every round brings some.
 """
 
@@ -19,8 +19,8 @@ G = TypeVar("G")
 
 
 class ResponseLimit(Generic[G]):
-    """`alone`: the response with this description alone. What its bytes are is counted from these themselves, so that
-    no field is left out."""
+    """The descriptions of one answer, and the bytes that are left for it. `alone`: the response with one description
+    alone, whose encoded bytes are counted, so no field is left out."""
 
     def __init__(self, call: Call, alone: Callable[[G], slices.Message]) -> None:
         self._scope, self._alone, self._version = call.scope, alone, call.version
@@ -28,7 +28,7 @@ class ResponseLimit(Generic[G]):
         self._left = call.scope.sizes.answer_bytes
         self._empty = True
         self.full = False
-        """From the first group on that does not fit any more."""
+        """Whether a group did not fit; no further one is described."""
 
     def described(self, group_id: str, group: G) -> Generator[Want, Any, None]:
         size = len((yield from slices.encoded(self._alone(group), self._version)))
@@ -40,7 +40,7 @@ class ResponseLimit(Generic[G]):
         return group_id in self._described
 
     def take(self, group_id: str) -> G | None:
-        """The description, once more; None: it does not fit."""
+        """Returns the description once more; None: it does not fit."""
         found = None if self.full else self._described.get(group_id)
         if found is None:
             return None

@@ -27,10 +27,10 @@ from sidecar.wire.generated import sasl_authenticate as sa
 from sidecar.wire.primitives import WireError
 
 TOKEN_MAX = 65_536
-"""A longer one is not looked at."""
+"""Longest message that is read, in bytes."""
 NAME_MAX = 255
 SCRAM_FIRST = re.compile(rb"n,(?:a=[^,]*)?,(?:m=[^,]*,)?n=([^,]*),r=[^,]*((?:,[A-Za-z]+=[^,]*)*)")
-"""A client's first message: its name comes once, and an extension behind it may be called `n`, too."""
+"""A client's first message of SCRAM: its name comes once, and an extension after it may be called `n`, too."""
 SCRAM_FINAL = b"c="
 
 
@@ -46,7 +46,7 @@ def sasl_authenticate(call: Call) -> Handler:
 
 
 def listen(call: Call, said: bytes, code: int, answered: bytes) -> None:
-    """One step of the exchange."""
+    """Takes in one step of the exchange."""
     client = call.client
     if code == Code.ILLEGAL_SASL_STATE:
         return  # it is no step: the session is there, and goes on as it was
@@ -78,13 +78,14 @@ def _text(raw: bytes) -> str:
 
 
 def _plain_name(said: bytes) -> str:
-    """Of RFC 4616's message: whom to act as, the name, the password."""
+    """Returns the name in RFC 4616's message: authorization identity, name, password."""
     parts = said.split(b"\0")
     return _text(parts[1]) if len(parts) == 3 else ""
 
 
 def _scram_name(said: bytes) -> str:
-    """Of RFC 5802's first message: `n,,n=alice,r=...`. Of a delegation token it is the token's id, and no user."""
+    """Returns the name in RFC 5802's first message: `n,,n=alice,r=...`. A delegation token has its id there, and no
+    user."""
     found = SCRAM_FIRST.fullmatch(said)
     if found is None or _pairs(found[2], b",").get(b"tokenauth", b"").lower() == b"true":
         return ""
@@ -92,12 +93,12 @@ def _scram_name(said: bytes) -> str:
 
 
 def _pairs(said: bytes, between: bytes) -> dict[bytes, bytes]:
-    """Of two with the same key the last one counts, as at the broker."""
+    """Returns the pairs of a message. The last one of a key counts, as at the broker."""
     return {key: value for key, _, value in (part.partition(b"=") for part in said.split(between))}
 
 
 def _subject(said: bytes) -> str:
-    """Of the token in RFC 7628's message: `n,,^Aauth=Bearer TOKEN^A^A`, where ^A is a byte."""
+    """Returns the `sub` claim of the token in RFC 7628's message: `n,,^Aauth=Bearer TOKEN^A^A`, where ^A is a byte."""
     scheme, _, token = _pairs(said, b"\1").get(b"auth", b"").partition(b" ")
     parts = token.strip(b" ").split(b".")
     if scheme.lower() != b"bearer" or len(parts) != 3:

@@ -27,12 +27,12 @@ from sidecar.wire.frames import header_end
 from sidecar.wire.generated import share_group_heartbeat as sh
 
 LAYOUT = "ntssiSat"
-"""Of the request, header included, as native/wire_twin.py spells it."""
+"""Layout of the request, header included, as native/wire_twin.py spells it."""
 STABLE_SINCE = 1
 
 
 def share_group_heartbeat(call: Call) -> Handler:
-    """This handler reads the header of its request itself: `call.pos` is where that begins."""
+    """Answers a heartbeat. This handler reads the header of its request itself, which begins at `call.pos`."""
     event, came_ms = (yield from to_event(call)), call.now_ms
     group_id, names = event.group_id, event.topic_names
     if not call.scope.share or call.version < STABLE_SINCE:
@@ -73,8 +73,9 @@ def _left_to_the_broker(call: Call, event: ShareHeartbeat) -> Handler:
 
 
 def _at_the_broker(call: Call, event: ShareHeartbeat) -> Handler:
-    """The group is the broker's. A member that was silent while its group went there is none at the broker, where there
-    may be no such group: GROUP_ID_NOT_FOUND ends its client, and UNKNOWN_MEMBER_ID makes it join."""
+    """Passes a heartbeat to the broker, which has the group. A member that was silent while its group moved there is
+    unknown at the broker, which may not have the group: GROUP_ID_NOT_FOUND ends its client, and UNKNOWN_MEMBER_ID makes
+    it join."""
     if event.member_epoch <= 0 or not call.scope.managing:
         return FORWARD
     body = yield from upstream(call)
@@ -85,7 +86,7 @@ def _at_the_broker(call: Call, event: ShareHeartbeat) -> Handler:
 
 
 def to_event(call: Call) -> Generator[Want, Any, ShareHeartbeat]:
-    """Raises WireError. The generated codec, which is slower, has the last word on what is malformed."""
+    """Reads the request. Raises WireError. The generated codec, which is slower, decides what is malformed."""
     fields: tuple[Any, ...] | None = None
     if slices.small(call):
         with suppress(ValueError):
@@ -104,6 +105,6 @@ def _not_a_share_group(group_id: str) -> bytes:
 
 
 def _error(code: Code, message: str | None = None, text: bool = True) -> bytes:
-    """`text`: Kafka tells what it means, if `message` does not."""
+    """Returns an error response. `text`: it has Kafka's default message if there is no `message`."""
     told = message or (TEXT.get(code) if text else None)
     return sh.ShareGroupHeartbeatResponse(error_code=code, error_message=told).encode(STABLE_SINCE)

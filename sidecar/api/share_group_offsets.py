@@ -28,13 +28,14 @@ from sidecar.wire.generated import describe_share_group_offsets as ds
 from sidecar.wire.primitives import ZERO_UUID
 
 NO_GROUP_RIGHT, NO_TOPIC_RIGHT = "Group authorization failed.", "Topic authorization failed."
-"""Kafka's words where it gives the default text of an error."""
+"""Kafka's texts for these errors, where it gives the default text."""
 Named = TypeVar("Named", al.AlterShareGroupOffsetsRequestTopic, dl.DeleteShareGroupOffsetsRequestTopic)
 
 
 # ---- describing ---------------------------------------------------------------------------------------------------
 def describe_share_group_offsets(call: Call) -> Handler:
-    """Of named partitions any broker tells; of all of a group only the one that coordinates it."""
+    """Describes offsets. Any broker tells those of named partitions; only the group's coordinator tells those of a
+    whole group."""
     req = yield from slices.request(call, ds.DescribeShareGroupOffsetsRequest)
     elsewhere = [g.group_id for g in req.groups if _not_here(call, g)]
     if not elsewhere:
@@ -58,7 +59,7 @@ def describe_share_group_offsets(call: Call) -> Handler:
 
 
 def _not_here(call: Call, g: ds.DescribeShareGroupOffsetsRequestGroup) -> bool:
-    """The broker behind this sidecar is not to say it."""
+    """Returns whether another broker has to answer, or the sidecar itself."""
     return call.scope.own.is_group(g.group_id) or (g.topics is None and _kept_elsewhere(call, g.group_id))
 
 
@@ -97,7 +98,8 @@ def _administer(
     response: type[Any],
     not_done: Callable[[Any], Any],
 ) -> Handler:
-    """`right`: asks for the right of the group; `not_done`: the answer for a topic that the client may not READ."""
+    """Alters or deletes offsets. `right`: asks for the right of the group; `not_done`: the answer for a topic that the
+    client may not READ."""
     if not _concerns(call, req.group_id):
         return FORWARD
     code = yield from right(call, req.group_id)
@@ -130,7 +132,8 @@ def _concerns(call: Call, group_id: str) -> bool:
 def _readable(
     call: Call, group_id: str, topics: Sequence[Named]
 ) -> Generator[Want, Any, tuple[list[Named], list[Named]]]:
-    """Topics that the client may not READ, and the others. The broker behind this sidecar sees to it by itself."""
+    """Returns the topics that the client may not READ, and the others. The broker behind this sidecar checks that by
+    itself."""
     if not _kept_elsewhere(call, group_id) or not call.view.authorizer:
         return [], list(topics)
     may = yield from access.readable_topics(call, (t.topic_name for t in topics))
@@ -138,7 +141,7 @@ def _readable(
 
 
 def administrable(call: Call, group_id: str, operation: Operation) -> Generator[Want, Any, tuple[Code, str | None]]:
-    """Whether the group has no members, and at the broker no placeholder any more."""
+    """Returns the error, or NONE when the group has no members and no placeholder member at the broker any more."""
     told: ShareAdminReply = yield from coordinate(ShareAdmin(group_id, operation))
     if told.code != Code.NONE or not told.placeholder:
         return told.code, told.message
@@ -151,7 +154,8 @@ def _sent(call: Call, group_id: str, body: bytes) -> Generator[Want, Any, bytes]
 
 
 def _done(call: Call, group_id: str, operation: Operation) -> Generator[Want, Any, None]:
-    """A sidecar that ends before this leaves a group without members, which is forgotten in time."""
+    """Reports the change to the coordinator. A sidecar that ends before this leaves a group without members, which
+    expires."""
     yield from coordinate(ShareAdministered(group_id, operation, f"{operation} by {who(call)}"))
 
 

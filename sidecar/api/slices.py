@@ -16,10 +16,10 @@ from sidecar.wire.primitives import WireError
 SLICE = 4_096
 """Elements that are read or written before the loop turns."""
 CHECKED = 1_024
-"""The same of what takes longer: names that are compared with the patterns of groups."""
+"""Elements of slower work before the loop turns: names that are compared with the patterns of groups."""
 TALKED = 64
 STRIDE = 256
-"""Elements between two looks at their number; that of the generated codec."""
+"""Elements between two looks at their number, as in the generated codec."""
 
 
 class Message(Protocol):
@@ -49,8 +49,8 @@ def small(call: Call) -> bool:
 
 
 def request(call: Call, message: type[Readable[T]], pos: int = 0) -> Generator[Want, Any, T]:
-    """The client's request; its body begins at `pos` if that is not where the call says. Raises WireError, also if it
-    has too many elements: these are counted before they are made."""
+    """Reads the client's request; its body begins at `pos` if that is not `call.pos`. Raises WireError, also if it has
+    too many elements: these are counted before they are made."""
     pos = pos or call.pos
     if small(call):
         return message.decode(call.version, call.frame, pos)
@@ -66,14 +66,14 @@ def _check(call: Call, count: int, most: int) -> None:
 
 
 def response(message: type[Readable[T]], version: int, frame: bytes, pos: int = 0) -> Generator[Want, Any, T]:
-    """The broker's answer, decoded."""
+    """Returns the broker's answer, decoded."""
     if len(frame) - pos <= SMALL_BYTES:
         return message.decode(version, frame, pos)
     return (yield from _paused(message.decode_in_slices(version, frame, pos)))
 
 
 def only(answers: list[T]) -> T:
-    """The broker's word on the one thing that it was asked. Raises WireError if it says nothing of it."""
+    """Returns the broker's one answer. Raises WireError if there is not exactly one."""
     if len(answers) != 1:
         raise WireError("the broker's answer lacks what it was asked")
     return answers[0]
@@ -113,19 +113,19 @@ def _parts(items: Iterable[T]) -> Iterator[list[T]]:
 
 
 def pause(call: Call) -> Generator[Want, Any, None]:
-    """Between two steps of a large request that take some ms each."""
+    """Pauses between two steps of a large request that take some ms each."""
     if not small(call):
         yield PAUSE
 
 
 def turns(count: int) -> Generator[Want, Any, None]:
-    """A pause after each `TALKED` of the things for which the coordinator is asked one by one."""
+    """Pauses after each `TALKED` questions to the coordinator."""
     if count % TALKED == TALKED - 1:
         yield PAUSE
 
 
 def sorted_once(items: Iterable[Sorted]) -> Generator[Want, Any, list[Sorted]]:
-    """Each of the items once, in order."""
+    """Returns each of the items once, in order."""
     found = list(dict.fromkeys(items))
     if len(found) > CHECKED:
         yield PAUSE
@@ -136,8 +136,8 @@ def sorted_once(items: Iterable[Sorted]) -> Generator[Want, Any, list[Sorted]]:
 
 
 def as_asked(asked: Iterable[str], answers: list[T], name: Callable[[T], str]) -> Generator[Want, Any, list[T]]:
-    """The answers in the order of the request, as a broker has those to an OffsetFetch. Some are the broker's and some
-    the coordinator's, and a client may count on the order."""
+    """Returns the answers in the order of the request, as a broker has those to an OffsetFetch. Some are the broker's
+    and some the coordinator's, and a client may count on the order."""
     waiting: dict[str, list[T]] = {}
     yield from each(reversed(answers), lambda a: waiting.setdefault(name(a), []).append(a))
     found: list[T] = []
@@ -151,7 +151,7 @@ def as_asked(asked: Iterable[str], answers: list[T], name: Callable[[T], str]) -
 
 
 def made(items: Iterable[T], make: Callable[[T], Made]) -> Generator[Want, Any, list[Made]]:
-    """The results of `make` for each item."""
+    """Returns the results of `make` for each item."""
     found: list[Made] = []
     for i, part in enumerate(_parts(items)):
         if i:
@@ -161,7 +161,7 @@ def made(items: Iterable[T], make: Callable[[T], Made]) -> Generator[Want, Any, 
 
 
 def each(items: Iterable[T], act: Callable[[T], object]) -> Generator[Want, Any, None]:
-    """Do this to each item."""
+    """Calls `act` for each item."""
     for i, part in enumerate(_parts(items)):
         if i:
             yield PAUSE
@@ -170,7 +170,7 @@ def each(items: Iterable[T], act: Callable[[T], object]) -> Generator[Want, Any,
 
 
 def chosen(items: Iterable[T], test: Callable[[T], Any]) -> Generator[Want, Any, list[T]]:
-    """The items that pass the test."""
+    """Returns the items that pass the test."""
     found: list[T] = []
     for i, part in enumerate(_parts(items)):
         if i:

@@ -42,9 +42,10 @@ from sidecar.wire.generated import streams_group_heartbeat as st
 from sidecar.wire.generated import streams_group_topology_description_update as td
 
 CREATE_VERSION = 4
-"""Of CreateTopics: the first that knows the broker's default replication factor, and the last without tagged fields."""
+"""Version of CreateTopics: the first that knows the broker's default replication factor, and the last without tagged
+fields."""
 CREATE_MS = 5_000
-"""So long the broker waits for the topics to be there. A broker answers the requests of a connection one by one."""
+"""Time for which the broker waits until the topics exist. A broker answers the requests of a connection one by one."""
 WIDE_LAG = 1
 """The first version whose answer has the lag in 64 bits."""
 
@@ -106,8 +107,9 @@ def _left_to_the_broker(call: Call, event: StreamsHeartbeat) -> Handler:
 
 
 def _at_the_broker(call: Call, event: StreamsHeartbeat) -> Handler:
-    """The group is the broker's, which may know no such group any more, or no streams groups at all, or fewer versions.
-    GROUP_ID_NOT_FOUND ends a client; UNKNOWN_MEMBER_ID makes it join, and whoever joins gets the broker's answer."""
+    """Passes a heartbeat to the broker, which has the group. The broker may not know the group any more, or no streams
+    groups at all, or fewer versions. GROUP_ID_NOT_FOUND ends a client; UNKNOWN_MEMBER_ID makes it join, and a join gets
+    the broker's answer."""
     theirs, joins = call.client.broker_versions, event.member_epoch == JOIN_EPOCH
     highest = call.version if theirs is None else theirs.get(call.api_key, (0, -1))[1]
     gone = unknown_member(event.member_id, event.group_id)
@@ -132,7 +134,8 @@ def _at_the_broker(call: Call, event: StreamsHeartbeat) -> Handler:
 
 # ---- internal topics ------------------------------------------------------------------------------------------------
 def _creation(call: Call, group_id: str, topics: Sequence[NewTopic]) -> Start:
-    """The request leaves before the answer does, when nothing that the client has sent behind can be half passed."""
+    """Returns the request that creates internal topics. It leaves before the answer does, when nothing that the client
+    has sent after its heartbeat can be half passed."""
     wanted = ct.CreateTopicsRequest([_new_topic(t) for t in topics], CREATE_MS)
     body = wanted.encode(CREATE_VERSION)
     frame = request_frame(Api.CREATE_TOPICS, CREATE_VERSION, call.correlation_id, CLIENT_ID, False, body)
@@ -145,7 +148,7 @@ def _new_topic(t: NewTopic) -> ct.CreatableTopic:
 
 
 def _created(topics: Iterable[NewTopic], answer: bytes | None) -> tuple[tuple[str, int, str | None], ...]:
-    """Of a topic of which the broker says nothing, nobody knows. Raises WireError."""
+    """Returns the result for each topic; REQUEST_TIMED_OUT if the broker did not mention it. Raises WireError."""
     told: dict[str, tuple[int, str | None]] = {}
     if answer is not None:
         res = ct.CreateTopicsResponse.decode(CREATE_VERSION, answer, response_body(answer, False))
@@ -156,7 +159,7 @@ def _created(topics: Iterable[NewTopic], answer: bytes | None) -> tuple[tuple[st
 
 # ---- the request ----------------------------------------------------------------------------------------------------
 def to_event(call: Call) -> Generator[Want, Any, StreamsHeartbeat]:
-    """Raises WireError."""
+    """Reads the request. Raises WireError."""
     r = yield from slices.request(call, st.StreamsGroupHeartbeatRequest)
     return StreamsHeartbeat(
         group_id=r.group_id,

@@ -31,14 +31,14 @@ from sidecar.wire.generated import list_transactions as lt
 
 REFUSED = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 OF_BROKERS_SINCE = 4
-"""Version of AddPartitionsToTxn, for which a broker wants CLUSTER_ACTION."""
+"""First version of AddPartitionsToTxn for brokers, which need CLUSTER_ACTION for it."""
 NO_PRODUCER = -1
 NOTHING: tuple[Want, ...] = ()
-"""Steps of a handler that asks nobody."""
+"""Empty steps of a handler that asks nobody."""
 
 
 def _names_none(call: Call) -> bool:
-    """Whether a look at the bytes shows that the request has nothing of the sidecars'."""
+    """Returns whether the bytes show that the request names nothing of the sidecars'."""
     own = call.scope.own
     named = own.topic and own.topic.encode() in call.frame, own.group and own.group.encode() in call.frame
     return not any(named)
@@ -117,7 +117,8 @@ def describe_transactions(call: Call) -> Handler:
 
 
 def list_transactions(call: Call) -> Handler:
-    """A broker leaves out what the client may not DESCRIBE."""
+    """Leaves the sidecars' transactions out of the list, as a broker does with those that the client may not
+    DESCRIBE."""
     own = call.scope.own
     if not own.topic:
         return FORWARD

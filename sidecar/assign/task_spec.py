@@ -25,8 +25,8 @@ Offsets = Mapping[str, Mapping[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class TaskMemberSpec:
-    """One member as an assignor sees it. `active`, `standby` and `warmup` are the tasks that it has now, and `offsets`
-    and `end_offsets` those of the tasks of whose state it has reported something."""
+    """One member as an assignor sees it. `active`, `standby` and `warmup`: the tasks that it has now; `offsets` and
+    `end_offsets`: of the tasks on whose state it has reported."""
 
     process_id: str
     instance_id: str | None = None
@@ -41,7 +41,7 @@ class TaskMemberSpec:
 
 @dataclass(frozen=True, slots=True)
 class Subtopology:
-    """There is a task for each of `partitions`; only a `stateful` one has standby tasks."""
+    """A subtopology, which has a task for each of `partitions`; only a `stateful` one has standby tasks."""
 
     partitions: int
     stateful: bool
@@ -49,8 +49,8 @@ class Subtopology:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentConfigs:
-    """`standby_replicas`: num.standby.replicas; `rack_tags`: rack.aware.assignment.tags, for plug-ins: Kafka 4.4.0
-    gives them to its assignor, which does not look at them."""
+    """Kafka's settings for the assignor. `standby_replicas`: num.standby.replicas; `rack_tags`:
+    rack.aware.assignment.tags, for plug-ins: Kafka 4.4.0 gives them to its assignor, which does not look at them."""
 
     standby_replicas: int = 0
     rack_tags: tuple[str, ...] = ()
@@ -58,7 +58,8 @@ class AssignmentConfigs:
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """`members` are in the order of their ids, `subtopologies` in the order of theirs (as Java compares strings)."""
+    """The input of an assignor. `members` are in the order of their ids, `subtopologies` in the order of theirs (as
+    Java compares strings)."""
 
     members: Mapping[str, TaskMemberSpec]
     subtopologies: Mapping[str, Subtopology]

@@ -1,4 +1,4 @@
-"""How commands ask a sidecar's admin endpoint: by HTTP or HTTPS, with a token if it wants one."""
+"""Requests of commands to a sidecar's admin endpoint: by HTTP or HTTPS, with a token if it needs one."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ Authority = Annotated[
     typer.Option("--ca", metavar="FILE", help="Whose certificates count for https, PEM. Unset: the system's."),
 ]
 WHERE = "[https://]HOST:PORT"
-"""How an admin address is written."""
+"""Form of an admin address."""
 HTTP, HTTPS = "http://", "https://"
 ANSWER_S = 10.0
 
 
 @dataclass(frozen=True)
 class Asking:
-    """`token_file`: what the endpoint wants; `ca`: whose certificates count."""
+    """Access to admin endpoints. `token_file`: has a token of theirs; `ca`: trusted certificates."""
 
     token_file: Path | None = None
     ca: Path | None = None
 
     def get(self, admin: str, path: str, timeout_s: float = ANSWER_S) -> Any:
-        """The JSON that the endpoint at `admin` ([https://]HOST:PORT) answers, also if it is `{"problem": ...}` or the
-        sidecar is not ready. Raises Failed if it does not answer, or wants a token."""
+        """Returns the JSON that the endpoint at `admin` ([https://]HOST:PORT) answers, also if it is `{"problem": ...}`
+        or the sidecar is not ready. Raises Failed if it does not answer, or needs a token."""
         from urllib.error import HTTPError
 
         from sidecar.kafka.errors import plain
@@ -69,7 +69,7 @@ class Asking:
 
 
 def _told(exc: HTTPError, admin: str, path: str) -> Any:
-    """What the endpoint says with an error code. Raises Failed."""
+    """Returns the JSON of an answer with an error code. Raises Failed."""
     try:
         found = json.load(exc)
     except ValueError:
@@ -83,7 +83,7 @@ def _told(exc: HTTPError, admin: str, path: str) -> Any:
 
 
 def _token(path: Path) -> str:
-    """Raises Failed."""
+    """Returns the first token of the file. Raises Failed."""
     from sidecar.kafka.errors import plain
 
     try:

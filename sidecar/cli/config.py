@@ -1,4 +1,4 @@
-"""`sidecar config`: are the settings valid, and where does each of them come from?
+"""`sidecar config`: checks the settings, and shows where each of them comes from.
 
 They are read as `sidecar run` reads them: command line, environment, file, default. No broker is asked."""
 
@@ -85,7 +85,7 @@ def settings_(
 
 
 def loaded(path: Path | None, given: dict[str, Any]) -> Settings:
-    """Raises Failed with every fault."""
+    """Returns the settings. Raises Failed with every fault."""
     from sidecar.process.settings import SettingsError, load
 
     try:
@@ -95,6 +95,6 @@ def loaded(path: Path | None, given: dict[str, Any]) -> Settings:
 
 
 def invalid(faults: str) -> Failed:
-    """`faults`: a line each."""
+    """Returns the failure for these faults, a line each."""
     what = "\n".join(["The settings are not valid:", *(f"  {line}" for line in faults.splitlines())])
     return Failed(Code.USAGE, what, "`sidecar config settings` says what each setting means and what its default is.")

@@ -1,4 +1,5 @@
-"""How commands reach brokers and sidecars: with the properties of `--command-config`, as Kafka's own tools do."""
+"""Connections of commands to brokers and sidecars, with the properties of `--command-config` as in Kafka's own
+tools."""
 
 from __future__ import annotations
 
@@ -34,12 +35,12 @@ CHECK = "Check --bootstrap, and --command-config if the cluster asks for securit
 
 @dataclass(frozen=True)
 class Client:
-    """`properties`: those of `--command-config`. What connects to brokers is made here, and nowhere else."""
+    """Makes all clients of brokers for commands. `properties`: those of `--command-config`."""
 
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def librdkafka(self) -> dict[str, Any]:
-        """For clients of confluent-kafka. Raises Failed."""
+        """Returns the properties for clients of confluent-kafka. Raises Failed."""
         from sidecar.kafka.properties import librdkafka_of
 
         with _told():
@@ -52,13 +53,13 @@ class Client:
         return AdminClient({**self.librdkafka(), **fixed})
 
     def reader(self, bootstrap: str, topic: str) -> Reader:
-        """Of the state topic."""
+        """Returns a reader of the state topic."""
         from sidecar.audit.topic import Reader, Where
 
         return Reader(Where(bootstrap, topic, self.librdkafka()))
 
     def cluster(self, bootstrap: str, client_id: str) -> Cluster:
-        """The sidecars' own wire client. Raises Failed."""
+        """Returns the sidecars' own wire client. Raises Failed."""
         from sidecar.kafka.cluster import Cluster
         from sidecar.kafka.properties import of
 
@@ -68,7 +69,7 @@ class Client:
         return Cluster([address(a) for a in bootstrap.split(",")], client_id, {}, security=security)
 
     def ask(self, bootstrap: str, client_id: str, question: Callable[[Cluster], Coroutine[Any, Any, T]]) -> T:
-        """What it answers over the wire client. Raises Failed."""
+        """Runs the question with the wire client, and returns its result. Raises Failed."""
         import asyncio
 
         from sidecar.kafka.net import NO_ANSWER
@@ -87,17 +88,17 @@ class Client:
 
 
 def no_answer(problem: str) -> str:
-    """Why a broker or sidecar did not answer, without Python's words for a connection that is refused."""
+    """Returns the reason why a broker or sidecar did not answer, without Python's words for a refused connection."""
     return _NUMBER.sub("", _CONNECT.sub(lambda call: os.strerror(int(call[1])), problem)) or "no answer in time"
 
 
 def client_of(command_config: Path | None) -> Client:
-    """Raises Failed."""
+    """Returns a client with the properties of this file. Raises Failed."""
     return Client() if command_config is None else Client(properties(command_config))
 
 
 def properties(path: Path) -> dict[str, str]:
-    """Those of a file for Kafka's tools that count here: security. Raises Failed."""
+    """Returns the properties of a file for Kafka's tools that are used here: security. Raises Failed."""
     import javaproperties
 
     from sidecar.kafka.errors import plain
@@ -111,7 +112,7 @@ def properties(path: Path) -> dict[str, str]:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """What is wrong with the properties, as a failed command says it. Raises Failed."""
+    """Turns faults of the properties into Failed."""
     from sidecar.kafka.errors import SecurityError
 
     try:
@@ -123,7 +124,7 @@ def _told() -> Iterator[None]:
 
 @contextmanager
 def readable() -> Iterator[None]:
-    """Around whatever reads the state topic. Raises Failed."""
+    """Turns errors of reading the state topic into Failed."""
     from sidecar.audit.topic import TopicError
 
     try:
@@ -143,7 +144,7 @@ GroupId = Annotated[str, typer.Argument(help="The group's id.", callback=named)]
 
 
 def address(text: str) -> tuple[str, int]:
-    """Raises Failed."""
+    """Returns host and port. Raises Failed."""
     host, _, port = text.strip().rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise Failed(Code.USAGE, f"{text!r} is not HOST:PORT.", "Write a name or an address, a colon and a port.")
@@ -151,7 +152,7 @@ def address(text: str) -> tuple[str, int]:
 
 
 async def topics(cluster: Cluster) -> TopicImage:
-    """All topics as sidecars see them, with the racks of brokers that are down."""
+    """Returns all topics as sidecars see them, with the racks of brokers that are down."""
     from sidecar.core.vocabulary.topics import TopicImage
     from sidecar.kafka.cluster import MetadataReader
 

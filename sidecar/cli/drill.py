@@ -38,14 +38,14 @@ def _begun(begun: str) -> list[str]:
 
 
 def _check_brokers(old: list[str], kafka: str) -> None:
-    """`old`: drills for which brokers of this version are too old. Raises Failed."""
+    """Refuses drills. `old`: those for which brokers of this version are too old. Raises Failed."""
     if old:
         what = f"Brokers of Kafka {kafka} do not have what {', '.join(old)} needs."
         raise Failed(Code.USAGE, what, "Play it with --kafka of a newer one.")
 
 
 def _check_history(bound: list[str]) -> None:
-    """`bound`: drills that need a checkout where there is none. Raises Failed."""
+    """Refuses drills. `bound`: those that need a checkout where there is none. Raises Failed."""
     if bound:
         what = f"{', '.join(bound)} takes an earlier version from the git history of this project, which is not here."
         raise Failed(Code.USAGE, what, "Play it in a checkout of the project, or leave it out.")

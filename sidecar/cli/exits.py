@@ -31,8 +31,8 @@ MEANINGS: Mapping[Code, str] = {
 
 
 class Failed(Exception):
-    """`what` is wrong, in one line; `then`: what to do next, empty where `what` says that itself. program.py says both
-    and ends with the code."""
+    """A command failed. `what` is wrong, in one line; `then`: what to do next, empty where `what` tells it. program.py
+    prints both and ends with the code."""
 
     def __init__(self, code: Code, what: str, then: str) -> None:
         super().__init__(what)

@@ -129,7 +129,7 @@ def members(
 
 # ---- reading --------------------------------------------------------------------------------------------------------
 def _replayed(client: Client, bootstrap: str, topic: str, group: str) -> Replayed:
-    """Raises Failed."""
+    """Returns the group's replayed records. Raises Failed."""
     from sidecar.audit.explain.model import ExplainError
     from sidecar.audit.explain.replay import replayed
 
@@ -146,7 +146,7 @@ def _replayed(client: Client, bootstrap: str, topic: str, group: str) -> Replaye
 
 
 def _elsewhere(client: Client, bootstrap: str, group: str) -> str:
-    """Where a group without records is."""
+    """Returns the place of a group without records, in words."""
     try:
         there = group in client.ask(bootstrap, cf.CLI_CLIENT, listed)
     except Failed:
@@ -155,7 +155,7 @@ def _elsewhere(client: Client, bootstrap: str, group: str) -> str:
 
 
 def _explained(told: Replayed, image: TopicImage | None, live: Live | None = None) -> Explanation:
-    """Raises Failed."""
+    """Returns the explanation of a group. Raises Failed."""
     from sidecar.audit.explain.ask import explain
     from sidecar.audit.explain.model import ExplainError
 
@@ -166,7 +166,7 @@ def _explained(told: Replayed, image: TopicImage | None, live: Live | None = Non
 
 
 def _live(group: str, admins: list[str], asking: Asking) -> Live | None:
-    """What the owner says of the group, if it is among these. A warning tells if it is not."""
+    """Returns the owner's own facts about the group, if it is one of these sidecars. Warns if it is not."""
     from sidecar.core.runtime.inspect import Live
 
     for admin in admins:
@@ -183,7 +183,7 @@ def _live(group: str, admins: list[str], asking: Asking) -> Live | None:
 
 
 def _image(client: Client, bootstrap: str) -> TopicImage | None:
-    """Without it, less can be said; a warning tells so."""
+    """Returns all topics. Warns where they cannot be read: less can be explained without them."""
     try:
         return client.ask(bootstrap, "sidecar-explain", topics)
     except Failed as failed:
@@ -213,7 +213,7 @@ def _what_if(
 
 
 def _assignors(told: Replayed, kind: str) -> Mapping[str, Any]:
-    """The built-in ones of the group's kind, and those that the group names. Raises Failed."""
+    """Returns the built-in assignors of the group's kind, and those that the group names. Raises Failed."""
     from sidecar.process.assignors import OFFERED, UnknownAssignor, load
 
     offered = OFFERED.get(kind)
@@ -274,7 +274,7 @@ def _picture(found: Explanation) -> None:
 
 
 def _by_admin(group: str, admin: str, asking: Asking, output: Document) -> Code:
-    """Raises Failed."""
+    """Prints the group as this sidecar tells it. Raises Failed."""
     found = asking.get(admin, f"/group?id={quote(group, safe='')}")
     if "problem" in found:
         raise Failed(Code.FINDINGS, f"{group}: no such group here", ROUTE)
@@ -283,7 +283,7 @@ def _by_admin(group: str, admin: str, asking: Asking, output: Document) -> Code:
 
 
 def in_words(value: Any) -> object:
-    """`0: orders, payments; 1: users`, for a mapping of lists."""
+    """Returns a value in words: `0: orders, payments; 1: users`, for a mapping of lists."""
     if isinstance(value, Mapping):
         return "; ".join(f"{name}: {in_words(part)}" for name, part in value.items())
     if isinstance(value, list | tuple):

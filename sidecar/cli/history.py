@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 OWNED = ("group", "partition", "member", "client", "epoch", "certain", "since", "until", "why")
 """Columns of `sidecar owner`, but for those of the coordinator."""
 GENERATION = "generation "
-"""So the detail of an event begins that a classic group's record is (audit/history.py)."""
+"""Prefix of the detail of a classic group's event (audit/history.py)."""
 Since = Annotated[str | None, typer.Option(metavar="TIME", help="Not what was before. 2h is two hours ago.")]
 Until = Annotated[str | None, typer.Option(metavar="TIME", help="Not what came later.")]
 At = Annotated[str | None, typer.Option(metavar="TIME", help="As it was then. Without it: as it is now.")]
@@ -107,7 +107,8 @@ def owner(
 
 
 def _owners(reader: Reader, what: str, group: str | None, at_ms: int) -> tuple[list[dict[str, Any]], list[History]]:
-    """Of a partition in each group, or in the one that is named; of a group, whose name goes before that."""
+    """Returns the owners of a partition in each group, or in `group`; or all owners in a group. A group's name has
+    precedence over a partition's."""
     from sidecar.audit.fold import OWNING
     from sidecar.audit.history import history as told_by
     from sidecar.audit.history import ownership
@@ -139,7 +140,7 @@ def place_of(text: str) -> tuple[str, int] | None:
 
 
 def _at(found: History, at_ms: int, place: str | None) -> Iterator[dict[str, Any]]:
-    """`place`: only that partition; of a task, in whatever role."""
+    """Yields the owners at a moment. `place`: only of that partition; of a task, in any role."""
     from sidecar.audit.moments import shown
 
     coordinator = _coordinator(found, at_ms)
@@ -160,17 +161,18 @@ def _at(found: History, at_ms: int, place: str | None) -> Iterator[dict[str, Any
 
 
 def _names(i: Interval) -> tuple[str, str]:
-    """Names of the place: a task of another role goes by the task's name, too."""
+    """Returns the names of the place: a task of another role goes by the task's name, too."""
     return i.place, i.place.rpartition(" ")[2]
 
 
 def _in_order(i: Interval) -> tuple[str, int, str, str]:
-    """All that have a task beside one another, whatever their roles."""
+    """Sort key that puts all members with the same task beside one another, whatever their roles."""
     return i.topic.rpartition(" ")[2], i.partition, i.topic, i.member_id
 
 
 def _epoch(found: History, member_epoch: int, at_ms: int) -> int:
-    """Of a group that was a classic one then, its generation: an assignment that stays is not written again."""
+    """Returns the member's epoch; of a group that was a classic one then, its generation: a kept assignment is not
+    written again."""
     told = [e for e in found.events if e.ms <= at_ms and (e.what == "group epoch" or e.detail.startswith(GENERATION))]
     if not told or told[-1].what == "group epoch":
         return member_epoch
@@ -178,7 +180,7 @@ def _epoch(found: History, member_epoch: int, at_ms: int) -> int:
 
 
 def _coordinator(found: History, at_ms: int) -> dict[str, str]:
-    """The sidecar that coordinated the group then, where it was, and since when without a break."""
+    """Returns the sidecar that coordinated the group then, its address, and since when without a break."""
     from sidecar.audit.moments import shown
     from sidecar.core.runtime.commands import RENEWED
 
@@ -204,13 +206,13 @@ def moment_of(text: str | None, otherwise: int) -> int:
 
 @contextmanager
 def _reading(bootstrap: str, topic: str, command_config: Path | None) -> Iterator[Reader]:
-    """Raises Failed, also where the topic cannot be read while the reader is in use."""
+    """Opens a reader. Raises Failed, also where the topic cannot be read while the reader is in use."""
     with readable(), client_of(command_config).reader(bootstrap, topic) as reader:
         yield reader
 
 
 def _warn(found: History) -> None:
-    """What cannot be known."""
+    """Warns of records that are missing or cannot be read."""
     from sidecar.audit.moments import shown
 
     if found.missing:

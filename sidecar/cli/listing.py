@@ -32,17 +32,17 @@ WHERE = {"sidecar": "sidecar", "broker": "broker", "comes": "comes to the sideca
 
 @dataclass
 class Listing:
-    """`members` of a group that is in `groups` may be missing: its coordinator did not tell."""
+    """The groups of the cluster. `members` may lack a group that is in `groups`: its coordinator did not tell."""
 
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     members: dict[str, int] = field(default_factory=dict)
     where: dict[str, str] = field(default_factory=dict)
     said: dict[str, str] = field(default_factory=dict)
-    """Of which group alone it was said whose it is, and what: true, false or later."""
+    """Groups with an order of their own (`sidecar.managed`) -> its value: true, false or later."""
     lag: dict[str, int] | None = None
-    """Of groups of which it is known; None: nobody asked."""
+    """Lag of each group for which it is known; None: it was not asked for."""
     problems: list[str] = field(default_factory=list)
-    """Of brokers and sidecars that did not tell everything."""
+    """Texts about brokers and sidecars that did not tell everything."""
 
     def rows(self) -> list[dict[str, Any]]:
         return [
@@ -99,7 +99,8 @@ def list_(
 
 
 async def gathered(cluster: Cluster) -> Listing:
-    """What all brokers, or the sidecars before them, have. Raises ConnectionLost, TimeoutError, WireError."""
+    """Returns the groups of all brokers, or of the sidecars before them. Raises ConnectionLost, TimeoutError,
+    WireError."""
     import asyncio
 
     from sidecar.kafka.net import NO_ANSWER
@@ -115,7 +116,7 @@ async def gathered(cluster: Cluster) -> Listing:
 
 
 async def with_lag(cluster: Cluster) -> Listing:
-    """The same, and how many records each group is behind. Raises ConnectionLost, TimeoutError, WireError."""
+    """Returns the same groups with their lag. Raises ConnectionLost, TimeoutError, WireError."""
     from sidecar.kafka.cluster import MetadataReader
     from sidecar.kafka.group_lists import LagReader
 
@@ -171,7 +172,7 @@ async def _members(conn: BrokerConnection, groups: Mapping[str, Mapping[str, Any
 
 
 async def _whereabouts(conn: BrokerConnection, found: Listing) -> None:
-    """Nobody can say so at a listener without a sidecar: then it stays unknown."""
+    """Adds where each group is. At a listener without a sidecar that stays unknown."""
     from sidecar.kafka.offsets import group_batches
     from sidecar.wire.generated import describe_configs as dc
 

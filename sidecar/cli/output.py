@@ -1,4 +1,4 @@
-"""How commands print what they found: tables for people, JSON, YAML and CSV for programs; once, or again and again."""
+"""Printing of results: tables for people, JSON, YAML and CSV for programs; once, or again and again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Output(StrEnum):
 
 
 class Document(StrEnum):
-    """Of what is no table."""
+    """Formats of a result that is not rows of one kind."""
 
     TABLE = "table"
     JSON = "json"
@@ -47,7 +47,7 @@ Watch = Annotated[
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]], output: Output, columns: Sequence[str] = ()) -> None:
-    """`columns`: those of a table without rows."""
+    """Prints rows. `columns`: those of a table without rows."""
     names = list(rows[0]) if rows else columns
     if output is Output.JSON:
         for row in rows:
@@ -77,7 +77,7 @@ def print_rows(rows: Sequence[Mapping[str, Any]], output: Output, columns: Seque
 
 
 def print_document(body: Mapping[str, Any], output: Document, lines: Sequence[str] | Callable[[], None]) -> None:
-    """`lines`: what people read, or a function that prints it."""
+    """Prints a document. `lines`: the text for people, or a function that prints it."""
     if output is Document.JSON:
         typer.echo(json.dumps(body, indent=2))
     elif output is Document.YAML:
@@ -102,7 +102,7 @@ def _yaml(value: Any) -> str:
 
 
 def run(show: Callable[[], Code], watch: float = 0) -> None:
-    """Look once and exit with what was found; or look again and again, and go on when a look fails. Raises Failed."""
+    """Shows once and exits with the result's code; or shows again and again, also after failures. Raises Failed."""
     try:
         code = Code.OK
         while True:

@@ -33,13 +33,13 @@ FORGOTTEN = (
 )
 FORGOTTEN_BEFORE = "No patterns are stored: each sidecar's own settings count. Nothing was changed."
 Stored = Mapping[str, tuple[str, ...] | None]
-"""By the name of the setting; None: nothing is stored."""
+"""Stored patterns by the name of the setting; None: nothing is stored."""
 
 
 @dataclass(frozen=True)
 class Preview:
-    """What a change does. `comes`, `goes`: groups; `uncovered`: those that come though no ACL lets the sidecars read
-    them; `doubts`: patterns that are probably not what was meant."""
+    """The effect of a change. `comes`, `goes`: groups that would move; `uncovered`: those that come though no ACL lets
+    the sidecars read them; `doubts`: patterns that are probably mistakes."""
 
     comes: tuple[str, ...]
     goes: tuple[str, ...]
@@ -98,7 +98,7 @@ def patterns(
 
 
 def _wanted(stored: Stored, include: Sequence[str] | None, exclude: Sequence[str] | None) -> Stored:
-    """What is left out stays as it is. Raises Failed."""
+    """Returns the patterns after the change: an option that is left out changes nothing. Raises Failed."""
     found = dict(stored)
     for name, given in zip(cf.BROKER_MOVES, (include, exclude), strict=True):
         if given is not None:
@@ -119,7 +119,7 @@ def _check(pattern: str) -> None:
 
 # ---- what it would do ----------------------------------------------------------------------------------------------
 def preview(client: Client, bootstrap: str, stored: Stored, wanted: Stored, principal: str) -> Preview:
-    """Raises Failed."""
+    """Returns the moves that a change of patterns causes. Raises Failed."""
     found = _whole(client, bootstrap)
     moves = moved(found, wanted)
     comes, goes = (tuple(g for g, to in moves.items() if to == where) for where in ("sidecar", "broker"))
@@ -127,15 +127,15 @@ def preview(client: Client, bootstrap: str, stored: Stored, wanted: Stored, prin
 
 
 def preview_of_forget(client: Client, bootstrap: str) -> Preview:
-    """`goes`: all groups that are here by a pattern. They go unless the sidecars' own settings name them, which no
-    sidecar tells at its listener. Raises Failed."""
+    """Returns the moves that removing the stored patterns may cause. `goes`: all groups that are here by a pattern.
+    They go unless the sidecars' own settings name them, which no sidecar tells at its listener. Raises Failed."""
     found = _whole(client, bootstrap)
     here = (g for g in sorted(found.groups) if found.where.get(g) in ("sidecar", "comes") and g not in found.said)
     return Preview((), tuple(here), (), ())
 
 
 def _whole(client: Client, bootstrap: str) -> Listing:
-    """Raises Failed."""
+    """Returns all groups. Raises Failed if the list is incomplete."""
     found = client.ask(bootstrap, cf.CLI_CLIENT, gathered)
     if found.problems:
         raise Failed(Code.UNREACHED, "; ".join(found.problems), "What would move cannot be told. Try again.")
@@ -143,7 +143,7 @@ def _whole(client: Client, bootstrap: str) -> Listing:
 
 
 def moved(found: Listing, wanted: Stored) -> dict[str, str]:
-    """The groups that are to be elsewhere than they are, and where. What was said of one group alone is stronger."""
+    """Returns the groups that would move, and where to. An order for a single group overrides the patterns."""
     include, exclude = (wanted[n] for n in cf.BROKER_MOVES)
     if include is None:
         return {}
@@ -209,7 +209,7 @@ def _lines_of_forget(seen: Preview) -> list[str]:
 
 # ---- the sidecars ---------------------------------------------------------------------------------------------------
 async def look(cluster: Cluster) -> Stored:
-    """What is stored. Raises Failed, ConnectionLost, TimeoutError, WireError."""
+    """Returns the stored patterns. Raises Failed, ConnectionLost, TimeoutError, WireError."""
     from sidecar.wire.generated import describe_configs as dc
 
     conn = await cluster.anyone()
@@ -222,7 +222,7 @@ async def look(cluster: Cluster) -> Stored:
 
 
 async def store(cluster: Cluster, wanted: Stored) -> None:
-    """Raises Failed, ConnectionLost, TimeoutError, WireError."""
+    """Stores the patterns. Raises Failed, ConnectionLost, TimeoutError, WireError."""
     from sidecar.wire.generated import incremental_alter_configs as ia
 
     conn = await cluster.anyone()

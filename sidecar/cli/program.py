@@ -1,4 +1,4 @@
-"""The one place in which what stops a command becomes words on stderr and an exit code.
+"""Turns whatever stops a command into words on stderr and an exit code, in this one place.
 
 Commands raise Failed. Whatever else they let out is a bug of this program, but for a library of an extra that is not
 installed.
@@ -19,7 +19,7 @@ from sidecar.cli.exits import MEANINGS, Code, Failed
 from sidecar.cli.plain import echo
 
 EXTRAS = {"audit": ("pyspark", "pandas", "pyarrow", "numpy", "deltalake", "duckdb")}
-"""Extra of the package -> the modules that it brings."""
+"""Modules that each extra of the package brings."""
 CODES = "\n\n".join(["Exit codes:", *(f"{int(code)}: {text}" for code, text in MEANINGS.items())])
 
 
@@ -64,7 +64,7 @@ def say(failed: Failed) -> None:
 
 
 def _unread() -> bool:
-    """Whether nobody reads stdout any more. If so, what is left in its buffer goes nowhere."""
+    """Returns whether stdout has no reader any more. If so, the rest of its buffer is discarded."""
     try:
         number = sys.stdout.fileno()
     except (OSError, ValueError):  # it is no file

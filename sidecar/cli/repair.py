@@ -61,7 +61,7 @@ def repair(
 
 
 def _looked(reader: Any, group: str) -> tuple[int, Replayed, list[Fault]]:
-    """Raises TopicError."""
+    """Returns the group's partition, replayed records and faults. Raises TopicError."""
     from sidecar.audit.explain.replay import replayed
 
     faults: list[Fault] = []
@@ -70,8 +70,8 @@ def _looked(reader: Any, group: str) -> tuple[int, Replayed, list[Fault]]:
 
 
 def _to_remove(found: Replayed, faults: Sequence[Fault], whole: bool) -> list[tuple[StateKey, int, str]]:
-    """Key, offset and what is wrong with it; nothing, if the group can be read. Raises Failed where only all of its
-    records can be removed."""
+    """Returns key, offset and fault of each record to remove; nothing, if the group can be read. Raises Failed where
+    only all of its records can be removed."""
     from sidecar.state.keys import StateKey
 
     rows = [(f.key, f.offset, f.why) for f in faults]
@@ -85,7 +85,7 @@ def _to_remove(found: Replayed, faults: Sequence[Fault], whole: bool) -> list[tu
 
 
 def _contradict(found: Replayed) -> str:
-    """How the records that can be read contradict each other; empty if they do not."""
+    """Returns the contradiction between the readable records; empty if there is none."""
     from sidecar.audit.explain.model import ExplainError
     from sidecar.core.vocabulary.topics import TopicImage
 
@@ -98,7 +98,7 @@ def _contradict(found: Replayed) -> str:
 
 
 def _bury(client: Client, bootstrap: str, topic: str, partition: int, keys: Sequence[StateKey]) -> None:
-    """Raises Failed."""
+    """Writes tombstones for these keys. Raises Failed."""
     import getpass
     import socket
 

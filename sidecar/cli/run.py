@@ -16,12 +16,12 @@ from sidecar.process.settings import Settings
 from sidecar.process.sockets import are_handed_over, bound, hand_over
 
 WORKER: tuple[str, ...] = ("-P", str(Path(__file__).with_name("worker.py")))
-"""How Python runs one; tests and benchmarks have their own."""
+"""Python's arguments that run a worker; tests and benchmarks have their own."""
 THEN = "Mend that and start it again; `sidecar doctor` checks the rest of the cluster."
 
 
 def become_parent(s: Settings, config: Path | None, given: dict[str, Any]) -> NoReturn:
-    """Raises Failed."""
+    """Opens the sockets and becomes the parent. Raises Failed."""
     try:
         sockets = [] if s.role == "coordinator" or are_handed_over() else bound(s.listen, s.limits.accept_backlog)
     except StartError as exc:

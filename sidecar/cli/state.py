@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 AT_ONCE = 5_000
 ANSWER_S = 30.0
 SETTLE_S = 15.0
-"""A topic that has just been made has its leaders by then."""
+"""Time after which a new topic has its leaders."""
 UNDER_WAY = 50_000
 """Records that wait for the brokers at once."""
 RECORD_BYTES = 64 << 20
-"""The largest record; the topic's max.message.bytes is what decides."""
+"""Largest record; the topic's max.message.bytes decides."""
 ANEW = "Delete the topic (kafka-topics.sh --delete), and load the file again with --create."
 state = typer.Typer(no_args_is_help=True, help="Back the state topic up, restore it, or remove unreadable records.")
 DumpFile = Annotated[Path, typer.Argument(metavar="FILE", help="One JSON object a line; compressed if it ends in .gz.")]
@@ -114,8 +114,8 @@ def _consumer(client: Client, bootstrap: str) -> Any:
 
 
 def _bounds(consumer: Any, bootstrap: str, topic: str, made: bool = False) -> dict[int, tuple[int, int]]:
-    """First offset and the next one to be written, of each partition. `made`: a broker that does not know the topic
-    yet will. Raises Failed."""
+    """Returns the first offset of each partition and the next one to be written. `made`: a broker that does not know
+    the topic yet soon will. Raises Failed."""
     from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
     passing = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART)
@@ -138,7 +138,8 @@ def _bounds(consumer: Any, bootstrap: str, topic: str, made: bool = False) -> di
 
 
 def _written(client: Client, bootstrap: str, topic: str, file: Path) -> Counter[int]:
-    """The file appears when it is whole. Returns how many records of each partition it has. Raises Failed."""
+    """Writes the dump; the file appears when it is whole. Returns the number of records of each partition. Raises
+    Failed."""
     import msgspec
     from confluent_kafka import TopicPartition
 
@@ -167,7 +168,7 @@ def _written(client: Client, bootstrap: str, topic: str, file: Path) -> Counter[
 
 
 def _arrived(consumer: Any, topic: str, left: set[int]) -> Iterator[DumpRecord]:
-    """The next records; partitions that have come to their end go out of `left`. Raises Failed."""
+    """Yields the next records; partitions that have come to their end go out of `left`. Raises Failed."""
     from confluent_kafka import KafkaError
 
     from sidecar.audit.dump import TIME_TYPES, DumpRecord
@@ -189,7 +190,7 @@ def _arrived(consumer: Any, topic: str, left: set[int]) -> Iterator[DumpRecord]:
 
 # ---- may it be written? -------------------------------------------------------------------------------------------
 def _empty(client: Client, bootstrap: str, topic: str, made: bool) -> int:
-    """How many partitions the topic has. Raises Failed if there are records in it."""
+    """Returns the number of partitions of the topic. Raises Failed if there are records in it."""
     consumer = _consumer(client, bootstrap)
     try:
         bounds = _bounds(consumer, bootstrap, topic, made)
@@ -202,8 +203,8 @@ def _empty(client: Client, bootstrap: str, topic: str, made: bool) -> int:
 
 
 def _checked(file: Path, partitions: int) -> Counter[int]:
-    """How many records of each partition the file has. Raises AuditError where one does not belong into such a topic,
-    or not behind those before it."""
+    """Returns the number of records of each partition in the file. Raises AuditError for a record that does not belong
+    into such a topic, or that is out of order."""
     from sidecar.audit.dump import read_dump
     from sidecar.audit.errors import AuditError
     from sidecar.core.vocabulary.placement import partition_for
@@ -258,7 +259,7 @@ def _nobody_runs(client: Client, bootstrap: str, owners_group: str) -> None:
 
 
 def _made(client: Client, bootstrap: str, topic: str, fits: Callable[[int], object]) -> None:
-    """Make the topic as a sidecar does when there is none; one that is there stays. `fits` is called before with the
+    """Creates the topic as a sidecar does when there is none; an existing one stays. `fits` is called before with the
     number of its partitions. Raises Failed."""
     from sidecar.core.vocabulary.errors import Code as Kafka
     from sidecar.core.vocabulary.errors import name_of
@@ -281,7 +282,7 @@ def _made(client: Client, bootstrap: str, topic: str, fits: Callable[[int], obje
 
 # ---- writing ------------------------------------------------------------------------------------------------------
 def _produced(client: Client, bootstrap: str, topic: str, file: Path, count: int) -> None:
-    """In the order of the file, and each record once. Raises Failed."""
+    """Writes the records in the order of the file, each once. Raises Failed."""
     from confluent_kafka import KafkaException, Producer
 
     from sidecar.audit.dump import read_dump

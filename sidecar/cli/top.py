@@ -26,7 +26,7 @@ KEYS = "q: quit   m: members   r: rebalances   a: age   g: group   s: state"
 
 @cache
 def at_rest() -> frozenset[str]:
-    """The states of all kinds of groups in which nothing is under way."""
+    """Returns the states of all kinds of groups in which nothing is under way."""
     from sidecar.core.kinds import REGISTRY
 
     return frozenset().union(*(kind.inspect.at_rest for kind in REGISTRY.kinds.values()))
@@ -48,7 +48,7 @@ ORDERS: dict[Sort, Callable[[dict[str, Any]], Any]] = {
     Sort.GROUP: lambda r: r["group"],
     Sort.STATE: lambda r: (r["state"] in at_rest(), r["state"], r["group"]),
 }
-"""What is not stable comes first; the youngest epoch comes first."""
+"""Sort keys. By state, groups that are not stable come first; by age, the youngest epoch does."""
 
 
 def top(
@@ -83,7 +83,7 @@ def top(
 
 
 class Tail:
-    """All partitions of the topic, read on from where the last look ended."""
+    """Reader of all partitions of the topic, each from the end of the last read on."""
 
     def __init__(self, reader: Reader) -> None:
         from sidecar.audit.board import Board
@@ -94,7 +94,7 @@ class Tail:
         self._taken: list[Taken | None] = [None] * count
 
     def read(self) -> None:
-        """Raises TopicError."""
+        """Reads the new records. Raises TopicError."""
         for p, before in enumerate(self._taken):
             taken = self._reader.taken(p, after=before)
             self.board.read(taken)
@@ -140,7 +140,7 @@ def _live(tail: Tail, sort: Sort, window: float, interval: float, rows: int) -> 
 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], str]]:
-    """A function that waits so long for a key; "" if none came. Without a keyboard it only waits."""
+    """Yields a function that waits so long for a key; "" if none came. Without a keyboard it only waits."""
     import os
     import select
 

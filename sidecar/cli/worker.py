@@ -1,5 +1,5 @@
-"""A worker of `sidecar run`: the sidecar itself. Its parent (process/parent.py) runs this file. What a command imports
-to talk to people is imported only where something is wrong, as clients wait for the port."""
+"""A worker of `sidecar run`: the sidecar itself. Its parent (process/parent.py) runs this file. Modules for messages to
+people are imported only for a fault, as clients wait for the port."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if __name__ == "__main__":
 
 
 def main(told: str, parent: str) -> None:
-    """`told`: what `sidecar run` was given, as JSON; `parent`: what parent.py adds."""
+    """Runs the sidecar. `told`: the arguments of `sidecar run`, as JSON; `parent`: what parent.py adds."""
     from sidecar.process.orphans import dies_with
 
     dies_with(int(parent.partition(":")[0]))  # before all that takes time
@@ -40,7 +40,7 @@ def main(told: str, parent: str) -> None:
 
 
 def ending(exc: Exception | KeyboardInterrupt) -> NoReturn:
-    """Says why, as all commands do, and ends with their code."""
+    """Prints the fault, as all commands do, and ends with their code."""
     from sidecar.cli.config import invalid
     from sidecar.cli.exits import Code, Failed
     from sidecar.cli.program import broken, end_with

@@ -13,11 +13,11 @@ from sidecar.link.ports import Logger
 ACCEPTS = 16
 """Connections accepted before the loop turns."""
 AGAIN_S = 1.0
-"""When there are no files for more connections, nobody is accepted for so long."""
+"""Pause in accepting after `accept` has failed, as when the process has no file descriptors left."""
 
 
 class Acceptor:
-    """`arrived(socket, address)`: it belongs to whoever is called."""
+    """Accepts connections and hands each one to `arrived(socket, address)`, which owns the socket from then on."""
 
     def __init__(self, arrived: Callable[[socket.socket, str], None], log: Logger) -> None:
         self._arrived = arrived
@@ -29,7 +29,8 @@ class Acceptor:
     async def open(
         self, hosts: Sequence[str], port: int, backlog: int, inherited: Sequence[socket.socket] = ()
     ) -> None:
-        """`inherited`: sockets that somebody else has bound, in the place of new ones. Raises OSError."""
+        """Binds and listens. `inherited`: sockets that another process has bound, in the place of new ones. Raises
+        OSError."""
         if not inherited:
             await self._bind(hosts, port, backlog)
         for sock in inherited:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from sidecar.wire.apis import Api
 
 BEFORE_ALL = (Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
-"""What a broker answers before it knows who asks."""
+"""Requests that a broker answers before it knows the client's principal."""
 WAIT_FOR_OTHERS = (Api.JOIN_GROUP, Api.SYNC_GROUP, Api.CONSUMER_GROUP_HEARTBEAT, Api.SHARE_GROUP_HEARTBEAT)
-"""What is answered when other members have joined, when their leader has sent what it has assigned, or when an assignor
-or the broker is ready with what the member waits for."""
+"""Requests whose answer waits for other members to join, for the leader's assignment, or for an assignor or the
+broker."""
 MEMBERS_ASK = frozenset(
     (
         Api.JOIN_GROUP,

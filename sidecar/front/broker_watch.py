@@ -20,20 +20,21 @@ from sidecar.wire.apis import Api
 from sidecar.wire.frames import request_frame
 
 LOOKS = 16
-"""So often, in the time after which a broker is silent, is looked whether it is."""
+"""Checks for silence in each `limit_ms`, the time after which the broker counts as silent."""
 AGAIN_S = 10.0
-"""A probe without an answer stays for so long. More would fill the queue of a broker that accepts nothing."""
+"""Time after which an unanswered probe is replaced. More probes would fill the queue of a broker that accepts
+nothing."""
 LATE_MS = 100
-"""A look that comes so late comes from a loop that was busy, or from a process that stood still."""
+"""A check that comes later than this shows that the loop was busy or that the process stood still."""
 AT_ONCE = 100
 """Connections that are ended before the loop turns."""
 PROBE = request_frame(Api.API_VERSIONS, 0, 0, "kafka-group-sidecar", False, b"")
-"""A broker answers it before it knows who asks."""
+"""ApiVersions, which a broker answers before it knows the client's principal."""
 NO_ANSWER = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN)
 SILENT = "broker_silent"
-"""Why a connection is closed that needs a silent broker."""
+"""Cause with which a connection is closed that needs a silent broker."""
 Connect = Callable[[Callable[[], asyncio.Protocol]], Awaitable[object]]
-"""To the broker, as a client's connection is made. Raises OSError."""
+"""Connects to the broker as a client's connection does. Raises OSError."""
 
 
 class Watched(Protocol):
@@ -41,15 +42,15 @@ class Watched(Protocol):
 
     @property
     def heard(self) -> bool:
-        """The broker has answered on it."""
+        """Whether the broker has answered on it."""
 
     @property
     def owed(self) -> bool:
-        """The broker owes it something."""
+        """Whether the broker owes it an answer."""
 
     @property
     def cut_off(self) -> bool:
-        """The broker is silent to it."""
+        """Whether the broker is silent to it."""
 
     def fall_silent(self) -> None: ...
 
@@ -83,8 +84,9 @@ def _same(probe: _Probe) -> _Probe:
 
 
 class BrokerWatch:
-    """`limit_ms` 0: nothing is watched. `changed(quiet_ms, to_all)`: when silence begins, to new connections and
-    then to all, with the time since the broker was last heard; and when it ends, with -1."""
+    """Checks the broker for silence. `limit_ms` 0: nothing is watched. `changed(quiet_ms, to_all)` is called when
+    silence begins, to new connections and then to all, with the time since the broker last answered; and with -1 when
+    it ends."""
 
     def __init__(
         self,
@@ -102,30 +104,30 @@ class BrokerWatch:
         self._look_s = limit_ms / LOOKS / 1000
         self._sessions, self._changed, self._log = sessions, changed, log
         self._fresh: dict[Watched, int] = {}
-        """Connections to the broker that began lately, the oldest first, and when."""
+        """Recent connections to the broker, the oldest first -> when they began."""
         self._probe: asyncio.Task[None] | None = None
         self._asking: _Probe | None = None
         self._ending: deque[Watched] = deque()
         self._silent = self._silent_to_all = False
-        """As it was at the last look."""
+        """The detector's verdict at the last check."""
         self._since_ms = self._due_ms = 0
         self._silences = figures("broker_silences")
         figures("broker_silent").set_function(lambda: float(self.detector.silent))
 
     @property
     def problem(self) -> str:
-        """For /readyz; "": there is none."""
+        """Problem for /readyz; "" without one."""
         return "the broker is silent; clients that need it are closed until it answers" if self.detector.silent else ""
 
     # ---- what sessions tell -------------------------------------------------------------------------------
     def begin(self) -> None:
-        """The broker is asked something."""
+        """Starts the checks: the broker was sent a request."""
         self.watching = True
         self.detector.begin(self._now_ms())
         self._look_later()
 
     def connects(self, upstream: Watched) -> None:
-        """A connection to the broker begins."""
+        """Notes that a connection to the broker begins."""
         if self._look_s:
             self._fresh[upstream] = self._now_ms()
 
@@ -158,7 +160,7 @@ class BrokerWatch:
         return None
 
     def _follow(self) -> None:
-        """Do what a change of the detector's verdict asks for."""
+        """Logs, counts and acts on a change of the detector's verdict."""
         detector = self.detector
         was, self._silent = self._silent, detector.silent
         was_to_all, self._silent_to_all = self._silent_to_all, detector.silent_to_all
@@ -175,7 +177,7 @@ class BrokerWatch:
             self._end_some()
 
     def _end_some(self) -> None:
-        """End what waits for the broker, some at a time: there may be thousands."""
+        """Ends connections that wait for the broker, some at a time: there may be thousands."""
         for _ in range(min(AT_ONCE, len(self._ending))):
             upstream = self._ending.popleft()
             if upstream.owed and upstream.cut_off:
@@ -191,7 +193,7 @@ class BrokerWatch:
         self._probe = asyncio.get_running_loop().create_task(self._probes())
 
     async def _probes(self) -> None:
-        """One after the other, until one is answered."""
+        """Sends probes one after the other, until one is answered."""
         while True:
             probe = self._asking = _Probe(self)
             try:

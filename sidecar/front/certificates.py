@@ -109,7 +109,7 @@ def expiry_of(certificate: Path) -> float:
 
 
 class Certificates:
-    """`context` is for the next connection."""
+    """The listener's TLS context, read again when its files change. `context` is for the next connection."""
 
     def __init__(self, settings: TlsSettings, figures: Figures, log: Logger) -> None:
         """Raises TlsError."""
@@ -118,7 +118,7 @@ class Certificates:
         self._log = log
         self._ends_s = 0.0
         self._said = ""
-        """What was said last of the end of the certificate."""
+        """The last warning about the certificate's expiry: "", "soon" or "expired"."""
         self._stamp = self._files()
         self.context = self._read()
 
@@ -128,7 +128,7 @@ class Certificates:
             self.look()
 
     def look(self) -> None:
-        """Read the files again if one of them has changed since."""
+        """Reads the files again if one of them has changed since."""
         stamp = self._files()
         if stamp != self._stamp:
             self._stamp = stamp
@@ -137,7 +137,7 @@ class Certificates:
             self._say_the_end()
 
     def reload(self) -> None:
-        """Read the files again; if they are of no use, what was read before goes on."""
+        """Reads the files again; if they cannot be used, the former context stays."""
         try:
             self.context = self._read()
         except TlsError as exc:
@@ -156,7 +156,7 @@ class Certificates:
         return context
 
     def _say_the_end(self) -> None:
-        """Once when it is near, and once when it has come."""
+        """Warns once when the certificate's end is near, and once when it has come."""
         left_s, told = self._ends_s - time.time(), str(self.settings.certificate)
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._ends_s))
         if left_s <= 0 and self._said != "expired":
@@ -167,7 +167,8 @@ class Certificates:
             self._log.warning("certificate expires soon", file=told, expires=when)
 
     def _files(self) -> Stamp:
-        """A link that points somewhere else is a change, too: so secrets are mounted."""
+        """Returns the files' stamps. A symbolic link that points elsewhere is a change, too: secrets are mounted that
+        way."""
         s = self.settings
         return tuple(_stamp(p) for p in (s.certificate, s.key, s.password_file, s.clients_from) if p is not None)
 

@@ -21,20 +21,21 @@ SETTLE_MS = 1_000
 
 
 class CoordinatorChannel:
-    """`hold_ms`: how long a request waits here; `resume`: what becomes of a request that is answered."""
+    """Sends requests to the coordinator and keeps them until their replies. `hold_ms`: how long a request waits here;
+    `resume(run, answer)`: goes on with a request that is answered."""
 
     def __init__(
         self, send: Callable[[ToCoordinator], None], hold_ms: int, resume: Callable[[Run, Answer], None]
     ) -> None:
         self.send = send
         self.view: View | None = None
-        """None: there is no coordinator."""
+        """The cluster as the coordinator last showed it; None while there is no coordinator."""
         self.under_way: dict[int, Run] = {}
-        """By the token of the request."""
+        """Requests that the coordinator has not answered, by token."""
         self.settling = WaitingRoom()
-        """The owner of a group may be gone."""
+        """Requests for groups whose owner may be gone."""
         self._early = WaitingRoom()
-        """The coordinator is not there yet."""
+        """Requests that came before the coordinator was there."""
         self._hold_ms, self._resume = hold_ms, resume
         self._last_token = 0
 
@@ -56,7 +57,7 @@ class CoordinatorChannel:
             self.send(Request(token, event))
 
     def tell(self, event: Event) -> None:
-        """Send this and wait for no answer."""
+        """Sends an event without waiting for an answer."""
         if self.view is not None:
             self._last_token += 1
             self.send(Request(self._last_token, event))
@@ -69,7 +70,7 @@ class CoordinatorChannel:
         return True
 
     def give_up(self, run: Run) -> None:
-        """Its handler ends before its time."""
+        """Ends the request's handler early, and sends the coordinator the message that the request owes it."""
         if run.handler is not None:
             run.handler.close()
         if run.owed is not None:

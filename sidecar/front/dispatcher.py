@@ -39,13 +39,13 @@ from sidecar.wire.frames import PREFIX, SIZE, client_id_of, header_end, response
 from sidecar.wire.primitives import WireError
 
 HEADER = PREFIX.size
-"""Where the header of a request goes on behind its correlation id."""
+"""Position in a request at which its header goes on after the correlation id."""
 NO_VIEW = View()
 AT_ONCE, ASKED_IN_VAIN = (Tell, Owe, Start), (Coordinate, Settle)
 
 
 class Dispatcher:
-    """`cluster`: for requests that belong to another broker."""
+    """Runs the handlers. `cluster`: for requests that belong to another broker."""
 
     def __init__(
         self,
@@ -83,7 +83,8 @@ class Dispatcher:
             self._handle(session, got, at_ms)
 
     def _proved(self, session: Session, got: Got, answer: bytes | None) -> None:
-        """The broker has answered, so it lets this client in; or it has closed the connection."""
+        """Handles the request if the broker has let this client in. Closes the connection if the broker gave no
+        answer."""
         if answer is not None and not session.conn.closed:
             session.facts.let_in = True
             self._handle(session, got, now_ms())
@@ -128,7 +129,7 @@ class Dispatcher:
             self._scopes.wait_until_known(until_ms, partial(self._go_on, run), partial(self._doubt, run))
 
     def _advance(self, run: Run, value: Any, silent: bool = False) -> None:
-        """Resume the handler with what came of its last want, until it waits again or ends. `silent`: the broker does
+        """Resumes the handler with the result of its last want, until it waits again or ends. `silent`: the broker does
         not answer."""
         handler = run.handler
         assert handler is not None
@@ -170,7 +171,7 @@ class Dispatcher:
                     go_on()
 
     def _at_once(self, run: Run, want: Want) -> Answer | None:
-        """What comes of a want for which nothing is waited."""
+        """Carries out a want that needs no waiting, and returns its result."""
         if isinstance(want, Owe):
             run.owed = want.message
         elif isinstance(want, Tell):
@@ -184,7 +185,8 @@ class Dispatcher:
         return None
 
     def _started(self, run: Run, want: Start, frame: bytes | None) -> None:
-        """What was started has ended. Its client was answered long ago."""
+        """Sends the coordinator the result of a request to the broker that was started without waiting. The client was
+        answered long ago."""
         try:
             event = want.then(frame)
         except WireError as exc:
@@ -239,7 +241,7 @@ class Dispatcher:
             self._advance(run, frame)
 
     def _go_on(self, run: Run) -> None:
-        """It has waited; its client may have gone meanwhile."""
+        """Resumes a handler after a wait, unless its client has gone meanwhile."""
         if run.session.conn.closed:
             self.channel.give_up(run)
         else:
@@ -250,5 +252,5 @@ class Dispatcher:
         self._go_on(run)
 
     def ask_access(self, ask: AskAccess) -> None:
-        """The coordinator asks which topics the principal behind a request may not see."""
+        """Answers the coordinator's question which topics the principal behind a request may not see."""
         self._access.begin(self.channel.under_way.get(ask.token), ask)

@@ -1,4 +1,5 @@
-"""Which connections are let in, and which have been quiet for too long. dispatcher.py decides what becomes of requests.
+"""Decides which connections are let in, and closes those that have been quiet for too long. Requests are
+dispatcher.py's.
 
 Limits are Kafka's (max.connections, max.connections.per.ip, max.connection.creation.rate of KIP-612,
 connections.max.idle.ms), with one difference: a broker leaves one connection too many in the backlog of its socket.
@@ -20,7 +21,7 @@ from sidecar.link.ports import Figures, Logger
 from sidecar.proxy.actions import Close
 
 LOOKS = 10
-"""So often, in the time that a connection may be quiet, is looked whether it still is."""
+"""Checks for quiet connections in each `idle_s`, the time that a connection may be quiet."""
 
 
 class Door:
@@ -28,10 +29,10 @@ class Door:
         self.settings = settings
         self.sessions: dict[Session, None] = {}
         self._silent: dict[Session, float] = {}
-        """Those that have sent no request so far, the oldest first, since when. Some have sent one meanwhile."""
+        """Sessions without a request -> since when, the oldest first. Some have sent one since they were put in."""
         self._first: asyncio.TimerHandle | None = None
         self.pauses = dict.fromkeys(PAUSES, 0)
-        """How often reading was paused, by reason. Told when somebody looks: it is on the way of all bytes."""
+        """Pauses in reading, by reason. A plain dict, which a scrape reads: all bytes pass here."""
         self._figures, self._log = figures, log
         self._opened, self._active = figures("opened"), figures("active")
         for why in PAUSES:
@@ -39,10 +40,10 @@ class Door:
         self._from: Counter[str] = Counter()
         self._so_far = self._arriving = 0
         self._turn_s = float("-inf")
-        """When the last connection was read first, or will be; not before a second ago."""
+        """Monotonic time of the last connection's turn, in seconds. `_turn` counts it as at most a second ago."""
         self._looking = False
         self._said: dict[tuple[str, str], tuple[float, int]] = {}
-        """Event and reason -> when it may be logged again, and how often it was not since the last line."""
+        """Event and reason -> when it may be logged again, and how many lines were left out since the last one."""
 
     def opened(self, session: Session) -> str:
         """Returns why this connection is one too many; "": it is not."""
@@ -69,8 +70,8 @@ class Door:
         return ""
 
     def arriving(self, host: str) -> tuple[str, float]:
-        """Of a connection that has to prove itself before it becomes a session: why it is one too many, or "" and for
-        how many seconds it has to wait for its turn. One that need not go counts until `let_go`."""
+        """Takes in a connection that has to finish its handshake before it becomes a session. Returns why it is one too
+        many, or "", and for how many seconds it waits for its turn. An accepted one counts until `let_go`."""
         s = self.settings
         if self._from[host] >= s.per_ip_overrides.get(host, s.per_ip_max):
             return "too_many_from_address", 0.0
@@ -84,19 +85,19 @@ class Door:
         return "", wait_s
 
     def let_go(self, host: str) -> None:
-        """It is a session in a moment, or gone."""
+        """Uncounts an arriving connection, which becomes a session in a moment or is gone."""
         self._arriving -= 1
         self._one_less(host)
 
     # ---- connections without a request --------------------------------------------------------------------
     def _is_silent(self, session: Session, wait_s: float) -> None:
-        """Its time begins when it is read."""
+        """Puts a session among those without a request. Its time begins when it is read."""
         self._silent[session] = asyncio.get_running_loop().time() + wait_s
         if self._first is None:
             self._first = asyncio.get_running_loop().call_later(self.settings.first_s, self._look_at_first)
 
     def _oldest_silent(self) -> Session | None:
-        """Each that has sent a request meanwhile is passed over once, and never comes again."""
+        """Returns the oldest session without a request, and drops those that have sent one from the table."""
         while self._silent:
             session = next(iter(self._silent))
             if not session.conn.requests:
@@ -105,7 +106,7 @@ class Door:
         return None
 
     def _make_room(self) -> bool:
-        """Whether another connection has given its place up."""
+        """Closes the oldest session without a request. Returns whether that made room for another connection."""
         oldest = self._oldest_silent()
         if oldest is None or oldest.flow.waits_for_turn:  # then all the others wait, too
             return False
@@ -127,7 +128,7 @@ class Door:
                 oldest.close("no_request")
 
     def _turn(self) -> float | None:
-        """In how many seconds it is the next connection's turn; None: the line is too long."""
+        """Returns the seconds until the next connection's turn; None: the line is too long."""
         gap_s, now_s = 1 / self.settings.rate, asyncio.get_running_loop().time()
         turn_s = max(self._turn_s, now_s - 1.0) + gap_s
         if turn_s - now_s > self.settings.line * gap_s:
@@ -149,16 +150,16 @@ class Door:
             del self._from[host]
 
     def refused(self, session: Session, close: Close) -> None:
-        """Bytes that close their connection: counted each time, logged now and then."""
+        """Counts bytes that close their connection each time, and logs them now and then."""
         self._figures("refused", close.cause).inc()
         self.say("frame refused", session.facts.host, close.cause, close.detail, client_id=close.client_id)
 
     def broker_refused(self, host: str, detail: str) -> None:
-        """There is a broker, but TLS with it does not come about: no client has any use of this sidecar."""
+        """Logs that the TLS handshake with the broker failed. Until that is repaired no client can use this sidecar."""
         self.say("no TLS with the broker", host, "broker_tls", detail)
 
     def say(self, event: str, host: str, cause: str, detail: str, **more: object) -> None:
-        """Log it, but of the same cause only now and then."""
+        """Logs an event, but the same event and cause only now and then."""
         again_s, silent = self._said.get((event, cause), (0.0, 0))
         now_s = time.monotonic()
         if now_s < again_s:
@@ -170,7 +171,8 @@ class Door:
         self._log.warning(event, client=host, cause=cause, detail=detail, **more)
 
     def _look(self) -> None:
-        """Close what nothing has moved on for too long. A request that the coordinator parks is no silence."""
+        """Closes sessions on which nothing has moved for too long. A request that the coordinator parks is no
+        silence."""
         for session in list(self.sessions):
             cause = session.look()
             if cause and session.quiet > LOOKS:

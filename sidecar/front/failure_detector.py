@@ -12,37 +12,37 @@ HALVES = 2
 
 
 class FailureDetector:
-    """Times are monotonic milliseconds."""
+    """The broker's state by answers and probes. All times are monotonic milliseconds."""
 
     def __init__(self, limit_ms: int) -> None:
         self.heard = False
         """Set with each read from the broker, and reset by `look`."""
         self.silent = False
-        """New connections get no answer."""
+        """Whether new connections get no answer."""
         self.silent_to_all = False
-        """Old connections get none either."""
+        """Whether old connections get none either."""
         self.quiet_ms = 0
-        """Since when nothing has come from the broker though it owes something."""
+        """Time since which nothing has come from the broker though it owes an answer."""
         self._half_ms = limit_ms // HALVES
         self._probed_ms: int | None = None
-        """When the probe under way was sent."""
+        """Time at which the probe under way was sent."""
         self._answered_ms = 0
-        """When the last probe was answered."""
+        """Time at which the last probe was answered."""
 
     def begin(self, now_ms: int) -> None:
-        """The broker is asked something, and owed nothing before."""
+        """Begins a silence at `now_ms`: the broker is sent a request, and owed nothing before."""
         self.quiet_ms = now_ms
 
     def stood_still(self, ms: int) -> None:
-        """The sidecar itself has not run for so long. What has come meanwhile is not read yet."""
+        """Moves all times by the `ms` in which the sidecar itself has not run. What came meanwhile is not read yet."""
         self.quiet_ms += ms
         self._answered_ms += ms
         if self._probed_ms is not None:
             self._probed_ms += ms
 
     def look(self, now_ms: int, owes: bool, fresh_ms: int | None) -> bool:
-        """`owes`: whether the broker owes an answer. `fresh_ms`: since when the oldest connection waits on which the
-        broker has never answered; None: there is none. Returns whether a probe has to be sent."""
+        """Takes the verdict. `owes`: whether the broker owes an answer. `fresh_ms`: since when the oldest connection
+        waits on which the broker has never answered; None: there is none. Returns whether a probe has to be sent."""
         if self.heard or not owes:
             self.heard = False
             self.quiet_ms = now_ms
@@ -58,7 +58,7 @@ class FailureDetector:
         return True
 
     def answered(self, now_ms: int) -> bool:
-        """The probe has its answer. A late one, from a silent broker, shows that it runs, and not that it answers in
+        """Takes in the probe's answer. A late one, from a silent broker, shows that it runs, and not that it answers in
         time: returns whether another probe has to be sent at once."""
         assert self._probed_ms is not None
         if self.silent and now_ms - self._probed_ms >= self._half_ms:
@@ -70,6 +70,7 @@ class FailureDetector:
         return False
 
     def gone(self, now_ms: int) -> None:
-        """The probe was refused, or its connection closed: there is no broker, and clients learn that by themselves."""
+        """Ends the silence: the probe was refused, or its connection closed. There is no broker, and clients learn that
+        by themselves."""
         self._probed_ms = now_ms
         self.answered(now_ms)

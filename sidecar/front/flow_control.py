@@ -39,16 +39,16 @@ class FlowControl:
         self._session, self._server = session, server
         self._conn, self._upstream = session.conn, session.upstream
         self._kept_bytes = 0
-        """Of what neither side has taken, and of replies that wait for their turn, as it was counted last."""
+        """Bytes that neither side has taken, and replies that wait for their turn, at the last count."""
         self.waits_for_turn = False
-        """Nothing of it is read yet: others have connected before it."""
+        """Whether the client is not read yet because others have connected before it."""
         self.waits_for_memory = False
         self.reserved_bytes = 0
         self.has_place = False
         self.waits_for_place = 0
-        """Bytes of a large request that has none yet (large.py)."""
+        """Bytes of a large request that waits for a place (large.py); 0: none waits."""
         self._paused = ""
-        """Why the client is not read."""
+        """Reason for which the client is not read, from PAUSES; "": it is read."""
         self._turn: asyncio.TimerHandle | None = None
         self._partial: asyncio.TimerHandle | None = None
         self._partial_of = 0
@@ -56,7 +56,7 @@ class FlowControl:
 
     @property
     def host(self) -> str:
-        """Large requests have their turns by address."""
+        """The client's address, by which large requests have their turns."""
         return self._session.facts.host
 
     # ---- what the session tells ---------------------------------------------------------------------------
@@ -67,7 +67,8 @@ class FlowControl:
             asyncio.get_running_loop().call_soon(self._stay_paused, client)
 
     def _stay_paused(self, client: asyncio.Transport) -> None:
-        """uvloop begins to read after `connection_made`, whatever that has said. What comes in between is held."""
+        """Pauses reading again: uvloop begins to read after `connection_made`, even if that has paused it. What comes
+        in between is held."""
         if self._paused and not client.is_closing():
             client.pause_reading()
 
@@ -81,7 +82,7 @@ class FlowControl:
         self.adjust()
 
     def client_takes(self, takes: bool) -> None:
-        """Whether the client takes what it is answered."""
+        """Notes whether the client takes its answers."""
         outbox = self._session.to_client
         if not takes:
             outbox.paused()
@@ -92,15 +93,16 @@ class FlowControl:
         self.adjust()
 
     def begin_large(self, size: int, go_on: Callable[[], None]) -> bool:
-        """Whether a large request or answer is worked on now; if not, `go_on` is called when its turn has come."""
+        """Returns whether a large request or answer is worked on now; if not, `go_on` is called when its turn has
+        come."""
         return self._server.large.begins(self, size, go_on)
 
     def end_large(self) -> None:
-        """It is answered, or never will be, or waits for others."""
+        """Gives back the place of a large request that is answered, never will be, or waits for other members."""
         self._server.large.ended(self)
 
     def end(self) -> None:
-        """The client's connection is gone."""
+        """Gives back what the session holds: the client's connection is gone."""
         self.end_large()
         self._server.memory.unread.forget(self._session)
         for timer in (self._turn, self._partial):
@@ -111,7 +113,7 @@ class FlowControl:
 
     # ---- reading ------------------------------------------------------------------------------------------
     def adjust(self) -> None:
-        """Called when something has moved. The end of the client's half is passed on here."""
+        """Pauses or resumes both sides; called after each change. Passes on the end of the client's half."""
         session = self._session
         client = session.transport
         if client is None:
@@ -141,7 +143,7 @@ class FlowControl:
             upstream.stop_reading(pause_upstream)
 
     def _steer(self, client: asyncio.Transport) -> None:
-        """Whether the client is read, how long the rest of a request may take, and when the next turn is."""
+        """Decides whether the client is read, how long the rest of a request may take, and when the next turn is."""
         if self._conn.more:
             self._session.turn_soon()
         self._watch_partial()
@@ -154,7 +156,7 @@ class FlowControl:
             self._paused = why
 
     def _why_pause(self) -> str:
-        """Why the client is read no further; "": it is."""
+        """Returns the reason to read the client no further; "" to read on."""
         conn = self._conn
         if self._upstream.outbox.full or self._upstream.connecting:
             return "upstream"
@@ -169,8 +171,8 @@ class FlowControl:
         return "memory" if self.waits_for_memory else ""
 
     def _watch_partial(self) -> None:
-        """There must be room for what waits and for the rest of a request, and that must come in time, unless we do not
-        read it."""
+        """Reserves memory for what waits or for the rest of a request, and limits the time for that rest. No time runs
+        while the client is not read."""
         conn, server = self._conn, self._server
         if conn.closed:
             return

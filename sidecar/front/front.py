@@ -39,8 +39,8 @@ class Front:
         log: Logger,
         tasks: Tasks,
     ) -> None:
-        """`attach` connects to the coordinator and returns how to send to it. `cluster`: for requests that belong to
-        another broker."""
+        """Connects to the coordinator: `attach(front)` returns the function that sends to it. `cluster`: for requests
+        that belong to another broker."""
         self.scopes = Scopes(settings, figures)
         self._grants = Grants()
         self._dispatcher = Dispatcher(settings, attach(self), self.scopes, self._grants, cluster, figures, log, tasks)
@@ -51,7 +51,7 @@ class Front:
 
     @property
     def linked(self) -> bool:
-        """The coordinator has shown itself."""
+        """Whether the coordinator has shown itself."""
         return self.channel.view is not None
 
     # ---- the coordinator ------------------------------------------------------------------------------------
@@ -71,13 +71,14 @@ class Front:
             self._dispatcher.ask_access(message)
 
     def link_lost(self) -> None:
-        """The coordinator is gone, and with it all that it granted or has not answered."""
+        """Drops all that the coordinator granted and refuses what it has not answered: it is gone."""
         self._grants.void_all()
         self.channel.lost()
 
     # ---- the broker -----------------------------------------------------------------------------------------
     def _silence(self, quiet_ms: int, to_all: bool) -> None:
-        """The broker is silent, and was last heard so long ago; -1: it answers again."""
+        """Reports the broker's silence to the coordinator. `quiet_ms`: time since its last answer; -1: it answers
+        again."""
         self.channel.send(BrokerSilence(quiet_ms if to_all else -1))
         learnt, sessions = self.scopes.learnt, self.server.sessions
         learnt.open_meanwhile = quiet_ms >= 0 and (learnt.open_meanwhile or any(s.anonymous for s in sessions))
@@ -89,12 +90,12 @@ class Front:
 
     # ---- ending ---------------------------------------------------------------------------------------------
     def stop(self) -> None:
-        """No connection is taken any more, and the coordinator, which is about to stop, answers every heartbeat."""
+        """Takes no more connections. The coordinator, which is about to stop, answers every heartbeat."""
         self.server.stop()
         self._grants.stop()
 
     async def drain(self, timeout_s: float) -> None:
-        """Answers under way leave; then every connection is closed."""
+        """Lets answers under way leave; then closes every connection."""
         until_s = time.monotonic() + timeout_s
         while self.channel.under_way and time.monotonic() < until_s:
             await asyncio.sleep(0.01)

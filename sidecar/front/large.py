@@ -1,4 +1,4 @@
-"""How many large requests and answers are worked on at a time, whoever has asked.
+"""Limits the number of large requests and answers that are worked on at a time, from all clients together.
 
 A request of 160 KB becomes 20 MB of objects while its handler works and waits for the broker. So only a few have a
 place at a time, and the others wait as bytes, which `memory` counts. Addresses have their turns: whoever sends many
@@ -24,7 +24,7 @@ from typing import Protocol
 from sidecar.api.slices import SMALL_BYTES
 
 LARGE_BYTES = SMALL_BYTES
-"""A longer request is read in slices."""
+"""Longest request that is read in one piece; a longer one is read in slices."""
 
 
 class Sender(Protocol):
@@ -45,13 +45,13 @@ class LargeRequests:
         self._pauses = pauses
         self.handled = 0
         self._waiting: dict[str, dict[Sender, Callable[[], None]]] = {}
-        """By address; the one whose turn is next comes first."""
+        """Senders that wait and how each goes on, by address; the address whose turn is next comes first."""
         self._turns = False
-        """One has begun, or may, when the loop has turned."""
+        """Whether a request has begun in this turn of the loop; the next one begins in the next turn."""
 
     def begins(self, sender: Sender, size: int, go_on: Callable[[], None]) -> bool:
-        """Whether its request, of which `size` bytes are kept, is worked on now. If not, `go_on` is called when its
-        turn has come."""
+        """Returns whether the sender's request, of which `size` bytes are kept, is worked on now. If not, `go_on` is
+        called when its turn has come."""
         if sender.has_place:
             return True
         if self._turns or self.handled >= self.at_a_time:
@@ -63,7 +63,7 @@ class LargeRequests:
         return True
 
     def ended(self, sender: Sender) -> None:
-        """It is answered, or never will be, or waits for others."""
+        """Gives back the place of a sender whose request is answered, never will be, or waits for other members."""
         own = self._waiting.get(sender.host)
         if own is not None and sender in own:
             sender.waits_for_place = 0

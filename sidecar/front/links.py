@@ -19,17 +19,17 @@ from sidecar.front.session import Session
 from sidecar.link.ports import Figures
 
 LOOKS = 10
-"""So often, in the time after which the broker ends an idle link, is looked which links are."""
+"""Checks for idle links in each `limit_ms`, the time after which the broker ends an idle link."""
 NOBODY = 0
 """The token of a request whose answer nobody waits for."""
 AT_ONCE, PACE_S = 100, 0.02
-"""So many links are used at once, and so long is the pause until the next ones are."""
+"""Links that are used at once, and the pause until the next ones."""
 IDLE_LOOKS = 3
-"""After so many looks without a use a link is idle."""
+"""Checks without a use after which a link is idle."""
 
 
 def idle(s: Session) -> bool:
-    """The client has asked for something since its link was used, which is some time ago."""
+    """Returns whether the client has asked for something since its link was used, some time ago."""
     conn, link = s.conn, s.upstream
     asked = link.looks >= IDLE_LOOKS and conn.requests != link.requests
     return asked and link.transport is not None and conn.between() and not (conn.closed or link.owed or link.cut_off)
@@ -44,7 +44,7 @@ class Links:
         self._kept = figures("links_kept")
 
     def limit(self, limit_ms: int) -> None:
-        """The broker ends a link that is idle for so long; not above 0: it ends none."""
+        """Takes in the time after which the broker ends an idle link; not above 0: it ends none."""
         if limit_ms != self._limit_ms:
             self._limit_ms = limit_ms
             if self._look is not None:
@@ -54,7 +54,7 @@ class Links:
                 self.begin()
 
     def begin(self) -> None:
-        """There is a connection."""
+        """Schedules the next check; called when a connection opens."""
         if self._look is None and self._limit_ms > 0:
             look_s = self._limit_ms / LOOKS / 1000
             self._look = asyncio.get_running_loop().call_later(look_s, self._look_at_all)
@@ -72,7 +72,7 @@ class Links:
             self.begin()
 
     def _use_some(self) -> None:
-        """There may be thousands, and the broker answers them all."""
+        """Uses some of the idle links. There may be thousands, and the broker answers each request."""
         for _ in range(min(AT_ONCE, len(self._idle))):
             session = self._idle.popleft()
             if idle(session):

@@ -1,4 +1,5 @@
-"""Which groups this front's sidecar coordinates, as it was told last; until then, as its own settings say."""
+"""The groups that the sidecars coordinate, by the coordinator's last GroupRules; before the first one, by the
+settings."""
 
 from __future__ import annotations
 
@@ -10,12 +11,12 @@ from sidecar.link.messages import GroupRules
 
 
 class Managed:
-    """`own`: what the settings say; `managing`: whether they name any group; `refused`: the group of the sidecars
-    themselves, of which handlers say what they say of a managed one without rights."""
+    """Decides which groups are managed. `own`: what the settings say; `managing`: whether they name any group;
+    `refused`: the owners' group, which handlers treat as a managed one without rights."""
 
     def __init__(self, own: Callable[[str], bool], managing: bool, refused: str = "") -> None:
         self.known = False
-        """The coordinator has said which groups are its."""
+        """Whether the coordinator has reported which groups are managed."""
         self.managing = managing
         self._own, self._own_managing = own, managing
         self._refused = refused
@@ -32,7 +33,7 @@ class Managed:
         return self._matches(group_id) if moved is None else moved
 
     def moved(self, group_id: str) -> bool:
-        """Something was said of this group alone; "": patterns were stored."""
+        """Returns whether an order names this group; for "", whether patterns are stored."""
         return group_id in self._moved if group_id else self._matches is not self._own
 
     def follow(self, rules: GroupRules) -> None:

@@ -1,4 +1,4 @@
-"""How much the requests that are not handled yet may take together: Kafka's queued.max.request.bytes.
+"""Limits the memory of the requests that are not handled yet, of all sessions: Kafka's queued.max.request.bytes.
 
 One half of it is shared out: every connection that may be open has a small part of its own, and nobody can take it
 away, so that who sends small requests is always read. The other half is common. A session takes from it what a request
@@ -28,23 +28,23 @@ class Holder(Protocol):
 
 
 class Memory:
-    """`limit_bytes`: of what is common, 0: there is no limit; `own_bytes`: what each session has without asking;
-    `unread`: the same of what was sent and is not taken."""
+    """Memory that sessions share. `limit_bytes`: of the common half, 0: no limit; `own_bytes`: of each session, without
+    asking; `unread`: the limit for what was sent and is not taken."""
 
     def __init__(self, limit_bytes: int, own_bytes: int, unread: Unread | None = None) -> None:
         self.limit_bytes = limit_bytes
         self.own_bytes = own_bytes
         self.reserved_bytes = 0
         self.tight = False
-        """Half of what is common is taken."""
+        """Whether half of the common memory is taken."""
         self.unread = unread or Unread(0)
         self.reads = Reads(self, self.unread)
         self._waiting: deque[Holder] = deque()
 
     def take(self, holder: Holder, size: int, keep: bool) -> bool:
-        """The holder needs so much now, or no more than that. Returns False if it has to wait; its `adjust` is called
-        when that may have changed. `keep`: what it has is in use meanwhile. Without, it is given back: if everybody
-        waited for the rest of a request and kept what is there, nobody would ever have enough."""
+        """Reserves `size` bytes for the holder, in place of what it had. Returns False if it has to wait; its `adjust`
+        is called when that may have changed. `keep`: what it has is in use meanwhile. Otherwise it gives that back: if
+        all sessions waited for the rest of a request and kept what is there, none would ever have enough."""
         before = holder.reserved_bytes
         if size > before and self.limit_bytes and self.reserved_bytes >= self.limit_bytes:
             if not holder.waits_for_memory:
@@ -60,7 +60,7 @@ class Memory:
         return True
 
     def give_back(self, holder: Holder) -> None:
-        """Its requests are handled, or will never come."""
+        """Frees what the holder has: its requests are handled, or will never come."""
         if holder.waits_for_memory:
             holder.waits_for_memory = False
             self._waiting.remove(holder)
@@ -77,6 +77,7 @@ class Memory:
 
 
 def shared(total_bytes: int, connections: int, held_bytes: int, unread: Unread | None = None) -> Memory:
-    """`total_bytes` for at most so many connections that may hold so much each; 0: there is no limit."""
+    """Returns the memory of `connections` sessions with `total_bytes` in all and at most `held_bytes` each; 0: no
+    limit."""
     own = min(held_bytes, total_bytes // 2 // connections) if total_bytes else held_bytes
     return Memory(max(1, total_bytes - own * connections) if total_bytes else 0, own, unread)

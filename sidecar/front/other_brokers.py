@@ -7,12 +7,12 @@ from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.lanes import Lane
 
 ANSWER_S, SLOW_S = 10.0, 90.0
-"""How long an answer is waited for; and how long if that broker has to ask others first."""
+"""Time limits for an answer: normally, and if that broker has to ask others first."""
 
 
 async def ask(cluster: Cluster, want: Store, which: int) -> bytes:
-    """The response frame. `which`: one connection of several, always the same for a client, so that its requests stay
-    in order; a slow request has one to itself. Raises ConnectionLost, TimeoutError, WireError."""
+    """Returns the response frame. `which`: one connection of several, always the same for a client, so that its
+    requests stay in order; a slow request has one to itself. Raises ConnectionLost, TimeoutError, WireError."""
     if not want.slow:
         conn = await cluster.lane(want.node_id, Lane.COMMITS, which)
         return await conn.raw(want.api_key, want.version, want.body, want.flexible, ANSWER_S)

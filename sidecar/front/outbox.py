@@ -1,4 +1,4 @@
-"""What a session has to send to its client, or to its broker, and how much memory that takes.
+"""The bytes that a session has to send to its client or to its broker, and the memory that they take.
 
 A transport keeps an object whole until its last byte has left, and tells only how many bytes are left; that of TLS
 tells nothing of what it has encrypted. So it gets pieces, and the next one when the kernel has taken the one before.
@@ -12,31 +12,31 @@ from collections import deque
 
 PIECE_BYTES = 1 << 16
 TLS_BYTES = 1 << 14
-"""What TLS may keep before it is full: its handshake may not have left yet when it says that it is there. Others keep
-nothing."""
+"""Bytes that a TLS transport may keep before it is full: it may report the end of its handshake before that has left.
+Other transports keep nothing."""
 
 
 class Outbox:
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
-        """None: it is not there yet. What is sent waits."""
+        """The transport; None before it is there. What is sent meanwhile waits."""
         self.full = False
-        """The other side does not take what it was sent."""
+        """Whether the other side does not take what it was sent."""
         self.kept_bytes = 0
         self.reply = False
-        """A reply of the sidecar's own is part of that, as whoever writes says."""
+        """Whether a reply of the sidecar's own is part of `kept_bytes`; the session sets it."""
         self._waiting: deque[bytes] = deque()
         self._at = 0
-        """So many bytes of the first one are sent."""
+        """Bytes of the first waiting object that are sent."""
 
     @property
     def waiting(self) -> bool:
-        """Not all has been given to the transport."""
+        """Whether the transport has not been given all yet."""
         return bool(self._waiting)
 
     @property
     def left_bytes(self) -> int:
-        """How many bytes have not left yet."""
+        """Number of bytes that have not left yet, those at the transport included."""
         at_transport = self.transport.get_write_buffer_size() if self.transport is not None else 0
         return sum(map(len, self._waiting)) - self._at + at_transport
 
@@ -57,17 +57,17 @@ class Outbox:
             self.kept_bytes = len(data)
 
     def paused(self) -> None:
-        """The transport has as much as it takes."""
+        """Called when the transport has as much as it takes."""
         self.full = True
 
     def resumed(self) -> bool:
-        """The transport has sent all that it had. Returns whether it takes more than what has waited."""
+        """Called when the transport has sent all that it had. Returns whether it takes more than what has waited."""
         self.full = False
         self._go_on()
         return not self.full
 
     def end(self) -> None:
-        """No more comes: whatever is left is sent before the transport closes."""
+        """Closes the transport after all that is left has been sent. Nothing more is written after this."""
         transport = self.transport
         if transport is None or transport.is_closing():
             return
@@ -78,12 +78,12 @@ class Outbox:
         transport.close()
 
     def drop(self) -> None:
-        """What waits is not sent."""
+        """Discards what waits."""
         self._waiting.clear()
         self._at = 0
 
     def forget(self) -> None:
-        """The connection is gone. A transport of TLS holds whoever it has read for (`Upstream._let_go`)."""
+        """Drops the closed transport: one of TLS holds the protocol that it has read for (`Upstream._let_go`)."""
         self.transport = None
 
     def _go_on(self) -> None:

@@ -1,4 +1,4 @@
-"""Where bytes are put that come from clients and from the broker: one buffer for all sockets of the loop.
+"""The buffer for bytes from clients and from the broker: one for all sockets of the loop.
 
 How much is read at once is how much a connection may have to keep of which nobody knew before. So it is little where
 all connections together keep half of what they may: that they go on, and keep no more, costs processor time instead.
@@ -13,7 +13,7 @@ from typing import Protocol
 from sidecar.front.budget import MUCH_BYTES, LoopBudget
 
 READ_BYTES, LITTLE_BYTES = 1 << 16, 1 << 12
-"""At once; a longer read makes no stream faster. Where memory is tight."""
+"""Bytes of one read; a longer one makes no stream faster. Bytes of one read where memory or time is tight."""
 
 
 class Tight(Protocol):
@@ -42,9 +42,9 @@ class Reader(asyncio.BufferedProtocol):
 
     transport: asyncio.Transport | None = None
     stopped = False
-    """flow_control.py wants it not to be read."""
+    """Whether flow_control.py has paused reading."""
     waits_for_others = False
-    """Others have their turn, and it is not read meanwhile."""
+    """Whether reading is paused until other connections have had their turn."""
 
     def __init__(self, reads: Reads) -> None:
         self._reads = reads
@@ -78,7 +78,7 @@ class Reader(asyncio.BufferedProtocol):
             transport.resume_reading()
 
     def stop_reading(self, stop: bool) -> None:
-        """Whether it is not read from now on."""
+        """Pauses reading, or resumes it."""
         transport = self.transport
         if transport is None or transport.is_closing():
             return

@@ -9,7 +9,7 @@ from sidecar.wire.apis import SERVED, Api
 
 
 class RequestMetrics:
-    """What is counted here anyway is told when somebody looks."""
+    """Counts requests in plain integers, which a scrape of the metrics reads."""
 
     def __init__(self, figures: Figures) -> None:
         self.seen = dict.fromkeys(SERVED, 0)

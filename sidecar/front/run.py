@@ -18,10 +18,10 @@ class Run(Call):
     got: Got
     handler: Handler | None = None
     event: Event | None = None
-    """What the coordinator was asked, until it answers."""
+    """The event that the coordinator has not answered yet."""
     grant: Grant | None = None
     owed: CommitEnded | None = None
-    """What the coordinator must hear if this ends before its time."""
+    """The message that the coordinator must get if this request ends early."""
     began_s: float = field(default_factory=time.perf_counter)
 
     def comes_too_late(self, event: Event) -> bool:

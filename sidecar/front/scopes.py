@@ -1,5 +1,5 @@
-"""What calls have in common, by who asks: a client, one of the sidecars, or a client for whose request it is not known
-which groups are managed."""
+"""The facts that calls share, by kind of client: any client, another sidecar, or a client whose request came before it
+was known which groups are managed."""
 
 from __future__ import annotations
 
@@ -36,19 +36,20 @@ class Scopes:
         )
         self.learnt = self.clients.learnt
         self._sidecars = replace(self.clients, managed=self._managed_but_own, own=OwnNames())
-        """For the other sidecars, where they come over this listener."""
+        """Scope of the other sidecars, where they come over this listener."""
         self.doubtful = replace(self.clients, managed=lambda group_id: True, moved=lambda group_id: False)
-        """For requests that have waited in vain for the word on which groups are managed: any group may be."""
+        """Scope of requests that waited in vain for the managed groups: any group may be managed."""
         self._unsure = WaitingRoom()
-        """It is not known yet which groups are managed. The settings say it only of a sidecar that starts where nothing
-        was stored, and a member that is let through to its broker may find a second coordinator there."""
+        """Requests that wait until the managed groups are known. The settings tell them only to a sidecar that starts
+        where nothing was stored. A member that is passed to its broker too early may find a second coordinator
+        there."""
 
     def _managed_but_own(self, group_id: str) -> bool:
         return not self._settings.own.is_group(group_id) and self._managed.managed(group_id)
 
     @property
     def known(self) -> bool:
-        """The coordinator has said which groups are managed."""
+        """Whether the coordinator has reported which groups are managed."""
         return self._managed.known
 
     def of(self, principal: str) -> Scope:
@@ -58,7 +59,7 @@ class Scopes:
         self._unsure.wait(until_ms, go_on, late)
 
     def in_doubt(self, scope: Scope) -> Scope:
-        """The scope of a request that has waited in vain for that."""
+        """Returns the scope for a request that waited in vain for the managed groups."""
         return scope if scope is self._sidecars else self.doubtful
 
     def follow(self, rules: GroupRules) -> None:

@@ -33,7 +33,7 @@ class SessionServer(UpstreamServer, FlowServer, Protocol):
     def log(self) -> Logger: ...
 
     def opened(self, session: Session) -> str:
-        """Why this connection is one too many; "": it is not."""
+        """Returns why this connection is one too many; "": it is not."""
 
     def gone(self, session: Session, cause: str) -> None: ...
 
@@ -52,9 +52,9 @@ class Session(Reader):
         self.to_client = Outbox()
         self.facts = Client()
         self.steady: BoundedCache[bytes, Steady] = steady_cache()
-        """By the bytes of the request behind its correlation id."""
+        """Answers that may be given again, by the bytes of the request after its correlation id."""
         self.quiet = 0
-        """How often the front has looked and nothing had moved since."""
+        """Number of the door's checks since bytes last moved on this connection."""
         self.upstream = Upstream(self, server)
         self.flow = FlowControl(self, server)
         self._server = server
@@ -114,8 +114,8 @@ class Session(Reader):
         return self.transport is None or self.transport.is_closing()
 
     def look(self) -> str:
-        """Called by the front now and then. Returns why the connection would have to be closed if it is `quiet` for
-        too long; "": it may be."""
+        """Called by the door now and then. Returns the cause for closing the connection if it stays `quiet` for too
+        long; "": there is none."""
         left = self.to_client.left_bytes
         self.quiet = 0 if left < self._left_unread else self.quiet + 1
         self._left_unread = left
@@ -123,12 +123,13 @@ class Session(Reader):
 
     @property
     def anonymous(self) -> bool:
-        """The broker has let this client in, which has not authenticated."""
+        """Whether the broker has let this client in without authentication."""
         return (self.conn.let_in or self.facts.let_in) and not self.conn.authenticates and not self.conn.closed
 
     # ---- actions ------------------------------------------------------------------------------------------
     def run(self, actions: list[Action]) -> None:
-        """Do these in their order. An answer lets the client's next request be seen, which is done after it."""
+        """Carries out actions in their order. An answer lets the client's next request be seen, which is done after
+        it."""
         todo = self._todo
         todo.extend(actions)
         if self._running:
@@ -150,7 +151,7 @@ class Session(Reader):
             self._flush()
 
     def _flush(self) -> None:
-        """Answers to pipelined requests leave together."""
+        """Writes replies; those to pipelined requests leave together."""
         out = self._out
         if out and self.transport is not None:
             self._out = []
@@ -169,7 +170,7 @@ class Session(Reader):
             self.close(a.cause, a.detail)
 
     def reply(self, token: int, frame: bytes) -> None:
-        """`frame` may be empty: no response is due."""
+        """Answers a request. An empty `frame`: no response is due."""
         if self.flow.has_place:
             self.flow.end_large()
         self.run(self.conn.answer(token, frame))
@@ -184,7 +185,7 @@ class Session(Reader):
             self.flow.adjust()
 
     def turn_soon(self) -> None:
-        """The next turn of what the client has sent, behind whatever else there is to do."""
+        """Schedules the next turn of what the client has sent, behind all other work."""
         if not self.turn_due and not self.conn.closed:
             self.turn_due = True
             self._budget.later(self._next_turn)
@@ -206,7 +207,7 @@ class Session(Reader):
         self.to_client.end()
 
     def abort(self, cause: str) -> None:
-        """Close without waiting for what is still to be written: the client does not read it."""
+        """Closes without sending what is still to be written: the client does not read it."""
         self.to_client.drop()
         self.close(cause)
         if self.transport is not None:

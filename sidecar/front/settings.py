@@ -1,4 +1,4 @@
-"""What the front is told when it is made."""
+"""Settings of the front."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ class FrontSettings:
     silence_ms: int = 0
     modern_as_classic: bool = False
     share: bool = False
-    """Share groups are among the managed ones."""
+    """Whether share groups may be managed."""
     streams: bool = False
-    """So are streams groups."""
+    """Whether streams groups may be managed."""
     sizes: Sizes = Sizes()
     upstream_tls: Callable[[], ssl.SSLContext | None] = lambda: None
     upstream_host: str = ""

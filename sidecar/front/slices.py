@@ -1,4 +1,4 @@
-"""Large requests that are handled in slices: one slice of one request in a turn of the loop, whoever has sent them."""
+"""Handles large requests in slices: one slice of one request in a turn of the loop, from all clients together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Slices:
         self._next: deque[Callable[[], None]] = deque()
 
     def wait(self, go_on: Callable[[], None]) -> None:
-        """Call it in a turn of its own, behind those that wait already."""
+        """Schedules `go_on` in a turn of its own, behind those that wait already."""
         self._next.append(go_on)
         if len(self._next) == 1:
             asyncio.get_running_loop().call_soon(self._turn)

@@ -26,8 +26,8 @@ from sidecar.proxy.internal import Internal
 
 
 class SocketServer:
-    """`silence`: told when the broker falls silent (broker_watch.py); `topics_passed`: when a change of topics has
-    passed (proxy/internal.py)."""
+    """Holds the sessions. `silence`: called when the broker falls silent (broker_watch.py); `topics_passed`: when a
+    change of topics has passed (proxy/internal.py)."""
 
     def __init__(
         self,
@@ -50,7 +50,8 @@ class SocketServer:
         self.watch = BrokerWatch(settings.silence_ms, self.broker.connect, self.sessions, silence, figures, log)
         self._rights = Shared(settings.remembered_bytes // 4)
         self._steady = Shared(settings.remembered_bytes - self._rights.limit_bytes)
-        """What is remembered of all connections."""
+        """Memory for kept answers of all connections: of the broker's authorizer (`_rights`), and to steady
+        heartbeats."""
         self._stopping = False
         figures("reserved").set_function(lambda: self.memory.reserved_bytes)
         figures("unread").set_function(lambda: self.memory.unread.total_bytes)
@@ -59,7 +60,7 @@ class SocketServer:
             figures("forgotten", what).set_function(partial(getattr, shared_, "forgotten"))
 
     def opened(self, session: Session) -> str:
-        """Why this connection is one too many; "": it is not."""
+        """Takes in a session. Returns why it is one too many; "": it is not."""
         session.facts.share(self._rights)
         session.steady.shared = self._steady
         cause = self.door.opened(session)
@@ -67,7 +68,8 @@ class SocketServer:
         return "shutdown" if self._stopping else cause
 
     def arriving(self, host: str) -> tuple[str, float]:
-        """The same of a connection that has to prove itself first, and for how many seconds it waits for its turn."""
+        """Takes in a connection before its TLS handshake. Returns why it is one too many, or "", and for how many
+        seconds it waits for its turn."""
         return ("shutdown", 0.0) if self._stopping else self.door.arriving(host)
 
     def gone(self, session: Session, cause: str) -> None:
@@ -80,11 +82,11 @@ class SocketServer:
         self.door.broker_refused(host, detail)
 
     def stop(self) -> None:
-        """No connection is taken any more."""
+        """Refuses new connections from now on."""
         self._stopping = True
 
     async def close(self, until_s: float) -> None:
-        """`until_s`: how long (monotonic) clients may take to hear of the end."""
+        """Closes all sessions. `until_s`: monotonic time until which clients may take to notice the end."""
         for session in list(self.sessions):
             session.close("shutdown")
         while self.sessions and time.monotonic() < until_s:

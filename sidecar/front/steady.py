@@ -15,15 +15,15 @@ from sidecar.core.vocabulary.cache import BoundedCache
 from sidecar.link.messages import TOUCH_MS, Grant, Touch
 
 REQUEST_BYTES, STEADY_BYTES = 1_024, 300
-"""Of the longest request that is remembered, and what an answer takes beside its bytes."""
+"""Longest request that is remembered, and the memory of an answer beside its own bytes."""
 OF_A_CONNECTION = 1 << 18
 REST_MS, APART_MS = 300, 1_000
-"""While topics change, the coordinator answers every heartbeat: for so long, and again so long after that began."""
+"""While topics change: time in which the coordinator answers every heartbeat, and the pause between two such times."""
 
 
 @dataclass(slots=True)
 class GroupGrant:
-    """What was granted to members of one group, all of it valid or all of it void."""
+    """The grants to members of one group, all of them valid or all of them void."""
 
     valid: bool = True
 
@@ -47,13 +47,13 @@ def _weigh(s: Steady) -> int:
 
 
 def steady_cache() -> BoundedCache[bytes, Steady]:
-    """By the bytes of a request, which end at 1 KiB for a member that has nothing to tell."""
+    """Returns a cache by the bytes of a request, which end at 1 KiB for a member that reports nothing."""
     return BoundedCache(OF_A_CONNECTION, key_bytes=REQUEST_BYTES, weigh=_weigh)
 
 
 @dataclass(slots=True)
 class Grants:
-    """What one front may answer by itself."""
+    """The heartbeats that one front may answer by itself."""
 
     lease_until_ms: int = 0
     lease_until_wall_ms: int = FOR_EVER_MS
@@ -61,16 +61,18 @@ class Grants:
     resting_until_ms: int = 0
 
     def rest(self, now_ms: int) -> None:
-        """Topics were changed through this front: a heartbeat that it answered now might miss that for an interval."""
+        """Stops answering for a moment. Topics were changed through this front: a heartbeat that it answered now might
+        miss that for an interval."""
         if now_ms >= self.resting_until_ms - REST_MS + APART_MS:
             self.resting_until_ms = now_ms + REST_MS
 
     def stop(self) -> None:
-        """From now on the coordinator answers every heartbeat."""
+        """Lets the coordinator answer every heartbeat from now on."""
         self.resting_until_ms = FOR_EVER_MS
 
     def remember(self, grant: Grant, api_key: int, version: int, until_ms: int, frame: bytes, now_ms: int) -> Steady:
-        """`frame`: the whole response that was just given; `until_ms`: the end of the principal's rights."""
+        """Returns an answer that may be given again. `frame`: the whole response; `until_ms`: the end of the
+        principal's rights."""
         group = self.groups.get(grant.group_id)
         if group is None:
             group = self.groups[grant.group_id] = GroupGrant()
@@ -96,7 +98,7 @@ class Grants:
 
 
 def touch_due(s: Steady, now_ms: int) -> bool:
-    """Whether the coordinator must hear of this answer."""
+    """Returns whether the coordinator must be notified of this answer."""
     if now_ms - s.touched_ms < TOUCH_MS:
         return False
     s.touched_ms = now_ms

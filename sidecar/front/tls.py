@@ -27,9 +27,9 @@ LOOPS_S = 1.0
 """The loop has a limit of its own for a handshake, which comes after ours and says nothing that can be told apart from
 a client that has gone."""
 SHUTDOWN_S = 5.0
-"""For a client to say that it has heard the end."""
+"""Time for a client to answer TLS's close_notify."""
 HANDSHAKE = 0x16
-"""The first byte of what a client of TLS says."""
+"""Type of TLS's handshake records, the first byte that a TLS client sends."""
 CAUSES = {
     "NO_SHARED_CIPHER": "no_shared_cipher",
     "UNSUPPORTED_PROTOCOL": "version",
@@ -42,7 +42,8 @@ CAUSES = {
     "SSLV3_ALERT_BAD_CERTIFICATE": "not_trusted",
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "expired",
 }
-"""OpenSSL's reason -> the one in the metric; others are `broken`. What clients that do not know our authority say."""
+"""OpenSSL's reason -> the cause in the metric; any other reason is `broken`. `not_trusted`, `expired`: alerts of
+clients that refuse the listener's certificate."""
 
 
 class _Arrival:
@@ -52,14 +53,14 @@ class _Arrival:
         self.sock = sock
         self.host = host
         self.since_s = 0.0
-        """When it got its place."""
+        """Monotonic time at which its handshake began, in seconds."""
         self.begun = False
-        """The socket belongs to a transport."""
+        """Whether the socket belongs to a transport."""
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.listened = False
         self.over = False
-        """It has become a session, or nothing."""
+        """Whether it has become a session or is closed."""
 
 
 class _Arrived(Session):
@@ -96,7 +97,7 @@ class TlsListener:
         figures("tls_under_way").set_function(lambda: len(self._under_way))
 
     def close(self) -> None:
-        """Nobody is accepted any more, and handshakes under way end."""
+        """Stops accepting and ends handshakes under way."""
         self._closed = True
         self._acceptor.close()
         for arrival in list(self._arrivals):
@@ -130,7 +131,7 @@ class TlsListener:
             self._loop.add_reader(arrival.sock, self._heard, arrival)
 
     def _heard(self, arrival: _Arrival) -> None:
-        """Its first bytes are there, or its end. They are looked at and left where they are."""
+        """Peeks at a connection's first byte, and leaves it in the socket. No byte: the client has closed."""
         self._loop.remove_reader(arrival.sock)
         arrival.listened = False
         try:
@@ -149,7 +150,7 @@ class TlsListener:
 
     # ---- handshakes ---------------------------------------------------------------------------------------
     def _go_on(self) -> None:
-        """Begin the next handshake in the next turn of the loop, if there is a place."""
+        """Begins the next handshake in the next turn of the loop, if there is a place."""
         if not self._line or self._next is not None or self._closed:
             return
         if len(self._under_way) < self._settings.handshakes:

@@ -1,4 +1,4 @@
-"""How much all sessions together may keep of what was sent, and what clients, or the broker, have not taken.
+"""Limits the bytes that all sessions keep because clients, or the broker, have not taken them.
 
 A broker makes no second answer for a client that has not taken the first. So does the sidecar: a session keeps one read
 from the broker, one from the client, and one answer. Thousands of sessions may do so at a time, which has a limit.
@@ -20,19 +20,20 @@ class Holder(Protocol):
 
 
 class Unread:
-    """`limit_bytes` 0: there is no limit."""
+    """Counts unread bytes of all sessions. `limit_bytes` 0: no limit."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.total_bytes = 0
         self.tight = False
-        """Half of the limit is reached."""
+        """Whether half of the limit is reached."""
         self._kept: dict[Holder, int] = {}
         self._answers: dict[Holder, None] = {}
-        """Those that keep an answer; the one first that has done so for longest."""
+        """Sessions that keep an answer of the sidecar's own; the one that has done so for longest comes first."""
 
     def count(self, holder: Holder, size: int, answer: bool) -> None:
-        """So much of what the holder has sent is not taken. `answer`: a part of that is the sidecar's own answer."""
+        """Takes in the bytes that the holder keeps now. `answer`: an answer of the sidecar's own is among them. Beyond
+        the limit, the session that has kept an answer for longest is closed."""
         if not size:
             self.forget(holder)
             return
@@ -48,7 +49,7 @@ class Unread:
             first.abort("not_read")
 
     def forget(self, holder: Holder) -> None:
-        """All is taken, or it is gone."""
+        """Removes a session that keeps nothing any more or is gone."""
         self._answers.pop(holder, None)
         self._counts(-self._kept.pop(holder, 0))
 

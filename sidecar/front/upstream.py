@@ -35,7 +35,7 @@ class Broker:
         self._tls, self._host = tls, host
 
     async def connect(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:
-        """As every client's connection does. Raises OSError."""
+        """Connects as every client's connection does. Raises OSError."""
         host, port = self.address
         tls = self._tls()
         name = (self._host or host) if tls is not None else None
@@ -89,18 +89,18 @@ class Upstream(Reader):
         self._session, self._server = session, server
         self.connect = server.broker.connect
         self.connecting = False
-        """Something was sent, and there is no connection yet."""
+        """Whether bytes wait for a connection that is being made."""
         self.outbox = Outbox()
         self.heard = False
-        """The broker has answered on this connection."""
+        """Whether the broker has answered on this connection."""
         self._over = False
-        """The client's connection is gone."""
+        """Whether the client's connection is gone."""
         self.looks = self.requests = 0
-        """How often links.py has looked since this connection was used; what the client had asked by then."""
+        """Checks by links.py since this connection was used; number of the client's requests by then."""
         self._detector = server.watch.detector
         self._attempt: asyncio.Task[None] | None = None
         self.asks: dict[int, Then] = {}
-        """By the token of the client's request."""
+        """Continuations that wait for the broker's response, by the token of the client's request."""
 
     # ---- the socket ---------------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -165,7 +165,7 @@ class Upstream(Reader):
             self._session.close("broker_unreachable", str(exc) or "timed out")
 
     def pass_eof(self) -> None:
-        """The client sends no more."""
+        """Passes on that the client sends no more."""
         conn = self._session.conn
         if self.transport is not None:
             if conn.local_pending or conn.waiting or self.outbox.waiting:
@@ -178,7 +178,7 @@ class Upstream(Reader):
             self._session.close("client_closed")
 
     def end(self) -> None:
-        """The client's connection is gone."""
+        """Closes the connection to the broker after the client's."""
         self._over = True
         if self._attempt is not None:
             self._attempt.cancel()
@@ -190,14 +190,14 @@ class Upstream(Reader):
         self._end_asks()
 
     def _let_go(self) -> None:
-        """Both connections are gone. Session and upstream hold each other no more: the collector would find them after
+        """Breaks the cycle of session and upstream once both connections are gone. The collector would find them after
         days (process/shared.py), with all that they keep."""
         self._session = weakref.proxy(self._session)
 
     # ---- the sidecar's own requests -----------------------------------------------------------------------
     def ask(self, token: int, frame: bytes, then: Then) -> None:
-        """Send this while the client's request `token` is being handled. There is no answer if the connection ends, or
-        while the broker is silent."""
+        """Sends a request of the sidecar's own while the client's request `token` is being handled. `then` gets None if
+        the connection ends, or while the broker is silent."""
         if self._session.conn.closed or self.cut_off:
             then(None)
             return
@@ -212,7 +212,7 @@ class Upstream(Reader):
             then(frame)
 
     def _end_asks(self) -> None:
-        """No answer to what the sidecar has asked will come."""
+        """Ends the sidecar's own requests without an answer."""
         asks, self.asks = self.asks, {}
         for then in asks.values():
             then(None)
@@ -220,7 +220,7 @@ class Upstream(Reader):
     # ---- a silent broker (broker_watch.py) ----------------------------------------------------------------
     @property
     def owed(self) -> bool:
-        """The broker owes an answer, or takes no more."""
+        """Whether the broker owes an answer, or takes no more."""
         if self._over:
             return False
         conn = self._session.conn
@@ -228,12 +228,12 @@ class Upstream(Reader):
 
     @property
     def cut_off(self) -> bool:
-        """The broker is silent to this connection."""
+        """Whether the broker is silent to this connection."""
         return self._detector.silent and (self._detector.silent_to_all or not self.heard)
 
     def fall_silent(self) -> None:
-        """What the sidecar has asked will have no answer in time: its handlers go on without. What was passed on cannot
-        be answered by anybody else."""
+        """Resumes the handlers that wait for the broker, without its answers. Closes the connection if a request was
+        passed on: only the broker can answer that."""
         if self.outbox.full or not self._session.conn.abandon():
             self._session.close(SILENT)
             return

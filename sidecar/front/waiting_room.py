@@ -47,18 +47,18 @@ class WaitingRoom:
         late: Callable[[], None] | None = None,
         groups: tuple[str, ...] = (),
     ) -> None:
-        """One of these is called later: `go_on` when what is waited for is there, `late` if it is not there by then;
-        without one, `go_on` is called in any case."""
+        """Calls `go_on` when the awaited state is there, and `late` if it is not there by `until_ms`. Without `late`,
+        `go_on` is called in both cases."""
         self._waiting.append(_Waiting(groups, until_ms, go_on, late or go_on))
         self._tick_later()
 
     def release(self, over: Callable[[tuple[str, ...]], bool] = lambda groups: True) -> None:
-        """What is waited for is there: for everybody, or for requests with such groups."""
+        """Ends the wait: of all requests, or of those whose groups satisfy `over`."""
         for w in self._leave(lambda w: over(w.groups)):
             w.go_on()
 
     def clear(self) -> None:
-        """Nothing is called any more."""
+        """Drops all requests without a call."""
         self._waiting = []
 
     def _tick_later(self) -> None:

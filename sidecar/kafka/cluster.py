@@ -25,22 +25,22 @@ from sidecar.wire.primitives import WireError
 
 Address = tuple[str, int]
 Link = tuple[int, Lane, int]
-"""A node, what a connection to it is for, and which one of those."""
+"""A node, the lane of a connection to it, and the connection's number in that lane."""
 LARGE_BYTES = 16_384
 Opening = Coroutine[Any, Any, BrokerConnection]
 BESIDE_S = 0.3
-"""A broker that has not answered by then is not waited for alone."""
+"""Time after which the next address is tried beside a broker that has not answered."""
 FENCED_TOO = 2
-"""The first version of DescribeCluster that tells of brokers that are down."""
+"""First version of DescribeCluster that lists brokers that are down."""
 SILENT_S = 2.0
-"""For an answer that any broker could give."""
+"""Time for an answer that any broker could give."""
 
 
 @dataclass(frozen=True)
 class ClusterView:
-    """What one Metadata response says. `leaders[topic][partition]` is a node id, or -1 if there is no leader; `epochs`
-    are their leader epochs, -1 from a broker that does not tell; `behind` has the partitions, as (topic, partition), of
-    which some replica is not in sync."""
+    """The content of one Metadata response. `leaders[topic][partition]`: a node id, or -1 if there is no leader;
+    `epochs`: their leader epochs, -1 from a broker that does not tell; `behind`: the partitions, as (topic, partition),
+    of which some replica is not in sync."""
 
     cluster_id: str = ""
     brokers: Mapping[int, Address] = field(default_factory=dict)
@@ -51,8 +51,8 @@ class ClusterView:
 
 
 def view_of(res: md.MetadataResponse, racks: dict[int, str | None]) -> ClusterView:
-    """Make a view of a Metadata response. `racks` remembers the racks of brokers that are down: a broker that goes away
-    must not look like a change of racks, which would rebalance every group. (Kafka's own coordinator keeps fenced
+    """Makes a view of a Metadata response. `racks` remembers the racks of brokers that are down: a broker that goes
+    away must not look like a change of racks, which would rebalance every group. (Kafka's own coordinator keeps fenced
     brokers in its image.)"""
     racks.update((b.node_id, b.rack) for b in res.brokers)
     leaders: dict[str, tuple[int, ...]] = {}
@@ -94,18 +94,18 @@ class Cluster:
         self._any: BrokerConnection | None = None
         self._any_at: Address = ("", 0)
         self._failed: dict[Address, int] = {}
-        """Address -> the number of its last failure, of all failures."""
+        """Address -> the number of its last failure; failures are numbered over all addresses."""
         self._failures = 0
         self._unreached_s: dict[int, float] = {}
-        """Node id -> when a connection to it last failed."""
+        """Node id -> monotonic time at which a connection to it last failed, in seconds."""
         self._opening: dict[Link | None, asyncio.Task[BrokerConnection]] = {}
-        """Attempts under way; None: at any broker."""
+        """Attempts under way by connection; under None, the attempt at any broker."""
 
     async def anyone(self) -> BrokerConnection:
-        """Return a connection to any broker. Raises ConnectionLost.
+        """Returns a connection to any broker. Raises ConnectionLost.
 
         The bootstrap addresses are tried first, then every broker ever seen; those that failed come last, the one that
-        failed last at the very end. Who does not answer at once holds nobody up: the next one is tried beside it."""
+        failed last at the very end. A slow broker does not block: after BESIDE_S the next address is tried, too."""
         if self._any is not None and not self._any.closed:
             return self._any
         return await self._shared(None, self._open_any)
@@ -115,8 +115,8 @@ class Cluster:
         return self._any
 
     async def _shared(self, link: Link | None, attempt: Callable[[], Opening]) -> BrokerConnection:
-        """Whoever comes while an attempt is under way shares it, and its failure: one after the other they would each
-        wait for a broker that is silent."""
+        """Awaits one attempt for all callers, which share its failure, too. Attempts in a row would each wait for a
+        silent broker."""
         task = self._opening.get(link)
         if task is None:
             task = self._opening[link] = asyncio.get_running_loop().create_task(attempt())
@@ -163,7 +163,7 @@ class Cluster:
         raise ConnectionLost(f"no broker answers: {last}")
 
     async def ask_anyone(self, module: Any, name: str, req: Request, high: int | None = None, low: int = 0) -> Any:
-        """The answer of whichever broker gives one. One that is silent is asked no more while there are others. Raises
+        """Returns the answer of any broker that gives one. A silent broker comes last from then on. Raises
         ConnectionLost, TimeoutError and WireError."""
         for last_try in (False, True):
             conn = await self.anyone()
@@ -178,11 +178,12 @@ class Cluster:
         raise AssertionError("it returns or raises")
 
     async def node(self, node_id: int) -> BrokerConnection:
-        """Return the connection to a node for what it answers at once."""
+        """Returns the connection to a node for what it answers at once."""
         return await self.lane(node_id, Lane.QUESTIONS)
 
     async def lane(self, node_id: int, lane: Lane, which: int = 0) -> BrokerConnection:
-        """Return a connection to a node that all requests of this lane share; where a lane has several, `which` one."""
+        """Returns a connection to a node that requests of this lane share. `which`: its number, if a lane has
+        several."""
         key = (node_id, lane, which)
         conn = self._nodes.get(key)
         if conn is not None and not conn.closed:
@@ -194,7 +195,7 @@ class Cluster:
         return conn
 
     async def open(self, node_id: int) -> BrokerConnection:
-        """Open a connection that only the caller uses."""
+        """Opens a connection that only the caller uses."""
         address = self.direct.get(node_id) or self.brokers.get(node_id)
         if address is None:
             await self.refresh([])
@@ -212,11 +213,11 @@ class Cluster:
         return BrokerConnection.open(*address, self.client_id, response_bytes=most, security=self.security)
 
     def unreached(self, node_id: int, within_s: float) -> bool:
-        """Whether this broker could not be connected to lately."""
+        """Returns whether a connection to this broker has failed within the last `within_s` seconds."""
         return time.monotonic() - self._unreached_s.get(node_id, float("-inf")) < within_s
 
     async def refresh(self, topics: list[str] | None = None) -> ClusterView:
-        """Read the Metadata of these topics, or of all topics."""
+        """Reads the Metadata of these topics, or of all topics."""
         view = view_of(await self._metadata(topics), {})
         self.brokers.update(view.brokers)
         return view
@@ -228,7 +229,7 @@ class Cluster:
         return res
 
     async def coordinator(self, key: str, key_type: int) -> BrokerConnection:
-        """Return a connection to the coordinator of a group (key_type 0) or of a transactional id (key_type 1). Raises
+        """Returns a connection to the coordinator of a group (key_type 0) or of a transactional id (key_type 1). Raises
         ConnectionLost while there is no coordinator."""
         return await self.node(await self.coordinator_node(key, key_type))
 
@@ -246,13 +247,15 @@ class Cluster:
         return int(node_id)
 
     async def replicas(self, topic: str) -> list[tuple[int, ...]]:
-        """Node ids of each partition's replicas, its preferred leader first; nothing if there is no such topic."""
+        """Returns the node ids of each partition's replicas, the preferred leader first; nothing if there is no such
+        topic."""
         res = await self._metadata([topic])
         parts = sorted(res.topics[0].partitions, key=lambda p: p.partition_index)
         return [tuple(p.replica_nodes) for p in parts]
 
     async def has_no(self, topic: str) -> bool:
-        """Whether the brokers say that it is not there; of a topic that this principal may not describe they do not."""
+        """Returns whether the brokers report that the topic does not exist; they do not to a principal without
+        DESCRIBE."""
         res = await self._metadata([topic])
         return [t.error_code for t in res.topics] == [Code.UNKNOWN_TOPIC_OR_PARTITION]
 
@@ -264,8 +267,8 @@ class Cluster:
         configs: Mapping[str, str],
         nodes: Sequence[tuple[int, ...]] = (),
     ) -> int:
-        """Create a topic and return its error code, which may be the harmless TOPIC_ALREADY_EXISTS. `nodes`: where the
-        replicas of each partition are to be; without it, the controller decides."""
+        """Creates a topic and returns its error code, which may be the harmless TOPIC_ALREADY_EXISTS. `nodes`: the
+        replicas of each partition; without it, the controller decides."""
         topic = ct.CreatableTopic(
             name=name,
             num_partitions=-1 if nodes else partitions,
@@ -281,7 +284,8 @@ class Cluster:
         return code
 
     async def _controller(self) -> BrokerConnection:
-        """Any broker where none is known. Without KRaft the controller alone makes topics; with it, any broker does."""
+        """Returns a connection to the controller, or to any broker where none is known. Without KRaft the controller
+        alone creates topics; with it, any broker does."""
         res = await self._metadata([])
         self.brokers.update({b.node_id: (b.host, b.port) for b in res.brokers})
         known = any(b.node_id == res.controller_id for b in res.brokers)
@@ -296,14 +300,14 @@ class Cluster:
 
 
 def _closed_if_open(task: asyncio.Task[BrokerConnection]) -> None:
-    """Another broker was quicker."""
+    """Closes a connection that was opened too late: another broker was quicker."""
     if not task.cancelled() and task.exception() is None:
         task.result().close()
 
 
 async def racks_of_all(conn: BrokerConnection) -> dict[int, str | None]:
-    """Racks of all registered brokers by node id, those that are down among them (KIP-1073: Kafka 4.0); nothing if
-    this broker does not tell. Raises ConnectionLost, TimeoutError, WireError."""
+    """Returns the racks of all registered brokers by node id, those that are down among them (KIP-1073: Kafka 4.0);
+    nothing if this broker does not tell. Raises ConnectionLost, TimeoutError, WireError."""
     if not conn.offers(Api.DESCRIBE_CLUSTER, FENCED_TOO):
         return {}
     req = dr.DescribeClusterRequest(include_fenced_brokers=True)

@@ -1,4 +1,4 @@
-"""How the sidecar's own clients say who they are, as a file says it now.
+"""Credentials of the sidecar's own clients, from a file that is read again.
 
 The file is read again when a broker refuses what it said before, and on SIGHUP. Connections that are open go on. A
 broker that has refused is left alone for PAUSE_S, so a wrong password locks no account by its sheer number.
@@ -18,17 +18,17 @@ from sidecar.link.ports import Logger
 
 PAUSE_S = 1.0
 UNSURE_MAX = 3
-"""A connection that is reset so often in a row was refused; once, it may be a broker that ends."""
+"""Resets in a row after which a connection counts as refused; a single one may be a broker that ends."""
 
 
 class Login(Protocol):
-    """What a connection asks: a Security as it is, or Credentials."""
+    """The credentials of a connection: a fixed Security, or Credentials."""
 
     @property
     def now(self) -> Security: ...
 
     def refusal(self, host: str, port: int) -> str:
-        """Why that address is not to be asked right now; empty if it may be."""
+        """Returns the reason why that address is not asked right now; empty if it may be."""
 
     def refused(self, host: str, port: int, why: str, sure: bool = True) -> None: ...
 
@@ -40,20 +40,20 @@ class Login(Protocol):
 
 
 class Credentials:
-    """`name`: of the setting that names the file; without a file nothing is read again."""
+    """Credentials that follow a file. `name`: of the setting that names it; without a file they never change."""
 
     def __init__(self, name: str, path: Path | None, now: Security, denials: Denials, log: Logger) -> None:
         self.now = now
         self.changed: Callable[[], None] = lambda: None
-        """Called when the file was read again; what it says may be the same, and what is in its stores not."""
+        """Callback after the file was read again. Its content may be the same, while that of its stores is not."""
         self._name, self._path = name, path
         self._denials, self._log = denials, log
         self._refused: dict[tuple[str, int], tuple[float, str]] = {}
-        """Address -> when it last refused, and why."""
+        """Address -> monotonic time of its last refusal in seconds, and the reason."""
         self._unsure: dict[tuple[str, int], int] = {}
 
     def again(self) -> None:
-        """Read the file again."""
+        """Reads the file again."""
         if self._path is not None:
             from sidecar.kafka.properties import read
 
@@ -104,5 +104,5 @@ class Credentials:
 
 
 def opened(denials: Denials, log: Logger) -> Credentials:
-    """Without a file."""
+    """Returns credentials without a file."""
     return Credentials("command_config", None, OPEN, denials, log)

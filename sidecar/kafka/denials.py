@@ -1,4 +1,4 @@
-"""What brokers refuse to the sidecar itself: who it says it is (authentication), what it wants to do (authorization).
+"""The brokers' refusals to the sidecar itself: of its credentials (authentication) and of its rights (authorization).
 
 Each cause has one line in the log, at once and then every REPEAT_S while it lasts, and one when it is over. One that
 comes back has the next line AGAIN_S after its last: some brokers may refuse it while others do not. /readyz,
@@ -19,9 +19,9 @@ from sidecar.link.ports import Logger
 AUTHENTICATION, AUTHORIZATION = "authentication", "authorization"
 REPEAT_S, AGAIN_S = 60.0, 10.0
 LASTS_S = 120.0
-"""A refusal that was not repeated for so long is not taken for one that lasts."""
+"""Time after which a refusal that was not repeated counts as over."""
 NAMES_MAX = 100
-"""Of one cause; the others are only counted."""
+"""Names that are kept of one cause; further ones are only counted."""
 DENIED = frozenset(
     (
         Code.TOPIC_AUTHORIZATION_FAILED,
@@ -46,7 +46,7 @@ OPERATION = {
     "InitProducerId": "Write",
     "Produce": "Write",
 }
-"""By API, as kafka-acls names it; of all others it is Read."""
+"""Operation of each API, as kafka-acls names it; of all others it is Read."""
 RIGHTS = "give it that right (`sidecar acls` prints the commands for all that it needs)"
 NOTHING: Mapping[str, str] = {}
 Cause = tuple[str, str, str]
@@ -55,7 +55,7 @@ Outcome = tuple[str, str, int]
 
 @dataclass(slots=True)
 class Denial:
-    """`at_ms`, `since_ms`: Unix time of the last and of the first refusal."""
+    """One cause of refusals. `at_ms`, `since_ms`: Unix time of the last and of the first refusal."""
 
     kind: str
     problem: str
@@ -66,7 +66,7 @@ class Denial:
     over: bool = False
     names: set[str] = field(default_factory=set)
     said: bool = False
-    """In the log."""
+    """Whether it is in the log."""
     heard_s: float = 0.0
 
     def shown(self) -> dict[str, object]:
@@ -75,8 +75,8 @@ class Denial:
 
 
 class Denials:
-    """`own`: names of topics and groups each of which is a cause of its own, with what is to be done where that is more
-    than to give a right; `unneeded`: names that it may not see, and need not."""
+    """The refusals by cause. `own`: topics and groups each of which is a cause of its own -> the remedy, where it is
+    more than to give a right; `unneeded`: names that the sidecar may not see, and need not."""
 
     def __init__(self, log: Logger, own: Mapping[str, str] = NOTHING, unneeded: Collection[str] = ()) -> None:
         self.last: Denial | None = None
@@ -85,13 +85,13 @@ class Denials:
         self._unneeded = frozenset(unneeded)
         self._lasting: dict[Cause, Denial] = {}
         self._said_s: dict[Cause, float] = {}
-        """When each was logged last."""
+        """Cause -> monotonic time of its last line in the log, in seconds."""
 
     def __bool__(self) -> bool:
         return bool(self._lasting)
 
     def lasting(self) -> list[Denial]:
-        """Those that are repeated, authentication first: without it nothing else is known."""
+        """Returns the refusals that last, authentication first: without it nothing else is known."""
         now_s = time.monotonic()
         for cause in [c for c, d in self._lasting.items() if now_s - d.heard_s > LASTS_S]:
             del self._lasting[cause]
@@ -101,18 +101,18 @@ class Denials:
         return sum(d.kind == kind for d in self.lasting())
 
     def shown(self) -> dict[str, object]:
-        """For /readyz."""
+        """Returns the fields of /readyz."""
         last = self.last
         return {"denials": [d.shown() for d in self.lasting()], "last_denial": None if last is None else last.shown()}
 
     # ---- authorization ------------------------------------------------------------------------------------
     def answered(self, api: str, req: Any, res: Any) -> None:
-        """A broker's answer to a request of the sidecar's own."""
+        """Takes in a broker's answer to a request of the sidecar's own."""
         for kind, name, code in outcomes(api, req, res):
             self.outcome(api, kind, name, code)
 
     def outcome(self, api: str, kind: str, name: str, code: int) -> None:
-        """`kind`, `name`: of the resource."""
+        """Takes in one error code, or NONE. `kind`, `name`: of the resource."""
         if name in self._unneeded or (code == Code.NONE and not self._lasting):
             return
         operation = OPERATION.get(api, "Read")
@@ -130,7 +130,7 @@ class Denials:
 
     # ---- authentication -----------------------------------------------------------------------------------
     def refused(self, settings: str, problem: str, remedy: str) -> None:
-        """`settings`: what names the file of credentials."""
+        """Takes in refused credentials. `settings`: the setting that names their file."""
         self._denied((AUTHENTICATION, settings, ""), AUTHENTICATION, "", problem, remedy)
 
     def accepted(self, settings: str) -> None:
@@ -167,7 +167,7 @@ class Denials:
 
 
 def outcomes(api: str, req: Any, res: Any) -> Iterator[Outcome]:
-    """Kind, name and error code of each resource that an answer speaks of."""
+    """Yields kind, name and error code of each resource in an answer."""
     if api == "Metadata":
         yield from ((TOPIC, t.name, t.error_code) for t in res.topics if req.topics and t.name)
     elif api == "CreateTopics":

@@ -1,4 +1,4 @@
-"""What can be wrong with how brokers are to be reached, and how that is told."""
+"""Errors on the way to brokers, and their texts for operators."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ ERRNO = re.compile(r"\[Errno (\d+)\]")
 
 
 class SecurityError(Exception):
-    """Properties, a store or a server of tokens are of no use. The text says which and what to do, and no secret."""
+    """Properties, a store or a server of tokens cannot be used. The text has the cause and the remedy, and no
+    secret."""
 
 
 def plain(exc: BaseException) -> str:
-    """What went wrong, in the system's words, without the address: Python repeats that with brackets and numbers."""
+    """Returns the cause in the system's words, without the address: Python repeats that with brackets and numbers."""
     reason = getattr(exc, "reason", None)
     if isinstance(reason, BaseException):  # urllib's
         return plain(reason)

@@ -1,4 +1,4 @@
-"""The groups that a broker lists, or the sidecar before it, and how many records each is behind. For people only.
+"""The groups that a broker lists, or the sidecar before it, and the lag of each. For people only.
 
 A node lists the groups that it coordinates. Offsets of share groups are told by the broker that coordinates the group
 of that name, and their lag too (KIP-1226). Large answers are decoded in a thread, as in offsets.py.
@@ -20,14 +20,14 @@ from sidecar.wire.generated import list_groups as lg
 
 CLASSIC, SHARE = "classic", "share"
 TELLS_LAG = 1
-"""The first version of DescribeShareGroupOffsets that does."""
+"""First version of DescribeShareGroupOffsets with the lag."""
 
 
 T = TypeVar("T")
 
 
 class ListedGroup(NamedTuple):
-    """`kind`: classic where the broker does not tell it; `state`: "" where it does not."""
+    """A group in a list. `kind`: classic where the broker does not tell it; `state`: "" where it does not."""
 
     kind: str
     protocol: str
@@ -35,7 +35,8 @@ class ListedGroup(NamedTuple):
 
 
 class PartitionLag(NamedTuple):
-    """`committed`: of a share group where its share state begins; `end`: None if only the lag is known."""
+    """The lag of one partition. `committed`: of a share group, the beginning of its share state; `end`: None if only
+    the lag is known."""
 
     committed: int
     end: int | None
@@ -43,12 +44,13 @@ class PartitionLag(NamedTuple):
 
 
 Reach = Callable[[int], Awaitable[BrokerConnection]]
-"""A connection to this node."""
+"""Returns a connection to this node."""
 NO_LIMIT = 1 << 62
 
 
 async def groups_at(conn: BrokerConnection, timeout_s: float) -> dict[str, ListedGroup]:
-    """Raises ConnectionLost, TimeoutError, WireError; the first also for an error that the node answers."""
+    """Returns the groups that a node lists. Raises ConnectionLost, TimeoutError, WireError; the first also for an error
+    that the node answers."""
     version, flexible, raw = await conn.exchange(lg, "ListGroups", lg.ListGroupsRequest(), timeout_s=timeout_s)
 
     def decode() -> tuple[int, dict[str, ListedGroup]]:
@@ -64,7 +66,7 @@ async def groups_at(conn: BrokerConnection, timeout_s: float) -> dict[str, Liste
 
 
 def behind(committed_offsets: Mapping[str, Offsets], ends: Offsets) -> dict[str, dict[Place, PartitionLag]]:
-    """Of partitions whose end is known. A commit that is newer than the known end is no lag."""
+    """Returns the lags of partitions whose end is known. A commit that is newer than the known end is no lag."""
     return {
         group_id: {p: PartitionLag(at, ends[p], max(0, ends[p] - at)) for p, at in offsets.items() if p in ends}
         for group_id, offsets in committed_offsets.items()
@@ -72,10 +74,10 @@ def behind(committed_offsets: Mapping[str, Offsets], ends: Offsets) -> dict[str,
 
 
 class LagReader:
-    """Asks for the lags of some groups. A node that does not answer costs what it alone knows."""
+    """Reads the lags of some groups. Without a node's answer, only the facts that it alone has are missing."""
 
     def __init__(self, reach: Reach, timeout_s: float, most: int = NO_LIMIT) -> None:
-        """`most`: partitions; groups that would have more are left out, and a problem says so."""
+        """Begins without lags. `most`: partitions; groups beyond it are left out, and `problems` names their nodes."""
         self.lags: dict[str, Mapping[Place, PartitionLag]] = {}
         self.problems: dict[int, str] = {}
         self._reach = reach
@@ -85,7 +87,8 @@ class LagReader:
         self._ends: Offsets = {}
 
     async def read(self, kinds: Mapping[int, Mapping[str, str]], leaders: Mapping[str, Sequence[int]]) -> None:
-        """`kinds`: node that keeps the offsets -> group -> kind; `leaders`: node ids by topic and partition."""
+        """Reads lags. `kinds`: node that keeps the offsets -> group -> kind; `leaders`: node ids by topic and
+        partition."""
         asks = []
         for node_id, of in kinds.items():
             for ask, share in ((self._consumed, False), (self._shared, True)):

@@ -1,4 +1,4 @@
-"""What each connection of a sidecar to a broker is for.
+"""The purposes of a sidecar's connections to a broker.
 
 A broker answers the requests of one connection one after the other, and some wait there: a JoinGroup for other members,
 a commit for all in-sync replicas. Whatever is sent behind them on the same connection waits, too. So requests that may
@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import Enum
 
 FENCES, TRANSACTIONS, PLACEHOLDERS, SHARE_PLACEHOLDERS = 16, 4, 3, 3
-"""Connections to each broker on these lanes; `offsets.commit_lanes` has those of the commits."""
+"""Connections to each broker on these lanes; for commits it is `offsets.commit_lanes`."""
 
 
 class Lane(Enum):
@@ -31,13 +31,13 @@ class Lane(Enum):
     """Placeholders in the broker's groups: many short requests. A JoinGroup that is held back has a connection of its
     own."""
     SHARE_PLACEHOLDERS = "share placeholders"
-    """Heartbeats of placeholders in the brokers' share groups. What waits for the share coordinator is never asked
+    """Heartbeats of placeholders in the brokers' share groups. Requests that wait for the share coordinator never go
     here."""
     MOVES = "moves"
-    """Groups that come from the broker: what it knows of them, and LeaveGroup for their members."""
+    """Groups that come from the broker: their descriptions, and LeaveGroup for their members."""
     LEFT_OVER = "left over"
     """OffsetFetch of groups without members, by hundreds."""
     LOG_ENDS = "log ends"
     """ListOffsets of state partitions: a takeover waits for it."""
     EXPORTER = "exporter"
-    """OffsetFetch and ListOffsets for figures of lag, by hundreds; what brokers tell of groups for the page."""
+    """OffsetFetch and ListOffsets for the lag metrics, by hundreds; the brokers' lists of groups for the page."""

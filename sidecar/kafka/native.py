@@ -34,27 +34,27 @@ MAY_COME = ("Stable", "NotReady")
 LEAVE_EPOCH = -1
 TELLS_KINDS_SINCE = 6
 CONSUMER_MEMBER = 1
-"""Member type of those that speak the consumer protocol."""
+"""Type of members that speak the consumer protocol."""
 SEVERAL_SINCE, BY_NAME_UNTIL = 8, 9
-"""Versions of OffsetFetch that ask about several groups, and name topics."""
+"""Versions of OffsetFetch: the first for several groups, and the last that names topics."""
 WITHOUT_WORDS = 5
-"""The last version of DescribeGroups whose answer has no message."""
+"""Last version of DescribeGroups whose answer has no message."""
 STRING_MAX = 32_767
-"""Bytes."""
+"""Most bytes of a string."""
 SERVED_BY: dict[str, tuple[ModuleType, Api, int]] = {
     CONSUMER: (cd, Api.CONSUMER_GROUP_DESCRIBE, 0),
     SHARE: (sd, Api.SHARE_GROUP_DESCRIBE, share_group.STABLE_SINCE),
     STREAMS: (td, Api.STREAMS_GROUP_DESCRIBE, 0),
 }
-"""A request that a broker answers UNSUPPORTED_VERSION, as it does heartbeats, while the kind is switched off there. Its
-ApiVersions lists it all the same."""
+"""Kind -> a request that shows whether a broker serves it: UNSUPPORTED_VERSION, as to heartbeats, while the kind is
+switched off. The broker's ApiVersions lists the API all the same."""
 Owned = dict[bytes, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """`names`, `regex`: what it subscribes to, in a consumer or share group; `metadata`, `assignment`: in a classic
-    group; `streams`: as StreamsGroupDescribe tells it."""
+    """A member of the broker's group. `names`, `regex`: its subscription, in a consumer or share group; `metadata`,
+    `assignment`: in a classic group; `streams`: as in StreamsGroupDescribe."""
 
     member_id: str
     instance_id: str | None
@@ -69,14 +69,14 @@ class Member:
     owned: Owned = field(default_factory=dict)
     target: Owned = field(default_factory=dict)
     classic: bool = False
-    """It speaks the classic protocol in a consumer group."""
+    """Whether it speaks the classic protocol in a consumer group."""
     streams: td.Member | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """`kind`: NOBODY has members there, or of what kind the group is. `topics`: ids and names of what members have;
-    `topology`: of a streams group."""
+    """The broker's group. `kind`: the kind of the group, or NOBODY without members; `topics`: ids and names of the
+    topics in assignments; `topology`: of a streams group."""
 
     kind: str
     state: str = ""
@@ -91,8 +91,8 @@ class Native:
 
     @property
     def stable(self) -> bool:
-        """Every member has what it should, and nothing is under way. Members of a share group never wait for each
-        other."""
+        """Whether every member has what it should, and nothing is under way. Members of a share group never wait for
+        each other."""
         if self.kind == SHARE:
             return True
         if self.kind == STREAMS:
@@ -102,14 +102,15 @@ class Native:
         return self.state == "Stable" and all(m.epoch == self.epoch and _same(m.owned, m.target) for m in self.members)
 
     def _settled(self, m: Member) -> bool:
-        """A member that still has to give up a task is behind; which task that is, nothing tells."""
+        """Returns whether a member has its target. One that still has to give up a task is behind in its epoch; nothing
+        tells which task that is."""
         told, behind = m.streams, m.epoch != self.assignment_epoch
         return told is not None and not behind and tasks(told.assignment) == tasks(told.target_assignment)
 
 
 def _wordy(group_id: str) -> bool:
-    """Whether a broker that wants to say that there is no such group fails with UNKNOWN_SERVER_ERROR, because its words
-    with the id in them are too long for a string."""
+    """Returns whether the id is too long for a broker's message. A broker that wants to say that there is no such group
+    then fails with UNKNOWN_SERVER_ERROR."""
     return len(group_id.encode()) > STRING_MAX - len("Group  is not a consumer group.")
 
 
@@ -118,7 +119,7 @@ def _same(a: Owned, b: Owned) -> bool:
 
 
 async def describe(conn: BrokerConnection, group_id: str, timeout_s: float) -> Native:
-    """Without the sidecars' own placeholder. Raises ConnectionLost, TimeoutError, WireError."""
+    """Returns the group without the sidecars' own placeholder. Raises ConnectionLost, TimeoutError, WireError."""
     req = dg.DescribeGroupsRequest(groups=[group_id])
     high = WITHOUT_WORDS if _wordy(group_id) else None
     (g,) = (await conn.request(dg, "DescribeGroups", req, high, timeout_s, low=4)).groups
@@ -145,7 +146,7 @@ async def describe(conn: BrokerConnection, group_id: str, timeout_s: float) -> N
 async def _described(
     conn: BrokerConnection, module: Any, name: str, req: Any, group_id: str, timeout_s: float, low: int = 0
 ) -> Any:
-    """None: it is no group of that kind, or the broker has none."""
+    """Returns the description; None: the group is of another kind, or the broker does not know the kind."""
     try:
         (g,) = (await conn.request(module, name, req, timeout_s=timeout_s, low=low)).groups
     except WireError:
@@ -248,8 +249,8 @@ def tasks(a: td.Assignment) -> Tasks:
 
 
 async def serves(conn: BrokerConnection, kind: str, group_id: str, timeout_s: float) -> bool:
-    """Whether this broker serves groups of this kind: it has the API, and its features and settings allow the kind.
-    Raises what `describe` raises."""
+    """Returns whether this broker serves groups of this kind: it has the API, and its features and settings allow the
+    kind. Raises what `describe` raises."""
     if kind not in SERVED_BY:
         return True
     module, api, low = SERVED_BY[kind]
@@ -264,7 +265,7 @@ async def serves(conn: BrokerConnection, kind: str, group_id: str, timeout_s: fl
 async def send_away(
     conn: BrokerConnection, group_id: str, members: Collection[Member], reason: str, timeout_s: float
 ) -> None:
-    """Remove these members, of whichever protocol, from the broker's group. Raises what `describe` raises."""
+    """Removes these members, of either protocol, from the broker's group. Raises what `describe` raises."""
     who = [lg.MemberIdentity(m.member_id, m.instance_id, reason) for m in members]
     req = lg.LeaveGroupRequest(group_id=group_id, members=who)
     res = await conn.request(lg, "LeaveGroup", req, low=3, timeout_s=timeout_s)
@@ -274,7 +275,7 @@ async def send_away(
 
 
 async def leave_one_by_one(conn: BrokerConnection, found: Native, group_id: str, timeout_s: float) -> None:
-    """Let these members of a share or streams group leave: LeaveGroup knows neither. Raises what `describe` raises."""
+    """Lets members of a share or streams group leave: LeaveGroup knows neither. Raises what `describe` raises."""
     leave = share_group.leave if found.kind == SHARE else _leave_streams
     await asyncio.gather(*[leave(conn, group_id, m.member_id, timeout_s) for m in found.members])
 
@@ -287,7 +288,7 @@ async def _leave_streams(conn: BrokerConnection, group_id: str, member_id: str, 
 
 
 async def without_offsets(conn: BrokerConnection, groups: Sequence[str], timeout_s: float) -> list[str]:
-    """Those of them for which this broker keeps no offset. Raises what `describe` raises."""
+    """Returns the groups for which this broker keeps no offset. Raises what `describe` raises."""
     asked = [of.OffsetFetchRequestGroup(g, topics=None) for g in groups]
     req = of.OffsetFetchRequest(groups=asked, require_stable=True)
     try:
@@ -299,7 +300,7 @@ async def without_offsets(conn: BrokerConnection, groups: Sequence[str], timeout
 
 
 async def _without_offsets(conn: BrokerConnection, group_id: str, timeout_s: float) -> bool:
-    """Of a broker that answers for one group at a time."""
+    """Asks a broker that answers for one group at a time."""
     req = of.OffsetFetchRequest(group_id=group_id, topics=None)
     res = await conn.request(of, "OffsetFetch", req, SEVERAL_SINCE - 1, timeout_s, low=2)
     return _none_left(res.error_code, res.topics)

@@ -23,21 +23,21 @@ from sidecar.wire.generated import sasl_handshake as sh
 from sidecar.wire.primitives import WireError
 
 RESPONSE_BYTES = 256 << 20
-"""A longer response closes the connection: `limits.response_bytes` unless a caller says otherwise."""
+"""Default of `limits.response_bytes`; a longer response closes the connection."""
 OPEN_S = 2.0
-"""For a connection and its first answer. The kernel of a broker that stands still takes connections, too."""
+"""Time for a connection and its first answer. The kernel takes connections even if its broker stands still."""
 AUTHENTICATE_S = 10.0
-"""For all steps in which a client authenticates again. What is asked meanwhile waits behind them."""
+"""Time for all steps in which a client authenticates again. Other requests wait behind them."""
 AGAIN_AFTER = 0.85
 """Part of a session's life after which the client authenticates again, as Java's does."""
 NO_TLS = "the broker's listener does not speak TLS: look at security.protocol"
 NO_CERTIFICATE = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED", "UNKNOWN_CA")
-"""Alerts of a listener that wants a certificate, and is given none or one that it does not trust. Java sends the second
+"""Alerts of a listener that wants a certificate, and gets none or one that it does not trust. Java sends the second
 where TLS 1.3 has the first."""
 DATES, NAMES = (9, 10), (62, 64)
-"""What OpenSSL's X509_V_ERR_ codes say of a certificate: not yet valid or expired; of another host or address."""
+"""OpenSSL's X509_V_ERR_ codes of a certificate: not yet valid or expired; of another host or address."""
 HANDSHAKE, TELLS_LIFE = 1, 1
-"""The version of SaslHandshake behind which tokens are in requests; the first of SaslAuthenticate that tells how long a
+"""Version of SaslHandshake after which tokens are in requests; first version of SaslAuthenticate that tells how long a
 session lives (KIP-368)."""
 
 
@@ -50,11 +50,11 @@ class ConnectionLost(ConnectionError):
 
 
 NO_ANSWER = (ConnectionLost, TimeoutError, WireError)
-"""What a request to a broker raises that gets no answer, or none that can be read."""
+"""Exceptions of a request to a broker that gets no answer, or none that can be read."""
 
 
 class NotAuthenticated(ConnectionLost):
-    """The broker does not take who this client says it is, or the client not who the broker is."""
+    """The broker refuses this client's credentials, or this client the broker's certificate or proof."""
 
 
 class BrokerConnection(asyncio.Protocol):
@@ -68,7 +68,7 @@ class BrokerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
         self._waiting: deque[tuple[int, asyncio.Future[bytes]]] = deque()
-        """Correlation ids of what was asked, in its order."""
+        """Correlation ids and futures of the requests without a response, in their order."""
         self._why = ""
         self._correlation = 0
         self._versions: Mapping[int, tuple[int, int]] = {}
@@ -88,7 +88,7 @@ class BrokerConnection(asyncio.Protocol):
         response_bytes: int = RESPONSE_BYTES,
         security: Login = OPEN,
     ) -> BrokerConnection:
-        """A connection whose broker has answered, and knows who this is. Raises ConnectionLost."""
+        """Returns a connection whose broker has answered and authenticated this client. Raises ConnectionLost."""
         if why := security.refusal(host, port):
             raise NotAuthenticated(f"{host}:{port}: {why}")
         loop = asyncio.get_running_loop()
@@ -127,7 +127,7 @@ class BrokerConnection(asyncio.Protocol):
 
     # ---- SASL ---------------------------------------------------------------------------------------------
     async def _authenticate(self) -> None:
-        """Raises NotAuthenticated, ConnectionLost, WireError, SecurityError."""
+        """Authenticates by SASL. Raises NotAuthenticated, ConnectionLost, WireError, SecurityError."""
         security = self._security.now
         hello = sh.SaslHandshakeRequest(mechanism=security.mechanism)
         _, told = await self._at_once(sh, "SaslHandshake", hello, low=HANDSHAKE, high=HANDSHAKE)
@@ -154,13 +154,13 @@ class BrokerConnection(asyncio.Protocol):
     async def _at_once(
         self, module: Any, name: str, req: Request, low: int = 0, high: int | None = None
     ) -> tuple[int, Any]:
-        """Version and response of a request that is not held back while the client authenticates."""
+        """Returns version and response of a request that is not held back while the client authenticates."""
         version, flexible, response = self.start(module, name, req, high, low, at_once=True)
         return version, _decoded(module, name, version, flexible, await response)
 
     def _authenticate_again(self) -> None:
-        """Before the session ends (KIP-368). What is asked meanwhile goes out afterwards: between its two steps a
-        broker takes nothing else."""
+        """Authenticates again before the session ends (KIP-368). Other requests go out afterwards: between the two
+        steps a broker takes nothing else."""
         if not self.closed:
             self._held = []
             self._authenticating = asyncio.get_running_loop().create_task(self._renewed())
@@ -181,7 +181,7 @@ class BrokerConnection(asyncio.Protocol):
             self._write(frame, correlation, future)
 
     def version(self, api_key: int, low: int, high: int) -> int:
-        """Return the newest version that both sides know. Raises WireError if there is none."""
+        """Returns the newest version that both sides know. Raises WireError if there is none."""
         theirs = self._versions.get(api_key)
         best = -1 if theirs is None else min(high, theirs[1])
         if theirs is None or best < max(low, theirs[0]):
@@ -189,14 +189,14 @@ class BrokerConnection(asyncio.Protocol):
         return best
 
     def offers(self, api_key: int, version: int) -> bool:
-        """Whether the broker knows this version."""
+        """Returns whether the broker knows this version."""
         low, high = self._versions.get(api_key, (0, -1))
         return low <= version <= high
 
     async def request(
         self, module: Any, name: str, req: Request, high: int | None = None, timeout_s: float = 10.0, low: int = 0
     ) -> Any:
-        """Send `req` and await the decoded response. `module` is the generated module and `name` the message's name,
+        """Sends `req` and returns the decoded response. `module`: the generated module; `name`: the message's name,
         such as "JoinGroup"."""
         version, flexible, raw = await self.exchange(module, name, req, high, timeout_s, low)
         res = _decoded(module, name, version, flexible, raw)
@@ -206,7 +206,7 @@ class BrokerConnection(asyncio.Protocol):
     async def exchange(
         self, module: Any, name: str, req: Request, high: int | None = None, timeout_s: float = 10.0, low: int = 0
     ) -> tuple[int, bool, bytes]:
-        """Like `request`, but return the version, whether its headers are flexible, and the response frame as it is."""
+        """Sends like `request`. Returns the version, whether its headers are flexible, and the response frame."""
         version, flexible, response = self.start(module, name, req, high, low)
         try:
             return version, flexible, await self._within(timeout_s, response)
@@ -216,7 +216,7 @@ class BrokerConnection(asyncio.Protocol):
     def start(
         self, module: Any, name: str, req: Request, high: int | None = None, low: int = 0, at_once: bool = False
     ) -> tuple[int, bool, asyncio.Future[bytes]]:
-        """Like `exchange`, but return a future of the response frame at once. `at_once`: also while the client
+        """Sends like `exchange`, but returns a future of the response frame at once. `at_once`: also while the client
         authenticates again. Raises ConnectionLost and WireError."""
         upper = _upper(name)
         least, top = getattr(module, f"{upper}_REQUEST_VERSIONS")
@@ -228,12 +228,12 @@ class BrokerConnection(asyncio.Protocol):
         return version, flexible, self._send(key, version, req.encode(version), flexible, at_once)
 
     async def raw(self, api_key: int, version: int, body: bytes, flexible: bool, timeout_s: float = 10.0) -> bytes:
-        """Send an encoded request body and return the whole response frame."""
+        """Sends an encoded request body and returns the whole response frame."""
         return await self._within(timeout_s, self._send(api_key, version, body, flexible))
 
     async def _within(self, timeout_s: float, response: asyncio.Future[bytes]) -> bytes:
-        """Raises TimeoutError, and then the connection is of no use any more: what else is asked on it would wait
-        behind this request, and a broker that stands still or is cut off looks just like that."""
+        """Awaits a response. Raises TimeoutError, and then closes the connection: other requests on it would wait
+        behind this one, and a broker that stands still or is cut off looks just like that."""
         try:
             async with asyncio.timeout(timeout_s):
                 return await response
@@ -244,7 +244,7 @@ class BrokerConnection(asyncio.Protocol):
             del response  # its exception holds this frame
 
     def peer(self) -> tuple[str, int]:
-        """Return the host and port of the other end."""
+        """Returns the host and port of the other end."""
         assert self._transport is not None
         host, port = self._transport.get_extra_info("peername")[:2]
         return str(host), int(port)
@@ -252,7 +252,7 @@ class BrokerConnection(asyncio.Protocol):
     def _send(
         self, api_key: int, version: int, body: bytes, flexible: bool, at_once: bool = False
     ) -> asyncio.Future[bytes]:
-        """`at_once`: also while the client authenticates again."""
+        """Sends a request. `at_once`: also while the client authenticates again. Raises ConnectionLost."""
         if self.closed or self._transport is None:
             raise ConnectionLost(self._why or "connection is closed")
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
@@ -295,7 +295,7 @@ class BrokerConnection(asyncio.Protocol):
                     future.set_result(frame)
 
     def _refuse(self, why: str) -> None:
-        """What comes next cannot be told apart any more. Whoever waits learns why."""
+        """Closes the connection, as further bytes cannot be told apart. All open requests fail with this reason."""
         self._why = why
         self._buffer.clear()
         self.close()
@@ -322,14 +322,14 @@ class BrokerConnection(asyncio.Protocol):
 
 
 async def _token_at_hand(security: Login) -> None:
-    """To get a token may take a while. Raises SecurityError."""
+    """Fetches a token in a thread if it is due, which may take a while. Raises SecurityError."""
     tokens = security.now.tokens
     if tokens is not None and not tokens.fresh:
         await asyncio.to_thread(tokens.current)
 
 
 def _plain(exc: Exception) -> str:
-    """With what may be wrong, where OpenSSL's words do not say it."""
+    """Returns the cause, with a hint where OpenSSL's words have none."""
     if isinstance(exc, ssl.SSLCertVerificationError):
         return f"the broker's certificate is not accepted: {exc.verify_message}; {_look_at(exc.verify_code)}"
     if isinstance(exc, ssl.SSLError) and exc.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
@@ -349,7 +349,7 @@ def _look_at(verify_code: int) -> str:
 
 @lru_cache(maxsize=16)
 def _ranges(answer: bytes) -> Mapping[int, tuple[int, int]]:
-    """Api key -> lowest and highest version. A broker says the same on each connection."""
+    """Returns API key -> lowest and highest version, cached: a broker says the same on each connection."""
     res = av.ApiVersionsResponse.decode(3, answer)
     return MappingProxyType({k.api_key: (k.min_version, k.max_version) for k in res.api_keys})
 
@@ -360,5 +360,5 @@ def _decoded(module: Any, name: str, version: int, flexible: bool, frame: bytes)
 
 @lru_cache(maxsize=64)
 def _upper(name: str) -> str:
-    """`JoinGroup` -> `JOIN_GROUP`, as generated constants and `Api` spell it."""
+    """Returns `JOIN_GROUP` for `JoinGroup`, as generated constants and `Api` spell it."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).upper()

@@ -1,7 +1,7 @@
-"""What a consumer that reads partitions, and is in no group, is told beside them.
+"""Errors about its group that a consumer gets though it only reads partitions.
 
-librdkafka reads in the name of a group all the same, and asks for its coordinator meanwhile. To who may read the topic
-and no group that is refused, and the refusal comes among the records, if reading takes long enough.
+librdkafka reads in the name of a group all the same, and asks for its coordinator meanwhile. A principal that may read
+the topic, but no group, is refused that. The refusal comes among the records, if reading takes long enough.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def of_partitions(messages: Iterable[Any]) -> list[Any]:
-    """Those that concern what is read: records, and errors but this one."""
+    """Returns the messages without that refusal: records, and all other errors."""
     from confluent_kafka import KafkaError
 
     refused = KafkaError.GROUP_AUTHORIZATION_FAILED

@@ -1,4 +1,4 @@
-"""What groups have committed, and where partitions begin and end, asked of the brokers in batches.
+"""Committed offsets of groups, and beginnings and ends of partitions, asked of the brokers in batches.
 
 Answers are decoded in a thread: those of large groups would hold up the event loop.
 """
@@ -17,7 +17,7 @@ from sidecar.wire.generated import offset_fetch as of
 from sidecar.wire.primitives import WireError
 
 SEVERAL_SINCE, BY_NAME_UNTIL = 8, 9
-"""Versions of OffsetFetch that ask about several groups, and name topics."""
+"""Versions of OffsetFetch: the first for several groups, and the last that names topics."""
 LATEST, EARLIEST = -1, -2
 Place = tuple[str, int]
 """Topic and partition."""
@@ -29,15 +29,15 @@ PLACES_AT_ONCE = 1_000
 
 
 def group_batches(groups: Iterable[str]) -> Iterator[list[str]]:
-    """Parts of `groups`, each small enough for one request."""
+    """Yields parts of `groups`, each small enough for one request."""
     rest = iter(groups)
     while batch := list(islice(rest, GROUPS_AT_ONCE)):
         yield batch
 
 
 async def committed(conn: BrokerConnection, groups: Sequence[str], timeout_s: float) -> dict[str, Offsets]:
-    """The offsets of each group that this broker keeps and gave them for. Raises ConnectionLost, TimeoutError,
-    WireError."""
+    """Returns the offsets of each group that this broker keeps. Groups with an error are left out. Raises
+    ConnectionLost, TimeoutError, WireError."""
     asked = [of.OffsetFetchRequestGroup(g, topics=None) for g in groups]
     req = of.OffsetFetchRequest(groups=asked)
     try:
@@ -62,7 +62,7 @@ async def committed(conn: BrokerConnection, groups: Sequence[str], timeout_s: fl
 
 
 async def _of_one(conn: BrokerConnection, group_id: str, timeout_s: float) -> Offsets:
-    """Of a broker that answers for one group at a time."""
+    """Asks a broker that answers for one group at a time."""
     req = of.OffsetFetchRequest(group_id=group_id, topics=None)
     res = await conn.request(of, "OffsetFetch", req, SEVERAL_SINCE - 1, timeout_s, low=2)
     return {
@@ -74,8 +74,8 @@ async def _of_one(conn: BrokerConnection, group_id: str, timeout_s: float) -> Of
 
 
 def by_leader(places: Iterable[Place], leaders: Mapping[str, Sequence[int]]) -> dict[int, list[dict[str, list[int]]]]:
-    """What to ask each broker for, in batches, by topic. `leaders`: node ids by partition; where there is none, nobody
-    is asked."""
+    """Returns the questions for each broker, in batches, by topic. `leaders`: node ids by partition; a partition
+    without a leader is left out."""
     led: dict[int, list[Place]] = {}
     for topic, partition in sorted(places):
         of_topic = leaders.get(topic, ())
@@ -94,8 +94,8 @@ def by_leader(places: Iterable[Place], leaders: Mapping[str, Sequence[int]]) -> 
 async def listed(
     conn: BrokerConnection, places: Mapping[str, Sequence[int]], timestamp: int, timeout_s: float
 ) -> Offsets:
-    """LATEST or EARLIEST of these partitions, by topic, as far as this broker leads them. Raises ConnectionLost,
-    TimeoutError, WireError."""
+    """Returns LATEST or EARLIEST of these partitions, by topic, as far as this broker leads them. Raises
+    ConnectionLost, TimeoutError, WireError."""
     topics = [
         lo.ListOffsetsTopic(name, [lo.ListOffsetsPartition(p, timestamp=timestamp) for p in parts])
         for name, parts in places.items()

@@ -1,4 +1,4 @@
-"""The one member that a sidecar holds in a broker's group, as the broker sees it: look, join, sync, heartbeat, leave.
+"""Requests of the one member that a sidecar holds in a broker's group: look, join, sync, heartbeat, leave.
 
 It is a static member: whoever joins with its instance id and no member id replaces it, and what the former holder of
 the placeholder sends from then on is refused with FENCED_INSTANCE_ID (KIP-345).
@@ -27,26 +27,26 @@ INSTANCE_ID = "kafka-group-sidecar"
 PROTOCOL_TYPE, PROTOCOL = "consumer", "kafka-group-sidecar"
 UNREADABLE = b""
 NO_PARTITIONS = struct.pack(">hii", 0, 0, -1)
-"""A ConsumerProtocolAssignment without topics, so that tools can show it."""
+"""A ConsumerProtocolAssignment without topics, which tools can show."""
 REBALANCE_TIMEOUT_MS = 60_000
-"""Also how long the broker waits for SyncGroup after JoinGroup."""
+"""Rebalance timeout, which also limits the broker's wait for SyncGroup after JoinGroup."""
 JOIN_LOWEST, JOIN_HIGHEST = 5, 9
-"""Static members are known since version 5 of JoinGroup."""
+"""Versions of JoinGroup; static members are known since version 5."""
 LOOK_LOWEST, LOOK_HIGHEST = 4, 5
-"""Since version 4 DescribeGroups tells instance ids; since 6 it tells of unknown groups by an error."""
+"""Versions of DescribeGroups. Since 4 it tells instance ids; since 6 it tells of unknown groups by an error."""
 
 
 def readable(topics: Collection[str]) -> bytes:
-    """A subscription of which the broker can read the topics, as it reads version 0; it says version 1 and ends too
-    early for that, so that the group still cannot be turned into one of the new protocol."""
+    """Returns a subscription whose topics the broker can read, as it reads version 0. It claims version 1 and ends too
+    early for that, so the group still cannot be turned into one of the new protocol."""
     names = b"".join(struct.pack(">h", len(raw)) + raw for raw in (t.encode() for t in sorted(topics)))
     return struct.pack(">hi", 1, len(topics)) + names + struct.pack(">i", -1)
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What a broker says of one group. `member_id`: of the placeholder that somebody holds there, or empty; `others`:
-    whether anybody else is a member."""
+    """A broker's description of one group. `member_id`: of the placeholder, whichever sidecar holds it, or empty;
+    `others`: whether the group has other members."""
 
     code: int
     state: str
@@ -55,7 +55,7 @@ class Looked:
 
     @property
     def settled(self) -> bool:
-        """The placeholder is there and no JoinGroup for it is parked: the next one is answered at once."""
+        """Whether the placeholder is there and no JoinGroup for it is parked: the next one is answered at once."""
         return bool(self.member_id) and self.state in ("Stable", "CompletingRebalance")
 
 
@@ -72,7 +72,7 @@ async def look(conn: BrokerConnection, groups: Iterable[str], timeout_s: float) 
 async def join(
     conn: BrokerConnection, group_id: str, member_id: str, subscription: bytes, session_ms: int, timeout_s: float
 ) -> jg.JoinGroupResponse:
-    """Without a member id, whoever holds the placeholder is replaced."""
+    """Joins as the placeholder. Without a member id, this replaces its present holder."""
     req = jg.JoinGroupRequest(
         group_id=group_id,
         session_timeout_ms=session_ms,
@@ -89,8 +89,8 @@ async def join(
 
 
 def must_sync(res: jg.JoinGroupResponse) -> bool:
-    """A new generation has begun, and the broker waits for its leader. Not so when the placeholder has only changed
-    hands."""
+    """Returns whether a new generation has begun whose leader the broker waits for. It has not when the placeholder has
+    only changed hands."""
     return res.leader == res.member_id and not res.skip_assignment
 
 
@@ -115,7 +115,7 @@ async def heartbeat(conn: BrokerConnection, group_id: str, identity: MemberIdent
 
 
 async def leave(conn: BrokerConnection, group_id: str, member_id: str, timeout_s: float) -> int:
-    """Only this member: one that has replaced it stays."""
+    """Removes only this member: one that has replaced it stays."""
     member = lg.MemberIdentity(member_id=member_id, group_instance_id=INSTANCE_ID)
     req = lg.LeaveGroupRequest(group_id=group_id, member_id=member_id, members=[member])
     res = await conn.request(lg, "LeaveGroup", req, low=3, timeout_s=timeout_s)
@@ -125,7 +125,7 @@ async def leave(conn: BrokerConnection, group_id: str, member_id: str, timeout_s
 
 
 async def release(conn: BrokerConnection, group_id: str, timeout_s: float = 10.0) -> str:
-    """Whoever holds the placeholder leaves. Returns what was found, in words. Raises ConnectionLost."""
+    """Removes the placeholder, whichever sidecar holds it. Returns the outcome in words. Raises ConnectionLost."""
     found = (await look(conn, [group_id], timeout_s))[group_id]
     if not found.member_id:
         return "no placeholder is there"

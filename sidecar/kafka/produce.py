@@ -27,15 +27,15 @@ CONNECTIONS = 3
 """Connections to each leader. With several of them a slow partition delays only the partitions of its own request."""
 REQUEST_BYTES = 16 << 20
 BY_ID = 13
-"""The first version of Produce that has ids of topics, and no names."""
+"""First version of Produce that has topic ids, and no names."""
 BY_NAME = 9
 SILENT_S = 3.0
-"""A leader that does not answer for so long may be dead, and another one may lead soon: the batch is put again, which
-its sequence makes safe."""
+"""Time after which a leader that does not answer may be dead, and another one may lead soon: the batch is sent again,
+which its sequence makes safe."""
 
 
 Done = Callable[[int, int, ConnectionLost | None], None]
-"""Called with a batch's error code and base offset, or with the reason why nobody knows whether it was appended."""
+"""Called with a batch's error code and base offset, or with the reason why it is not known whether it was appended."""
 
 
 class _Item(NamedTuple):
@@ -86,7 +86,7 @@ class _Leader:
                 self._spawn(self._open(self._take()))
 
     def _take(self) -> list[_Item]:
-        """Take what goes into one request: as much as fits, but no partition twice. Of two batches for one partition a
+        """Takes the batches of one request: as many as fit, but no partition twice. Of two batches for one partition a
         broker appends one, and answers for both. A request names one transaction, so a batch of one goes alone."""
         taken: dict[tuple[str, int], _Item] = {}
         left: list[_Item] = []
@@ -181,24 +181,24 @@ class Appender:
         self.cluster = cluster
         self.timeout_s = timeout_s
         self.pinned: dict[str, bytes] = {}
-        """Name of a topic -> the id of the one that is meant."""
+        """Topic ids to which writes are pinned, by name."""
         self.found_another: Callable[[], None] = lambda: None
-        """Called by who writes, when a pinned topic turns out to be another one now."""
+        """Callback for the writer, when a pinned topic turns out to have another id now."""
         self._leaders: dict[int, _Leader] = {}
         self._apart: set[_Leader] = set()
-        """Held here until their only batch is answered; then their connections are closed."""
+        """Leaders of `put_apart`, kept until their only batch is answered; then their connections are closed."""
 
     def put(
         self, node_id: int, topic: str, partition: int, batch: bytes, done: Done, transactional_id: str | None = None
     ) -> None:
-        """Queue a batch, which may be part of a transaction. `done` is called later, never from within this call."""
+        """Queues a batch, which may be part of a transaction. `done` is called later, never from within this call."""
         leader = self._leaders.get(node_id)
         if leader is None:
             leader = self._leaders[node_id] = self._leader(node_id)
         leader.add(_Item(topic, partition, batch, done, transactional_id))
 
     def put_apart(self, node_id: int, topic: str, partition: int, batch: bytes, done: Done) -> None:
-        """Send a batch over a connection that only it uses: a request is answered when the replicas of all its
+        """Sends a batch over a connection that only it uses: a request is answered when the replicas of all its
         partitions have it, so others would wait for this one, and this one for them."""
         leader = self._leader(node_id)
         self._apart.add(leader)
@@ -216,8 +216,8 @@ class Appender:
     async def append(
         self, node_id: int, topic: str, partition: int, batch: bytes, transactional_id: str | None = None
     ) -> tuple[int, int]:
-        """Append a batch and return (error code, base offset). Raises ConnectionLost if nobody knows whether the batch
-        was appended."""
+        """Appends a batch and returns (error code, base offset). Raises ConnectionLost if it is not known whether the
+        batch was appended."""
         future: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
         self.put(node_id, topic, partition, batch, partial(_ended, future), transactional_id)
         try:

@@ -66,11 +66,13 @@ WITHOUT_EFFECT = re.compile(
     r"|sasl\.login\.callback\.handler\.class|sasl\.oauthbearer\.method|sasl\.login\.(refresh|connect|read|retry)\..*"
     r"|security\.providers|sasl\.kerberos\..*"
 )
-"""They say how Java's client does it, or what the other properties say; or they are of GSSAPI, which is refused."""
+"""Properties without effect here: they concern how Java's client works, repeat other properties, or are of GSSAPI,
+which is refused."""
 
 
 def read(path: Path) -> Security:
-    """Raises SecurityError, which names the file and the property, and no value that may be a secret."""
+    """Reads a file of properties. Raises SecurityError, which names the file and the property, and no value that may be
+    a secret."""
     try:
         return parse(path.read_text())
     except (OSError, UnicodeDecodeError) as exc:
@@ -80,7 +82,7 @@ def read(path: Path) -> Security:
 
 
 def parse(text: str) -> Security:
-    """Raises SecurityError."""
+    """Reads properties from text. Raises SecurityError."""
     try:
         return of(javaproperties.loads(text))
     except javaproperties.InvalidUEscapeError:
@@ -88,7 +90,7 @@ def parse(text: str) -> Security:
 
 
 def of(properties: Mapping[str, str]) -> Security:
-    """Raises SecurityError."""
+    """Checks properties. Raises SecurityError."""
     protocol = _resolved("security.protocol", properties.get("security.protocol", "PLAINTEXT").strip()).upper()
     if protocol not in PROTOCOLS:
         raise SecurityError(f"security.protocol is {protocol!r}, and not one of {', '.join(PROTOCOLS)}")
@@ -112,13 +114,13 @@ def of(properties: Mapping[str, str]) -> Security:
 
 
 def secure(properties: Mapping[str, str]) -> dict[str, str]:
-    """Those that have to do with security, as they are."""
+    """Returns the properties that concern security, as they are."""
     return {name: value for name, value in properties.items() if SECURE.match(name)}
 
 
 def librdkafka_of(properties: Mapping[str, str]) -> dict[str, Any]:
-    """The same for librdkafka. What has nothing to do with security is passed on, and librdkafka refuses what it does
-    not know: leave that out of a file that is not meant for it (`secure`). Raises SecurityError."""
+    """Returns the properties for librdkafka. Those that do not concern security are passed on, and librdkafka refuses
+    any that it does not know: use `secure` for a file that is not meant for it. Raises SecurityError."""
     rest = {n: _resolved(n, value.strip()) for n, value in properties.items() if not SECURE.match(n)}
     return rest | of(properties).librdkafka()
 
@@ -153,7 +155,7 @@ def _resolved(name: str, value: str) -> str:
 
 
 def _jaas(text: str) -> dict[str, str]:
-    """The options of a login module. Which module it is, the mechanism says."""
+    """Returns the options of a login module. The mechanism tells which module it is."""
     return {
         name: re.sub(r"\\(.)", r"\1", double or single) or bare for name, double, single, bare in OPTION.findall(text)
     }

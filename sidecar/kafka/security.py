@@ -1,8 +1,8 @@
-"""How the sidecar's own clients reach secured brokers: TLS, and who they say they are. properties.py reads it from a
-file of Kafka's properties.
+"""The security of the sidecar's own clients at brokers: TLS and credentials. properties.py reads them from a file of
+Kafka's properties.
 
-The same is told to two clients: to our own (`ssl_context`, `exchange`) and to librdkafka (`librdkafka`). Stores may be
-PEM or PKCS12. What is a secret is never part of a text.
+Two clients use the same values: the sidecar's own (`ssl_context`, `exchange`) and librdkafka (`librdkafka`). Stores may
+be PEM or PKCS12. A secret is never part of a text.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from sidecar.kafka.tokens import Tokens
 
 JKS = b"\xfe\xed\xfe\xed"
 Exchange = Generator[bytes, bytes, None]
-"""Yields what the client says, takes what the broker answers."""
+"""Yields the client's SASL messages, and takes the broker's answers."""
 
 
 @dataclass(frozen=True)
 class Stores:
-    """Certificates and keys: of whom to believe (`trust`), and the client's own (`keys`, and maybe `key_file`). A
+    """Certificates and keys: the trusted ones (`trust`), and the client's own (`keys`, and maybe `key_file`). A
     location, or the PEM text itself."""
 
     trust: str = ""
@@ -43,7 +43,7 @@ class Stores:
         return tuple(Path(p) for p in (self.trust, self.keys, self.key_file) if p)
 
     def authorities(self) -> str:
-        """The certificates to believe, as PEM text; "": those of the system. Raises SecurityError."""
+        """Returns the trusted certificates as PEM text; "": those of the system. Raises SecurityError."""
         if not self.trust:
             return self.trust_pem
         data = _read(self.trust)
@@ -52,7 +52,7 @@ class Stores:
         return _certificates(self.trust, data, self.trust_password)
 
     def own(self) -> tuple[str, str]:
-        """The client's key and certificates as PEM text; "" and "" if it has none. Raises SecurityError."""
+        """Returns the client's key and certificates as PEM text; "" and "" if it has none. Raises SecurityError."""
         if self.key_pem:
             return self.key_pem, self.chain_pem
         if not self.keys:
@@ -131,16 +131,16 @@ class Security:
 
     @property
     def by_certificate(self) -> bool:
-        """Who this is, a certificate says."""
+        """Whether a certificate gives the principal."""
         return self.tls and not self.sasl and bool(self.stores.keys or self.stores.key_pem)
 
     @property
     def principal(self) -> str:
-        """As brokers know it by default; "": only a broker can tell."""
+        """Principal by which brokers know it by default; "": only a broker can tell."""
         return f"User:{self.user}" if self.sasl and self.user else ""
 
     def shown(self) -> str:
-        """For people: the protocol and the user."""
+        """Returns the protocol and the user, for people."""
         return f"{self.protocol} {self.mechanism} as {self.user or 'a token says'}" if self.sasl else self.protocol
 
     # ---- as credentials that nobody reads again (Login in credentials.py) ---------------------------------
@@ -152,7 +152,7 @@ class Security:
         return ""
 
     def refused(self, host: str, port: int, why: str, sure: bool = True) -> None:
-        """Whoever made the connection says it."""
+        """Does nothing: the caller that made the connection reports the refusal."""
 
     def accepted(self, host: str, port: int) -> None: ...
 
@@ -162,8 +162,8 @@ class Security:
 
     # ---- our own client -----------------------------------------------------------------------------------
     def ssl_context(self, own: bool = True) -> ssl.SSLContext | None:
-        """None without TLS. `own`: with the client's own certificate, if there is one. Files that have changed are
-        read again. Raises SecurityError."""
+        """Returns the context of TLS; None without TLS. `own`: with the client's own certificate, if there is one.
+        Files that have changed are read again. Raises SecurityError."""
         if not self.tls:
             return None
         try:
@@ -178,8 +178,8 @@ class Security:
         return self._made[stamp]
 
     def exchange(self) -> Exchange:
-        """What is said in SaslAuthenticate. Raises SecurityError if the broker cannot prove that it knows the password
-        (SCRAM), or refuses a token. A token must be `fresh`."""
+        """Exchanges the messages in SaslAuthenticate. Raises SecurityError if the broker cannot prove that it knows the
+        password (SCRAM), or refuses a token. A token must be `fresh`."""
         if self.mechanism == "PLAIN":
             yield f"\0{self.user}\0{self.password}".encode()
         elif self.mechanism == "OAUTHBEARER":
@@ -200,8 +200,8 @@ class Security:
 
     # ---- librdkafka ---------------------------------------------------------------------------------------
     def librdkafka(self) -> dict[str, Any]:
-        """Its properties. Stores are read now: files that change later do not count. What is wrong with them is found
-        here, and not by librdkafka. Raises SecurityError."""
+        """Returns librdkafka's properties. Stores are read now: files that change later do not count. Their faults are
+        found here, and not by librdkafka. Raises SecurityError."""
         self.ssl_context()
         found: dict[str, Any] = {} if self.protocol == "PLAINTEXT" else {"security.protocol": self.protocol}
         if self.sasl:
@@ -248,7 +248,7 @@ def _context(stores: Stores, own: bool) -> ssl.SSLContext:
 
 
 def _load(context: ssl.SSLContext, stores: Stores, key: str, chain: str) -> None:
-    """Python takes keys from files only: from one that nobody else can read, and for a moment."""
+    """Loads the client's key. Python takes keys from files only: from one that no other user can read, briefly."""
     with tempfile.TemporaryDirectory(prefix="sidecar-") as folder:  # of mode 0700
         path = Path(folder, "own.pem")
         path.write_text(f"{key}\n{chain}" if key != chain else key)

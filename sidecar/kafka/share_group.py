@@ -1,5 +1,5 @@
-"""A share group at the broker that coordinates it: the requests of the member that the sidecar has there, and what the
-broker has initialised. A request that makes or deletes share state is not among them.
+"""Requests about a share group to the broker that coordinates it: those of the sidecar's member there, and the question
+which partitions are initialised. Requests that make or delete share state are not among them.
 
 All raise ConnectionLost, TimeoutError, WireError.
 """
@@ -17,20 +17,20 @@ from sidecar.wire.generated import share_group_describe as sd
 from sidecar.wire.generated import share_group_heartbeat as sh
 
 STABLE_SINCE = 1
-"""The first version of ShareGroupHeartbeat and ShareGroupDescribe that was not early access."""
+"""First version of ShareGroupHeartbeat and ShareGroupDescribe that was not early access."""
 LEAVE_EPOCH = -1
 MEMBER_IDS = UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
 GONE = (Code.NONE, Code.UNKNOWN_MEMBER_ID, Code.GROUP_ID_NOT_FOUND)
-"""The broker's group has no such member any more."""
+"""Error codes after which the broker's group has no such member any more."""
 
 
 def placeholder_id(group_id: str, owner_epoch: int) -> str:
-    """The member id of this owner's placeholder."""
+    """Returns the member id of this owner's placeholder."""
     return str(uuid5(MEMBER_IDS, f"{group_id}/{owner_epoch}"))
 
 
 def is_placeholder(member_id: str) -> bool:
-    """Whether a sidecar may have made this id. Clients make random ones, which are of another version."""
+    """Returns whether a sidecar may have made this id. Clients make random ones, which are of another UUID version."""
     try:
         return UUID(member_id).version == 5 and member_id == str(UUID(member_id))
     except ValueError:
@@ -60,7 +60,7 @@ async def heartbeat(
     topic_names: Sequence[str] | None,
     timeout_s: float,
 ) -> sh.ShareGroupHeartbeatResponse:
-    """`topic_names` None: not changed since the last one."""
+    """Sends a heartbeat. `topic_names` None: not changed since the last one."""
     names = None if topic_names is None else list(topic_names)
     req = sh.ShareGroupHeartbeatRequest(group_id, member_id, epoch, None, names)
     res: sh.ShareGroupHeartbeatResponse = await conn.request(
@@ -76,7 +76,7 @@ async def leave(conn: BrokerConnection, group_id: str, member_id: str, timeout_s
 
 
 async def assigned(conn: BrokerConnection, group_id: str, timeout_s: float) -> Initialised:
-    """What the members of the broker's group have together: a broker assigns what is initialised, and nothing else."""
+    """Returns the partitions of all members of the broker's group: a broker assigns initialised ones, and no others."""
     req = sd.ShareGroupDescribeRequest([group_id])
     res = await conn.request(sd, "ShareGroupDescribe", req, timeout_s=timeout_s, low=STABLE_SINCE)
     (group,) = res.groups
@@ -91,15 +91,15 @@ async def assigned(conn: BrokerConnection, group_id: str, timeout_s: float) -> I
 
 
 async def unknown(conn: BrokerConnection, groups: Sequence[str], timeout_s: float) -> list[str]:
-    """Those of them that are no share groups at this broker."""
+    """Returns the groups that are no share groups at this broker."""
     req = sd.ShareGroupDescribeRequest(list(groups))
     res = await conn.request(sd, "ShareGroupDescribe", req, timeout_s=timeout_s, low=STABLE_SINCE)
     return [g.group_id for g in res.groups if g.error_code == Code.GROUP_ID_NOT_FOUND]
 
 
 async def initialised(conn: BrokerConnection, group_id: str, timeout_s: float) -> Initialised:
-    """What the broker has initialised so far. It asks the share coordinator for each partition, and answers nothing
-    else on this connection until that one has answered."""
+    """Returns the partitions that the broker has initialised so far. The broker asks the share coordinator for each
+    partition, and answers nothing else on this connection until it has its answer."""
     req = do.DescribeShareGroupOffsetsRequest([do.DescribeShareGroupOffsetsRequestGroup(group_id, None)])
     res = await conn.request(do, "DescribeShareGroupOffsets", req, timeout_s=timeout_s)
     (group,) = res.groups

@@ -20,13 +20,13 @@ TIMEOUT_S = 10.0
 KEPT = 0.8
 FORGET_S = 30.0
 LIFE_S = 3_600.0
-"""Of an unsecured token, and of one that does not tell."""
+"""Life of an unsecured token, and of one that does not tell its end, in seconds."""
 
 
 @dataclass
 class Tokens:
-    """`url`: of the server, or a file URL; who the client is, its user and password do not say; `principal`: of an
-    unsecured token."""
+    """The current token. `url`: of the server, or a file URL without user and password; `client_id`, `secret`: the
+    client's, for the server; `principal`: of an unsecured token."""
 
     url: str = field(repr=False)
     client_id: str = ""
@@ -55,12 +55,12 @@ class Tokens:
         return time.time() < self._renew_s
 
     def forget(self) -> None:
-        """A broker has refused it; another one is fetched, but not more often than every FORGET_S."""
+        """Lets another token be fetched, after a broker has refused this one; not more often than every FORGET_S."""
         if time.time() > self._forgot_s + FORGET_S:
             self._forgot_s, self._renew_s = time.time(), 0.0
 
     def current(self) -> tuple[str, float]:
-        """A token, and when it ends, in seconds since 1970. Raises SecurityError. It may take TIMEOUT_S."""
+        """Returns a token and its end, in seconds since 1970. Raises SecurityError. It may take TIMEOUT_S."""
         with self._lock:
             if not self.fresh:
                 now_s = time.time()
@@ -91,7 +91,7 @@ class Tokens:
 
 
 def without_user(url: str) -> str:
-    """Java's client does not look at a user in a URL either. A password there would be in every message."""
+    """Returns the URL without a user, which Java's client ignores too: its password would be in every message."""
     from urllib import parse
 
     parts = parse.urlsplit(url)
@@ -99,7 +99,7 @@ def without_user(url: str) -> str:
 
 
 def unsecured(principal: str, now_s: float) -> str:
-    """A JSON web token that nobody has signed, as OAuthBearerUnsecuredLoginCallbackHandler makes it."""
+    """Returns an unsigned JSON web token, as OAuthBearerUnsecuredLoginCallbackHandler makes it."""
     parts = ({"alg": "none"}, {"sub": principal, "iat": int(now_s), "exp": int(now_s + LIFE_S)})
     return ".".join(_base64(json.dumps(part).encode()) for part in parts) + "."
 
@@ -109,7 +109,7 @@ def _base64(data: bytes) -> str:
 
 
 def _ends_s(token: str, now_s: float) -> float:
-    """What the token says of its end; one that cannot be read is kept for a short time."""
+    """Returns the end of the token, in seconds since 1970; LIFE_S from now if the token cannot be read."""
     try:
         middle = token.split(".")[1]
         return float(json.loads(base64.urlsafe_b64decode(middle + "=" * (-len(middle) % 4)))["exp"])

@@ -58,7 +58,7 @@ REQUEST, REPLY = len(SIMPLE), len(SIMPLE) + 1
 HELLO = 255
 """The kind of the first frame in either direction, in this and all later versions. Its body is JSON."""
 FRAME_BYTES = 256 << 20
-"""A longer frame closes the link: `limits.link_frame_bytes` unless a caller says otherwise."""
+"""Default of `limits.link_frame_bytes`; a longer frame closes the link."""
 
 
 class LinkError(Exception):
@@ -66,8 +66,8 @@ class LinkError(Exception):
 
 
 class Hello(Struct, frozen=True):
-    """Who is at this end: the version of its package, and a digest of the shapes of all messages, by which two states
-    of one version under development differ as well."""
+    """The sender's version: that of its package, and a digest of the shapes of all messages, which also tells apart two
+    states of one version under development."""
 
     version: str
     shapes: str
@@ -89,7 +89,7 @@ class LinkCodec:
 
     @cached_property
     def shapes(self) -> str:
-        """Digest of what messages look like: names, order, types and defaults of their fields."""
+        """Digest of the messages' shapes: names, order, types and defaults of their fields."""
         told = json.dumps(msgspec.json.schema_components(self._types), sort_keys=True)
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
@@ -105,7 +105,7 @@ class LinkCodec:
         return (len(body) + 1).to_bytes(4, "big") + bytes((kind,)) + body
 
     def decode(self, frame: memoryview | bytes) -> Any:
-        """A frame without its length. Raises LinkError."""
+        """Decodes a frame without its length. Raises LinkError."""
         kind, body = frame[0], frame[1:]
         try:
             if kind == HELLO:
@@ -120,7 +120,7 @@ class LinkCodec:
 
 
 class Frames:
-    """Bytes as they come in, cut into messages."""
+    """Cuts incoming bytes into messages."""
 
     def __init__(self, codec: LinkCodec, frame_bytes: int = FRAME_BYTES) -> None:
         self._codec = codec
@@ -128,7 +128,7 @@ class Frames:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Any]:
-        """Raises LinkError."""
+        """Yields the messages that are complete. Raises LinkError."""
         self._buffer += data
         while len(self._buffer) >= 5:
             size = int.from_bytes(self._buffer[:4], "big")

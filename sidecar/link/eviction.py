@@ -1,4 +1,4 @@
-"""Who gives way where all places are taken and another one comes."""
+"""Chooses the connection that gives way to a new one when all places are taken."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 def gives_way(there: Iterable[T], host: Callable[[T], str], order: Callable[[T], Any]) -> T:
-    """Of the address that has most places, the first one by `order`. So whoever takes all places, from one address or
-    from a few, takes them from himself."""
+    """Returns the first one by `order` of the address that has most places. So a client that takes all places, from one
+    address or from a few, takes them from itself."""
     all_of = list(there)
     taken = Counter(map(host, all_of))
     most = max(taken.values())

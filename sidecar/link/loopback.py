@@ -31,22 +31,22 @@ class Loopback:
         self._asks_left = IN_A_ROW
         self._asking = False
         self._answered = 0
-        """Replies to the request that was just being handled, or to one that its reply let the client send."""
+        """Number of replies to the request that is being handled, or to one that its reply let the client send."""
         self._replies: deque[Reply] = deque()
         self._replies_left = IN_A_ROW
 
     def attach(self, front: LinkedFront) -> Callable[[ToCoordinator], None]:
-        """Connect a front; returns how it sends. It sends nothing before it has been shown a `View`."""
+        """Connects a front; returns its function to send. It sends nothing before it has got a `View`."""
         self._front = front
         return self.to_coordinator
 
     def serve(self, coordinator: CoordinatorEnd) -> None:
-        """The coordinator is there: from now on requests reach it."""
+        """Lets requests reach the coordinator from now on."""
         self._coordinator = coordinator
         coordinator.connect(self)
 
     def lose(self) -> None:
-        """The coordinator is gone, and with it what it was asked and has not answered."""
+        """Disconnects the coordinator, and drops what it has not answered."""
         coordinator, self._coordinator = self._coordinator, None
         self._asks.clear()
         self._replies.clear()

@@ -1,4 +1,4 @@
-"""What a front and the coordinator say to each other. They share nothing else.
+"""The messages between a front and the coordinator. They share nothing else.
 
 A front holds the clients' connections; the coordinator holds the groups. Both may be one process (loopback.py) or two
 (codec.py gives the bytes). Messages arrive in the order in which they were sent, each once, or the link is down and
@@ -33,57 +33,57 @@ class Request(Struct, tag=True, gc=False):
 
 
 class Touch(Struct, tag=True, gc=False):
-    """The front has answered this member under a grant. It says so every `TOUCH_MS` at most for each member, and the
-    coordinator adds that to the member's session."""
+    """Reports that the front has answered this member under a grant. The front sends one each `TOUCH_MS` at most for
+    each member, and the coordinator adds that to the member's session."""
 
     group_id: str
     member_id: str
 
 
 class AccessAnswer(Struct, tag=True, gc=False):
-    """Answer to `AskAccess`. `hidden` None: nobody can say any more, as the client or its broker is gone."""
+    """Answer to `AskAccess`. `hidden` None: it cannot be known any more, as the client or its broker is gone."""
 
     token: int
     hidden: frozenset[str] | None
 
 
 class CommitEnded(Struct, tag=True, gc=False):
-    """The commit that was let pass with this ticket is not under way any more. Not `sure`: the connection broke, and it
-    may still arrive."""
+    """Reports that the commit with this ticket is not under way any more. Not `sure`: the connection broke, and it may
+    still arrive."""
 
     ticket: int
     sure: bool
 
 
 class SettingsPassed(Struct, tag=True, gc=False):
-    """A change of broker settings passed through a client's connection: it is worth reading them at once."""
+    """Reports that a change of broker settings passed through a client's connection: they should be read at once."""
 
 
 class BrokerSilence(Struct, tag=True, gc=False):
-    """The broker beside the sidecar is silent, and has been for so long; `quiet_ms` -1: it answers again."""
+    """Reports that the broker beside the sidecar is silent, and for how long; `quiet_ms` -1: it answers again."""
 
     quiet_ms: int
 
 
 class TopicsPassed(Struct, tag=True, gc=False):
-    """Topics were made, grown or deleted through a client's connection: it is worth reading them at once."""
+    """Reports that topics were created, grown or deleted through a client's connection: they should be read at once."""
 
 
 # ---- to the front -------------------------------------------------------------------------------------------------
 class Lease(Struct, tag=True, gc=False):
-    """Until when the coordinator may take itself for the owner, by link/clock.py and by the wall clock. Both processes
-    are on one machine; the second one counts where a pause of the whole machine is not seen by the first."""
+    """End of the time in which the coordinator may act as owner, by link/clock.py and by the wall clock. Both processes
+    are on one machine; the wall clock counts where the first one does not see a pause of the whole machine."""
 
     until_ms: int
     until_wall_ms: int = FOR_EVER_MS
 
 
 class View(Struct, tag=True, gc=False):
-    """What a front must know of the cluster. `owners[p]`: node id of the owner of partition p, -1 while unknown;
-    `leaders[p]`: of the leader of `__consumer_offsets`-p; `brokers`: the addresses that clients know; `authorizer`:
-    whether the broker has one; `suspects`: node ids of owners that may be gone, which will soon be known; `idle_ms`:
-    after which the broker ends an idle connection, not above 0: it ends none; `lacking`: kinds of groups that this
-    sidecar coordinates, and another does not yet."""
+    """The cluster for a front. `owners[p]`: node id of the owner of partition p, -1 while unknown; `leaders[p]`: of the
+    leader of `__consumer_offsets`-p; `brokers`: the addresses that clients know; `authorizer`: whether the broker has
+    one; `suspects`: node ids of owners that may be gone, which will soon be known; `idle_ms`: time after which the
+    broker ends an idle connection, not above 0: it ends none; `lacking`: kinds of groups that this sidecar coordinates,
+    and another does not yet."""
 
     owners: tuple[int, ...] = ()
     leaders: tuple[int, ...] = ()
@@ -95,8 +95,8 @@ class View(Struct, tag=True, gc=False):
 
 
 class GroupRules(Struct, tag=True, gc=False):
-    """Which groups the sidecars coordinate, once that is known. `include`, `exclude`: patterns that count instead of
-    the front's own settings; None: those count. `moved`: what is different for single groups."""
+    """The rules that decide which groups are managed, once they are known. `include`, `exclude`: patterns instead of
+    the front's own settings; None: the settings count. `moved`: exceptions for single groups."""
 
     include: tuple[str, ...] | None = None
     exclude: tuple[str, ...] | None = None
@@ -104,7 +104,7 @@ class GroupRules(Struct, tag=True, gc=False):
 
 
 class AskAccess(Struct, tag=True, gc=False):
-    """May the principal of this request's connection DESCRIBE these topics? The request is not answered yet."""
+    """Asks whether the principal behind this open request may DESCRIBE these topics."""
 
     token: int
     topics: frozenset[str]
@@ -120,13 +120,13 @@ class SettingChange(Struct, gc=False):
 
 
 class AlterReply(Answer):
-    """Of the changes that were refused: "{resource type}/{name}" -> error code and message."""
+    """Result of AlterSettings. `refused`: "{resource type}/{name}" -> error code and message."""
 
     refused: dict[str, tuple[int, str | None]] = field(default_factory=dict)
 
 
 class AlterSettings(Event):
-    """Check, and unless `validate_only` write down, these changes. `group_id` is empty; `client`: who asks for them."""
+    """Checks these changes, and unless `validate_only` writes them. `group_id` is empty; `client`: asks for them."""
 
     answer: ClassVar[type[Answer]] = AlterReply
 
@@ -136,8 +136,8 @@ class AlterSettings(Event):
 
 
 class SettingValue(Struct, gc=False):
-    """`own`: the group's own value; `broker`, `source`: that of the broker level and where it comes from; `default`:
-    Kafka's; `hidden`: what stands at the broker below `broker`, with where it comes from."""
+    """One setting of a group. `own`: the group's own value; `broker`, `source`: that of the broker level and its
+    origin; `default`: Kafka's; `hidden`: the broker's values below `broker`, with their origins."""
 
     name: str
     own: str | None
@@ -152,11 +152,11 @@ class SettingsReply(Answer):
     at_broker: dict[str, dict[str, str]] = field(default_factory=dict)
     """Settings that the broker keeps for these groups from the time before they were managed."""
     moves: dict[str, dict[str, str]] = field(default_factory=dict)
-    """What is set that only sidecars know (core/vocabulary/group_config.py, GROUP_MOVES); under "", of all brokers."""
+    """Settings that only sidecars know (GROUP_MOVES in core/vocabulary/group_config.py), by group; "": of brokers."""
 
 
 class DescribeSettings(Event):
-    """The settings in force of these groups. Waits until the broker's own settings are known."""
+    """Asks for the settings in force of these groups. Waits until the broker's own settings are known."""
 
     answer: ClassVar[type[Answer]] = SettingsReply
 
@@ -168,29 +168,29 @@ class ConfiguredReply(Answer):
 
 
 class ConfiguredGroups(Event):
-    """Groups that have settings of their own in the state topic."""
+    """Asks for the groups that have settings of their own in the state topic."""
 
     answer: ClassVar[type[Answer]] = ConfiguredReply
 
 
 class WhoseGroup(Event):
-    """Somebody wants to join this group, which is the broker's for all that is known here. Answered when what was
-    written in the state topic before is known. `group_id` is empty, as the group has no owner among the sidecars."""
+    """Asks before a join whether this group is the broker's, as it seems here. Answered when all earlier records of the
+    state topic are known. `group_id` is empty, as the group has no owner among the sidecars."""
 
     name: str = ""
 
 
 # ---- an event that concerns the broker's group, not the state of ours ---------------------------------------------
 class OpenOffsets(Event):
-    """Offsets of this group are to be deleted at the broker (OffsetDelete, DeleteGroups). Answered when the broker can
-    tell which topics are `subscribed`, or, while the group has no members here, when none is left there either."""
+    """Prepares the broker's group for the deletion of offsets (OffsetDelete, DeleteGroups). Answered when the broker
+    knows which topics are `subscribed`, or, while the group has no members here, when it has none there."""
 
     subscribed: frozenset[str] = frozenset()
 
 
 class OpenShareState(Event):
-    """Share state of this group is to be altered or deleted at the broker. Answered when no placeholder of the sidecars
-    is left in the broker's group, which the broker then takes for empty."""
+    """Prepares the broker's group for altering or deleting share state there. Answered when it has no placeholder of
+    the sidecars any more: the broker then takes it for empty."""
 
 
 SETTINGS_EVENTS: tuple[type[Event], ...] = (AlterSettings, DescribeSettings, ConfiguredGroups, WhoseGroup)

@@ -1,4 +1,4 @@
-"""What front and coordinator are given: a log, figures, the other end of the link. No implementation is here."""
+"""Interfaces that front and coordinator use: a log, figures, the other end of the link. It implements none."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Figure(Protocol):
 
 
 class Figures(Protocol):
-    """The metrics by name; process/metrics.py has the table. Raises KeyError for a name that is not there."""
+    """The metrics by name; process/metrics.py has the table. Raises KeyError for an unknown name."""
 
     def __call__(self, name: str, *labels: str) -> Figure: ...
 
 
 class Tasks(Protocol):
-    """Work in the background that must not fail unseen: an exception nobody expected ends all that it may have left in
-    doubt (process/tasks.py)."""
+    """Background work that must not fail unseen: an unexpected exception ends all that it may have left in doubt
+    (process/tasks.py)."""
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> Any:
         """Returns the task, an `asyncio.Task`."""
@@ -50,14 +50,14 @@ class LinkedFront(FrontEnd, Protocol):
     """A front as the link sees it."""
 
     def link_lost(self) -> None:
-        """Forget what the coordinator granted, and refuse what it has not answered."""
+        """Forgets what the coordinator granted, and refuses what it has not answered."""
 
 
 class CoordinatorEnd(Protocol):
-    """The coordinator as a front sees it. `front` is how it is answered."""
+    """The coordinator as a front sees it. Answers go to `front`."""
 
     def connect(self, front: FrontEnd) -> None:
-        """The front gets the lease and the view at once, and what is new from then on."""
+        """Connects a front. It gets the lease and the view at once, and each change from then on."""
 
     def disconnect(self, front: FrontEnd) -> None: ...
 

@@ -16,7 +16,7 @@ from sidecar.native.balance import Heterogeneous
 
 Ints: TypeAlias = "bytes | bytearray | array[int]"
 Id = TypeVar("Id", bytes, str)
-"""Of a topic or of a subtopology."""
+"""Id of a topic or of a subtopology."""
 
 
 def read(buffer: Ints) -> Sequence[int]:

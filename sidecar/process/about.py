@@ -1,4 +1,4 @@
-"""What a sidecar tells of itself: version, settings and their origin, its clock. Secrets are masked."""
+"""A sidecar's self-description: version, settings and their origin, its clock. Secrets are masked."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from sidecar.process.version import package_version
 
 MASK = "********"
 _SECRET = re.compile(r"(password|passphrase|secret|jaas|credential|token)(?!.*(file|path|location)$)", re.IGNORECASE)
-"""Names of settings whose values are shown to nobody; where a file is may be known."""
+"""Names of settings whose values are secret; the path of a file is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One setting. `name` is its path with dots; `value` is what JSON can say; `origin`: default, file, environment or
+    """One setting. `name`: its path with dots; `value`: in types that JSON has; `origin`: default, file, environment or
     command line."""
 
     name: str
@@ -40,7 +40,7 @@ def kernel() -> str:
 
 
 def about(settings: Settings) -> dict[str, object]:
-    """`wall_ms`: the clock of this process at this moment, Unix milliseconds."""
+    """Returns the answer of /about. `wall_ms`: the clock of this process at this moment, Unix milliseconds."""
     return {
         "version": package_version(),
         "node_id": settings.node_id,
@@ -54,7 +54,8 @@ def about(settings: Settings) -> dict[str, object]:
 
 
 def _certificate_ends_ms(settings: Settings) -> int:
-    """Of the clients' listener, as the file is now. 0: there is none, or it cannot be read, which the log has said."""
+    """Returns the end of the clients' listener's certificate, as the file is now. 0: there is none, or it cannot be
+    read, which the log has reported."""
     certificate = settings.tls.certificate
     try:
         return 0 if certificate is None else int(expiry_of(certificate) * 1000)
@@ -63,7 +64,7 @@ def _certificate_ends_ms(settings: Settings) -> int:
 
 
 def shown(settings: Settings, config: Path | None, overrides: Mapping[str, Any]) -> list[Shown]:
-    """Every setting. `config` and `overrides` are those that the settings were loaded with."""
+    """Returns every setting. `config` and `overrides` are those that the settings were loaded with."""
     data = {} if config is None else yaml.safe_load(config.read_text()) or {}
     found = []
     for name, value, is_set in _leaves(settings, ""):
@@ -79,7 +80,7 @@ def shown(settings: Settings, config: Path | None, overrides: Mapping[str, Any])
 
 
 def settings_known() -> list[dict[str, Any]]:
-    """All settings that there are: name, default (None: there is none), meaning."""
+    """Returns all known settings: name, default (None: there is none), meaning."""
     return list(_known(Settings, ""))
 
 
@@ -95,7 +96,7 @@ def _known(model: type[BaseModel], path: str) -> Iterator[dict[str, Any]]:
 
 
 def _leaves(model: BaseModel, path: str) -> Iterator[tuple[str, Any, bool]]:
-    """Name, value and whether it was given."""
+    """Yields name, value and whether the value was given."""
     for field in type(model).model_fields:
         value = getattr(model, field)
         if isinstance(value, BaseModel):
@@ -117,7 +118,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _in_environment(name: str) -> bool:
-    """By a variable of its own, or in that of its section, as JSON."""
+    """Returns whether a variable gives this setting: one of its own, or that of a section above it, as JSON."""
     parts = name.split(".")
     given = {k.upper(): v for k, v in os.environ.items()}
     for n in range(len(parts), 0, -1):

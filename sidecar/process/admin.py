@@ -29,13 +29,14 @@ BODY_MAX = 8_192
 LINE_MAX, FIELD_MAX = 8_190, 16_380
 BACKLOG = 128
 AT_ONCE = 16
-"""Parts of an answer that become JSON before others have their turn."""
+"""Elements that become JSON before others have their turn."""
 
 
 class Admin:
-    """`problems()`: why the sidecar is not ready, and how long its start took; `owners(groups)`: who owns each
-    partition, none while unknown; `group(id)`: what the state topic says of one, a little at a time, None if it is not
-    there; `about()`: this process (about.py); `denied()`: what brokers refuse to the sidecar."""
+    """The HTTP server. `problems()`: reasons why the sidecar is not ready, and the duration of its start in ms;
+    `owners(groups)`: the owner of each partition, none while unknown; `group(id)`: one group by the state topic, a
+    little at a time, None if it is not there; `about()`: this process (about.py); `denied()`: the brokers' refusals to
+    the sidecar."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class Admin:
         self._turn = asyncio.Lock()
 
     async def start(self) -> None:
-        """There is an address, and so an `access`. Raises OSError if the address is not free."""
+        """Listens at the address; both it and `access` must be set. Raises OSError if it is not free."""
         # Only where it is asked for, and not on the loop: the import takes 0.2 s, and seconds on a busy machine, in
         # which the sidecar would answer nobody.
         await asyncio.to_thread(importlib.import_module, "aiohttp.web")
@@ -109,12 +110,12 @@ class Admin:
             await self._runner.cleanup()
 
     def routes(self) -> set[tuple[str, str]]:
-        """Method and path of what it answers, once it has started."""
+        """Returns method and path of each route, once it has started."""
         routes = self._runner.app.router.routes()
         return {(r.method, r.resource.canonical) for r in routes if r.resource is not None}
 
     async def keep(self) -> None:
-        """Follow the files of tokens and certificates, for ever."""
+        """Follows the files of tokens and certificates, for ever."""
         while self._access is not None:
             await asyncio.sleep(REFRESH_S)
             await asyncio.to_thread(self._access.refresh)
@@ -162,7 +163,7 @@ class Admin:
         return web.json_response({"problem": told}, status=401, headers={"WWW-Authenticate": 'Bearer realm="sidecar"'})
 
     async def _login(self, request: web.Request) -> web.StreamResponse:
-        """The page's way: a browser sends no header of its own, so it gets a cookie for the token, once."""
+        """Gives the page a cookie for the token, once: a browser sends no header of its own."""
         from aiohttp import web
 
         access = self._access
@@ -204,12 +205,12 @@ class Admin:
             return web.json_response(body, status=503 if problems else 200)
 
         async def owners(request: web.Request) -> web.Response:
-            """Owner node of each partition, and of the groups asked for with ?group=."""
+            """Returns the owner node of each partition, and of the groups in ?group=."""
             found = self._find_owners(request.query.getall("group", []))
             return web.json_response(found, status=200 if found["owners"] else 503)
 
         async def group(request: web.Request) -> web.Response:
-            """One group: where it is, its members, what they own, stale claims. In ?id=, as a name may be anything."""
+            """Returns one group: its place, members, partitions, stale claims. In ?id=, as a name may be any text."""
             async with self._turn:  # one after the other: many at once would only take longer
                 found = await finished(self._find_group(request.query.get("id", "")))
                 parts: list[bytes] = []
@@ -218,7 +219,7 @@ class Admin:
             return web.Response(body=body, content_type="application/json", status=200 if found else 404)
 
         async def about(request: web.Request) -> web.Response:
-            """Version, settings without secrets, the clock: what `sidecar doctor` compares."""
+            """Returns version, settings without secrets, and the clock, which `sidecar doctor` compares."""
             return web.json_response(self._about())
 
         for handler in (metrics, livez, readyz, owners, group, about):
@@ -226,7 +227,7 @@ class Admin:
 
 
 def encoded(told: Any, parts: list[bytes]) -> Slices:
-    """JSON in parts. What is long are lists and objects of lists and objects."""
+    """Encodes as JSON in parts. Only lists and objects of lists and objects are long."""
     if isinstance(told, dict):
         parts.append(b"{")
         for i, (name, value) in enumerate(told.items()):

@@ -1,4 +1,5 @@
-"""Who may ask the admin endpoint: names in Host, tokens, the page's cookie, TLS; and what answers tell browsers.
+"""Decides which requests the admin endpoint answers: names in Host, tokens, the page's cookie, TLS. It also has the
+headers for browsers.
 
 It decides nothing about content. A request is refused, in this order:
     421  its Host is a name that is not this endpoint's: a page elsewhere has that name lead here (DNS rebinding)
@@ -25,7 +26,7 @@ from sidecar.process.sections import AdminAccess, split
 PROBES, METRICS = ("/livez", "/readyz"), "/metrics"
 COOKIE = "sidecar_admin"
 TOKEN_MIN = 16
-"""Characters: what can be guessed is no token."""
+"""Least number of characters of a token: a short one can be guessed."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
     " img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -39,7 +40,7 @@ HEADERS = {
 
 
 class AdminFault(Exception):
-    """What is wrong with the files that `admin_access` names."""
+    """A file that `admin_access` names cannot be used; the text has the reason."""
 
 
 def is_loopback(host: str) -> bool:
@@ -50,7 +51,7 @@ def is_loopback(host: str) -> bool:
 
 
 def host_of(header: str) -> str:
-    """The name or address in a Host header, without its port."""
+    """Returns the name or address in a Host header, without its port."""
     text = header.strip().lower()
     if text.startswith("["):
         return text[1:].partition("]")[0]
@@ -66,7 +67,7 @@ def _is_address(host: str) -> bool:
 
 
 def read_tokens(path: Path) -> tuple[bytes, ...]:
-    """One in a line; two while one takes the place of the other. Raises AdminFault, which never tells a token."""
+    """Reads tokens, one in a line; two while one replaces the other. Raises AdminFault, without a token in it."""
     try:
         lines = path.read_text().split("\n")
     except (OSError, UnicodeDecodeError) as exc:
@@ -102,8 +103,7 @@ def load_chain(context: ssl.SSLContext, s: AdminAccess) -> None:
 
 
 class Files:
-    """A group of files that is read again when one of them has changed. What was read before counts while they cannot
-    be read."""
+    """A group of files that is read again when one of them has changed. The last readable content stays valid."""
 
     def __init__(self, paths: Iterable[Path], read: Callable[[], None]) -> None:
         self._paths = tuple(paths)
@@ -114,7 +114,7 @@ class Files:
         return tuple(_look(p) for p in self._paths)
 
     def refresh(self) -> bool:
-        """Whether they were read again. Raises AdminFault, once for each change."""
+        """Returns whether the files were read again. Raises AdminFault, once for each change."""
         looks = self._looks()
         if looks == self._seen:
             return False
@@ -132,8 +132,8 @@ def _look(path: Path) -> tuple[int, int, int] | None:
 
 
 class Access:
-    """Raises AdminFault if a file that the settings name cannot be used: an endpoint that should be closed is never
-    open."""
+    """The rules of the endpoint. Raises AdminFault if a file that the settings name cannot be used: an endpoint that
+    should be closed is never open."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class Access:
         load_chain(self.context, self.settings)
 
     def refresh(self) -> None:
-        """Read files again that have changed. It may block, and is meant for a thread."""
+        """Reads changed files again. It may block, and is meant for a thread."""
         for files in self._files:
             try:
                 if files.refresh():
@@ -195,15 +195,16 @@ class Access:
     # ---- requests -----------------------------------------------------------------------------------------
     @property
     def guarded(self) -> bool:
-        """Whether a token is wanted."""
+        """Whether requests need a token."""
         return bool(self._tokens)
 
     def open_path(self, path: str) -> bool:
-        """Whether anybody may ask this."""
+        """Returns whether this path needs no token."""
         return not self.guarded or path in PROBES or (path == METRICS and self.settings.metrics_open)
 
     def knows_host(self, header: str | None) -> bool:
-        """An address cannot be somebody else's name. `*` in `hosts`: any name will do."""
+        """Returns whether Host names this endpoint. An address always does: no DNS name can lead there. `*` in `hosts`:
+        any name."""
         host = host_of(header or "")
         return host in self._hosts or "*" in self._hosts or _is_address(host)
 
@@ -211,7 +212,7 @@ class Access:
         return self._token(text) is not None
 
     def _token(self, text: str) -> bytes | None:
-        """The one that this is."""
+        """Returns the configured token that equals this text, or None."""
         given = text.strip().encode(errors="replace")  # bytes that are no text stand there as surrogates
         found = None
         for token in self._tokens:  # all of them, so that the time tells nothing
@@ -224,8 +225,8 @@ class Access:
         return scheme.lower() == "bearer" and self.is_token(text)
 
     def new_cookie(self, text: str) -> str | None:
-        """What the page keeps in the place of this token; None: it is none. It ends with the session, with the token,
-        and with this process."""
+        """Returns the cookie that the page keeps in place of this token; None: the token is wrong. The cookie ends with
+        the session, with the token, and with this process."""
         token = self._token(text)
         if token is None:
             return None

@@ -23,11 +23,11 @@ class _Connection:
         self.sock = sock
         self.host = host
         self.at_s = at_s
-        """When it was made, or its last request came."""
+        """Monotonic time at which it was made, or at which its last request came, in seconds."""
         self.asks = False
-        """A request is being answered."""
+        """Whether a request is being answered."""
         self.protocol: Any = None
-        """Speaks HTTP on it; None until the transport is there."""
+        """The HTTP protocol on it; None until the transport is there."""
         self.coming: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
 
@@ -37,7 +37,8 @@ class _Connection:
 
 
 class AdminConnections:
-    """`new()`: a protocol for one connection. It closes with its transport, and has that as `transport` until then."""
+    """The open connections. `new()`: a protocol for one connection. It closes with its transport, and has that as
+    `transport` until then."""
 
     def __init__(
         self,
@@ -80,7 +81,8 @@ class AdminConnections:
 
     # ---- requests -----------------------------------------------------------------------------------------
     def asked(self, protocol: Any) -> None:
-        """A request has come. Whoever sends it byte by byte, or reads its answer so, has the time for one, no more."""
+        """Restarts the connection's timer: a request has come. Its bytes and the reading of its answer may take
+        `request_timeout_ms` together."""
         if (connection := self._of(protocol)) is None:
             return
         connection.asks, connection.at_s = True, self._loop.time()

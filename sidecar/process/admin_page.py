@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 SLICE_S, REST_S = 0.001, 0.001
-"""So long the loop is kept at a time, and so long it has for others in between."""
+"""Time of the loop in one go, and the pause for other work after it."""
 PAGE, PAGE_MAX = 100, 500
 TEXT_MAX = 1_000
 FILES = {
@@ -35,11 +35,11 @@ Told = dict[str, Any]
 
 
 class BadQuery(Exception):
-    """What is wrong with a parameter."""
+    """A parameter of the query is wrong; the text has the reason."""
 
 
 async def finished(work: Generator[None, None, Any], slice_s: float = SLICE_S) -> Any:
-    """What this work returns; others have their turn in between."""
+    """Runs this work to its end, with pauses for others, and returns its result."""
     until = time.monotonic() + slice_s
     while True:
         try:
@@ -57,7 +57,7 @@ def _file(name: str) -> bytes:
 
 
 def number(query: Mapping[str, str], name: str, default: int, most: int) -> int:
-    """Raises BadQuery."""
+    """Returns a parameter as a number. Raises BadQuery."""
     text = query.get(name, "")
     if not text:
         return default
@@ -67,7 +67,7 @@ def number(query: Mapping[str, str], name: str, default: int, most: int) -> int:
 
 
 def word(query: Mapping[str, str], name: str) -> str:
-    """Raises BadQuery."""
+    """Returns a parameter as text. Raises BadQuery."""
     text = query.get(name, "")
     if len(text) > TEXT_MAX:
         raise BadQuery(f"{name} is longer than {TEXT_MAX} characters")
@@ -75,7 +75,7 @@ def word(query: Mapping[str, str], name: str) -> str:
 
 
 class Pages:
-    """`views()`: None in a process that has no coordinator, or not yet."""
+    """The page and its API. `views()`: None in a process that has no coordinator, or not yet."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Pages:
             routes.router.add_get(f"/api/v1/{name}", getattr(self, f"_{name}"))
 
     def public(self, path: str) -> web.Response | None:
-        """What is no secret: the page without what it shows. It asks for the token itself."""
+        """Returns the page's files, which need no token: they have no data, and the page asks for the token itself."""
         from aiohttp import web
 
         if path not in FILES:
@@ -176,14 +176,14 @@ class Pages:
         return await self._answer(request, f"{views.version_of(group_id)}/{views.lag.version()}", tell)
 
     async def _worked(self, work: Generator[None, None, Any]) -> Any:
-        """One at a time. What brokers are asked is waited for outside: a silent one holds nobody else up."""
+        """Runs work, one at a time. Brokers are asked outside: a silent one blocks no other request."""
         async with self._turn:
             return await finished(work)
 
     async def _answer(
         self, request: web.Request, said: str, tell: Callable[[], Awaitable[Told | None]]
     ) -> web.StreamResponse:
-        """Nothing is worked out for who has it already."""
+        """Answers with `tell()`, or with 304 if the client has the current version."""
         from aiohttp import web
 
         tag = f'W/"{self._id}-{crc32(f"{request.query_string} {said}".encode()):08x}"'

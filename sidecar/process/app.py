@@ -39,7 +39,7 @@ __all__ = ["App", "Environment", "StartError"]
 
 
 class Elsewhere(Starting):
-    """In a process that is a front alone, the coordinator is at the other end of the link."""
+    """The coordinator's half of a process that is a front alone: the coordinator is at the other end of the link."""
 
     def __init__(self, front: Front) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Elsewhere(Starting):
 
 
 class App:
-    """A whole sidecar, or the half of it that the role says."""
+    """A whole sidecar, or one half of it, by its role."""
 
     def __init__(
         self, settings: Settings, started: float, environment: Environment = REAL, parent: ParentEnd | None = None
@@ -94,7 +94,7 @@ class App:
 
     # ---- life ---------------------------------------------------------------------------------------------
     async def run(self) -> None:
-        """Until a signal, or a StartError of what this process alone can do nothing without."""
+        """Runs until a signal. Raises StartError if the process cannot do its work without the operator."""
         loop = asyncio.get_running_loop()
         tasks = self.shared.tasks
         tasks.watch(loop)
@@ -132,7 +132,7 @@ class App:
             await self._end()
 
     def _access(self) -> Access | None:
-        """Raises StartError."""
+        """Returns the admin endpoint's rules; None: there is no endpoint. Raises StartError."""
         s = self.settings
         if s.admin is None:
             return None
@@ -142,7 +142,7 @@ class App:
             raise StartError(f"admin_access.{exc}") from None
 
     async def _start(self) -> None:
-        """Raises StartError."""
+        """Starts the coordinator and waits until the sidecar is ready. Raises StartError."""
         s, shared = self.settings, self.shared
         if s.role != "front":
             runner = self._runner = await self._new_runner()
@@ -163,7 +163,7 @@ class App:
         self.log.info("ready", role=s.role, kernel=KERNEL, ms=self.ready_ms, **self.half.told())
 
     async def _may_coordinate(self) -> None:
-        """A worker takes clients before the one that it replaces has ended, and coordinates afterwards."""
+        """Waits until a worker may coordinate: it takes clients before the worker that it replaces has ended."""
         if self._parent is not None:
             self._parent.listening()
             await self._parent.go.wait()
@@ -176,13 +176,15 @@ class App:
             await knows_clients(cluster, self.settings.node_id, split(self.settings.broker), self.log)
 
     async def _new_runner(self) -> CoordinatorRunner:
-        """Raises StartError. Clients are served already: what they want of the coordinator waits."""
+        """Imports and makes the runner. Raises StartError. Clients are served already: their requests for the
+        coordinator wait."""
         made = await self.shared.environment.load(COORDINATION)
         runner: CoordinatorRunner = made.runner_of(self.settings, self.shared, self.cluster, self.loopback)
         return runner
 
     async def _start_admin(self, access: Access) -> None:
-        """Its import takes a while, so it comes after the clients' way; but it does not wait long for a broker."""
+        """Starts the admin endpoint. Its import takes a while, so it comes after the clients' listener; but it waits
+        only `ADMIN_AFTER_S` for a broker."""
         until = time.monotonic() + ADMIN_AFTER_S
         while self.ready_ms is None and time.monotonic() < until:
             await asyncio.sleep(READY_TICK_S)
@@ -199,7 +201,7 @@ class App:
             await admin.keep()
 
     async def _end(self) -> None:
-        """Nothing new is taken; what was asked is answered, by this sidecar or by a word that sends clients on."""
+        """Ends in order, and takes nothing new. Open requests get answers, or errors that send clients on."""
         self.log.info("stopping")
         self._manager.stopping()
         if self._parent is not None and self._parent.replaced:
@@ -219,18 +221,18 @@ class App:
         self.log.info("stopped")
 
     def _close(self) -> None:
-        """Nobody is accepted any more. Where another worker listens, it has all who come."""
+        """Closes the listeners. Where another worker listens on the same sockets, it takes all new connections."""
         while self.servers:
             self.servers.pop().close()
 
     # ---- what operators ask -------------------------------------------------------------------------------
     async def metrics(self) -> bytes:
-        """All of them, as Prometheus reads them."""
+        """Returns all metrics in Prometheus's text format."""
         exported = await self.half.metrics()
         return await in_slices(self.shared.metrics.parts()) + exported
 
     def problems(self) -> tuple[list[str], int | None]:
-        """Why this sidecar is not ready, and how long its start took."""
+        """Returns the reasons why this sidecar is not ready, and the duration of its start in ms."""
         return self._problems(), self.ready_ms
 
     def _problems(self) -> list[str]:
@@ -238,9 +240,9 @@ class App:
         return [*filter(None, silences), *self.half.problems()]
 
     def owners(self, groups: list[str]) -> dict[str, object]:
-        """The owners as this sidecar knows them."""
+        """Returns the owners as this sidecar knows them."""
         return self.half.owners(groups)
 
     def group(self, group_id: str) -> Slices:
-        """One group as the state topic has it, a little at a time; None if it is not there."""
+        """Returns one group as the state topic has it, a little at a time; None if it is not there."""
         return self.half.group(group_id)

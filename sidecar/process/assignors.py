@@ -1,4 +1,4 @@
-"""Which assignors there are: the built-in ones, and those that installed packages offer by entry point."""
+"""Loads assignors: the built-in ones, and those that installed packages offer by entry point."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ STREAMS: Offered[TaskAssignor] = Offered("streams.assignors", "kafka_group_sidec
 
 
 OFFERED: Mapping[str, Offered[Any]] = {"consumer": CONSUMER, "share": SHARE, "streams": STREAMS}
-"""By kind of group."""
+"""Offered assignors by kind of group."""
 
 
 class UnknownAssignor(Exception):
-    """The text says what there is."""
+    """An assignor cannot be loaded; the text lists the available ones."""
 
 
 def load(names: Iterable[str], of: Offered[A_co]) -> dict[str, A_co]:
-    """Those configured by `of.setting`. Raises UnknownAssignor, also for one that cannot be imported."""
+    """Returns the assignors that `of.setting` names. Raises UnknownAssignor, also for one that cannot be imported."""
     found: dict[str, EntryPoint] | None = None
     loaded: dict[str, A_co] = {}
     for name in names:

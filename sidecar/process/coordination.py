@@ -1,4 +1,4 @@
-"""The coordinator's half of a process, and what keeps it: whatever ends it, another one is started from the log.
+"""The coordinator's half of a process, and the runner that starts another one from the log whenever one has ended.
 
 Ports never depend on it. While there is none, produce, fetch and unmanaged groups go on; requests for managed groups
 wait for `takeover_hold_ms` and are then answered COORDINATOR_NOT_AVAILABLE, so clients look for it again.
@@ -78,10 +78,10 @@ from sidecar.state.codec import StateCodec
 
 READY_TICK_S = 0.05
 AGAIN_S, AGAIN_MOST_S = 1.0, 30.0
-"""Until a coordinator that has ended is started again; each time twice as long, at most the latter."""
+"""Pause before an ended coordinator is started again: the first one, doubled each time, and the longest."""
 CAUSES: dict[type[Exception], str] = {Broken: "bug", StartAnew: "state_topic", StartError: "start"}
 CALM_S = 60.0
-"""One that has lasted for so long did not end by what it began with."""
+"""A coordinator that lasts longer than this resets the pause: its end has nothing to do with its start."""
 
 
 def _own_settings(s: Settings) -> OwnSettings:
@@ -93,7 +93,7 @@ def _own_settings(s: Settings) -> OwnSettings:
 
 
 def own_kind(section: Section) -> OwnKind:
-    """The settings of one kind of groups, as the coordinator wants them."""
+    """Returns the settings of one kind of groups in the coordinator's form."""
     model = type(section).model_fields
     values, defaults = {f: getattr(section, f) for f in model}, {f: field.default for f, field in model.items()}
     return OwnKind(values, frozenset(section.model_fields_set), defaults)
@@ -101,16 +101,16 @@ def own_kind(section: Section) -> OwnKind:
 
 @dataclass(frozen=True)
 class Means:
-    """What one coordinator after the other uses."""
+    """The resources that one coordinator leaves to the next."""
 
     assignors: Mapping[str, Mapping[str, Assignor | ShareAssignor | TaskAssignor]]
-    """Kind of group -> name -> assignor."""
+    """Assignors by kind of group and name."""
     background: Background
     new_tail: NewTail
 
     @classmethod
     def of(cls, s: Settings, app: Shared) -> Means:
-        """Raises StartError."""
+        """Makes them from the settings. Raises StartError."""
         environment = app.environment.coordinator or CoordinatorEnvironment()
         try:
             assignors: dict[str, Mapping[str, Assignor | ShareAssignor | TaskAssignor]] = {
@@ -126,7 +126,7 @@ class Means:
 
 
 async def _peer_listener(s: Settings) -> PeerListener | None:
-    """Where other sidecars see that this one is there, if they are to look."""
+    """Opens the listener at which other sidecars watch this one; None without `peer_links`. Raises StartError."""
     if not s.ownership.peer_links:
         return None
     hosts, _ = listens_at(s.listen)
@@ -140,7 +140,7 @@ async def _peer_listener(s: Settings) -> PeerListener | None:
 
 
 class Coordination:
-    """The coordinator's half of a process: made when everything it needs is there."""
+    """The coordinator's half of a process, made once all that it needs is there."""
 
     def __init__(
         self,
@@ -212,12 +212,12 @@ class Coordination:
         return self.follower.problems()
 
     def told(self) -> dict[str, object]:
-        """For the log, when it is ready."""
+        """Returns the fields for the log line "ready"."""
         settings = self.coordinator.settings
         return {"partitions": len(self.coordinator.service.owners), "state_topic": settings.topic}
 
     async def metrics(self) -> bytes:
-        """Bring what is counted only when somebody asks up to date; returns what the exporter has."""
+        """Updates the metrics that are counted on a scrape only. Returns the exporter's text."""
         await self._census.take()
         return self.exporter.page.text
 
@@ -231,8 +231,8 @@ class Coordination:
         }
 
     def group(self, group_id: str) -> Slices:
-        """As /api/v1/group tells it, but with a list of all members and nothing else that has pages, and `live` where
-        this sidecar owns the group."""
+        """Returns the answer of /api/v1/group with all members and no other pages. Where this sidecar owns the group,
+        `live` is added."""
         found = None if self.views is None else (yield from self.views.whole(group_id))
         owners = self.coordinator.service.owners
         shard = owners[partition_for(group_id, len(owners))].shard
@@ -240,7 +240,7 @@ class Coordination:
         return found if found is None or told is None else {**found, "live": told}
 
     async def stop(self, for_good: bool) -> None:
-        """`for_good`: no other coordinator comes in the place of this one."""
+        """Stops the coordinator. `for_good`: no other one takes its place."""
         await self.coordinator.stop()
         if await self.follower.stop(for_good) and for_good:
             await self.coordinator.give_up_placeholders()
@@ -266,38 +266,39 @@ def _views(s: Settings, half: Coordination, rules: Rules, past: RebalanceHistory
 
 
 def runner_of(s: Settings, app: Shared, brokers: Cluster, loopback: Loopback) -> CoordinatorRunner:
-    """Raises StartError."""
+    """Makes the runner with its link. Raises StartError."""
     link = LoopbackLink(loopback) if s.link is None else UnixLink(s, app)
     return CoordinatorRunner(s, app, Means.of(s, app), brokers, link)
 
 
 class CoordinatorLink(Protocol):
-    """From the fronts to the coordinator."""
+    """The way from the fronts to the coordinator."""
 
     async def serve(self, coordinator: Coordinator) -> None: ...
 
     def lose(self) -> None:
-        """The coordinator is gone: fronts forget what it granted, and refuse what it has not answered."""
+        """Disconnects the fronts, which forget the coordinator's grants and refuse what it has not answered."""
 
     def close(self) -> None:
-        """The process ends."""
+        """Closes the link for good: the process ends."""
 
 
 class CoordinatorRunner:
-    """Runs a coordinator, and after it the next one. `half` is the present one."""
+    """Runs coordinators, one after the other. `half` is the present one."""
 
     def __init__(self, s: Settings, app: Shared, means: Means, brokers: Cluster, link: CoordinatorLink) -> None:
-        """`brokers`: the fronts' cluster, which learns the addresses that coordinators find."""
+        """Takes in the resources. `brokers`: the fronts' cluster, which learns the addresses that coordinators find."""
         self._means = means
         self.half: Coordination | Starting = Starting()
         self._settings, self._app, self._brokers, self._link = s, app, brokers, link
         self._tasks: Supervisor | None = None
         self._ended_s: float | None = None
-        """When the last coordinator ended; None: this is the first."""
+        """Monotonic time at which the last coordinator ended, in seconds; None: this is the first."""
         self._why = ""
-        """What ended the last coordinator."""
+        """Reason for the end of the last coordinator."""
         self._last_quarantine: Quarantine | None = None
-        """Of the last coordinator that began because the log was lost; None: there was none, or it is over."""
+        """Quarantine of the last coordinator that began after a loss of the log; None: there was none, or it is
+        over."""
         app.metrics("state_topic_faults").set_function(self._faults)
 
     def _faults(self) -> float:
@@ -305,7 +306,7 @@ class CoordinatorRunner:
         return float(len(half.follower.state_topic.faults)) if isinstance(half, Coordination) else 0.0
 
     async def first_look(self, check: Callable[[Cluster], Awaitable[None]]) -> None:
-        """Finds the broker. Raises StartError if that is none of ours; `check` may, too."""
+        """Finds the broker. Raises StartError if it is not one of this cluster's; `check` may raise it, too."""
         s = self._settings
         cluster = own_cluster(s, self._brokers.client_id, self._app.reach.own)
         control = Control(self._start_settings(s.broker_wait_ms / 1000), cluster)
@@ -358,7 +359,7 @@ class CoordinatorRunner:
             self._app.log.error("the coordinator has ended and is started again; ports stay open", **told)
 
     async def _round(self) -> Exception:
-        """Returns what has ended the coordinator."""
+        """Runs one coordinator. Returns the exception that has ended it."""
         tasks = self._tasks = Supervisor()
         self._app.tasks.coordination = tasks
         begins = tasks.spawn(self._begin(tasks), "start of the coordinator")
@@ -375,7 +376,7 @@ class CoordinatorRunner:
         return why
 
     async def _begin(self, tasks: Supervisor) -> None:
-        """Find what must be there, then coordinate. Raises StartError."""
+        """Finds broker, leaders and state topic, then coordinates. Raises StartError."""
         s, log = self._settings, self._app.log
         waiting = Starting(f"a coordinator starts; the one before: {self._why}") if self._why else Starting()
         self.half = waiting
@@ -409,14 +410,14 @@ class CoordinatorRunner:
         self._app.log.info("ready", again=True, ms=round((time.monotonic() - ended_s) * 1000), **made.told())
 
     def _quarantine(self) -> Quarantine:
-        """The quarantine that still lasts: it also counts for the successor of a coordinator in quarantine."""
+        """Returns the quarantine that still lasts: it also counts for the successor of a coordinator in quarantine."""
         if self._last_quarantine is None or self._last_quarantine.until_ms < now().mono_ms:
             self._last_quarantine = None
             return Quarantine()
         return self._last_quarantine
 
     async def _keeps_records(self, cluster: Cluster) -> None:
-        """Raises StartError if the state topic is set to forget. Where the brokers do not tell, nobody knows."""
+        """Raises StartError if the state topic's settings delete records. Warns if the brokers do not tell them."""
         topic = self._settings.state.topic
         try:
             configs = await read_configs(cluster, topic)
@@ -428,7 +429,7 @@ class CoordinatorRunner:
 
     # ---- ending -------------------------------------------------------------------------------------------
     async def stop(self) -> None:
-        """For good. Clients hear where to go before the link to the coordinator is closed."""
+        """Stops for good. Clients get errors that send them on before the link to the coordinator is closed."""
         if self._tasks is not None:
             self._app.tasks.coordination = None
             await self._end(self.half, self._tasks, for_good=True)

@@ -1,4 +1,4 @@
-"""Where a coordinator meets what cannot be replayed. shared.py has the environment of the rest of a process."""
+"""A coordinator's sources of nondeterminism, which a simulation replaces. shared.py has the process's others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sidecar.coordinator.statelog.tail import Tail
 
 @dataclass(frozen=True)
 class CoordinatorEnvironment:
-    """Threads and librdkafka. The simulation has its own."""
+    """Background threads and librdkafka's tail. The simulation has its own."""
 
     new_background: Callable[[int], Background] = Background
     new_tail: NewTail = Tail

@@ -1,4 +1,4 @@
-"""From the fronts to the coordinator: within one process, or over a Unix socket."""
+"""The way from the fronts to the coordinator: within one process, or over a Unix socket."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sidecar.process.unix_link import UnixServer, serve_unix
 
 
 class LoopbackLink:
-    """The way to the coordinator in one process."""
+    """The link within one process."""
 
     def __init__(self, loopback: Loopback) -> None:
         self._loopback = loopback
@@ -22,11 +22,11 @@ class LoopbackLink:
         self._loopback.lose()
 
     def close(self) -> None:
-        """Both ends are in this process."""
+        """Does nothing: both ends are in this process."""
 
 
 class UnixLink:
-    """The same where the front is another process."""
+    """The link where the front is another process."""
 
     def __init__(self, s: Settings, shared: Shared) -> None:
         self._s, self._shared = s, shared

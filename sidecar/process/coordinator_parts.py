@@ -1,4 +1,4 @@
-"""What each part of the coordinator is told, out of the process's settings."""
+"""Turns the process's settings into those of the coordinator's parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sidecar.process.settings import Settings
 from sidecar.process.version import package_version
 
 OTHERS_START_MS = 60_000
-"""Plenty: once they have noticed that the log of the groups is lost, they are there again within seconds."""
+"""Time in which the other sidecars start again once they have noticed the loss of the state topic: seconds would do."""
 
 
 def follower_settings(s: Settings, client_id: str, rules: Rules) -> FollowerSettings:
@@ -53,7 +53,8 @@ def follower_settings(s: Settings, client_id: str, rules: Rules) -> FollowerSett
 
 
 def begin_quarantine(s: Settings, log: Logger) -> Quarantine:
-    """Lasts until the other sidecars, too, have noticed the loss, after LOOKS listings of topics, and have started."""
+    """Returns a quarantine until the other sidecars have noticed the loss, too, after LOOKS listings of topics, and
+    have started."""
     log.warning("nobody joins a group at first, so that former members hear of it", ms=s.state.quarantine_ms)
     return Quarantine(s.state.quarantine_ms, now().mono_ms + OTHERS_START_MS + LOOKS * s.metadata_refresh_ms)
 

@@ -7,12 +7,12 @@ import resource
 from sidecar.link.ports import Logger
 
 OTHERS = 512
-"""For the listening sockets, peers, brokers, the tail, threads and libraries."""
+"""Descriptors for the listening sockets, peers, brokers, the tail, threads and libraries."""
 
 
 def open_files(connections: int, log: Logger) -> int:
-    """Raise this process's soft limit as far as it needs and may; returns what it is then. A hard limit that is too low
-    is told: without that, clients that come when the files are used up see their connections closed."""
+    """Raises this process's soft limit as far as it needs and may; returns the new one. Warns of a hard limit that is
+    too low: clients that come when all descriptors are used see their connections closed."""
     wanted = 2 * connections + OTHERS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     have = soft

@@ -1,4 +1,4 @@
-"""How long the event loop keeps everybody waiting: a timer that comes late was held up by something else."""
+"""Measures how long the event loop is blocked: a timer that fires late was held up by other work."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from sidecar.link.ports import Figures
 
 
 async def watch_loop(figures: Figures, every_s: float) -> None:
-    """For ever. A stop of the loop shows as its length, less what was left of `every_s` when it began. `loop_busy` is
-    the part of it in which the loop itself worked: on a busy machine the rest went to others."""
+    """Measures for ever. A block shows as its length, less what was left of `every_s` when it began. `loop_busy` is the
+    part in which the loop itself worked: on a busy machine the rest went to other processes."""
     lag, busy = figures("loop_lag"), figures("loop_busy")
     while True:
         due, used_s = time.monotonic() + every_s, time.thread_time()

@@ -1,4 +1,4 @@
-"""Where a sidecar is reached by clients."""
+"""Opens the clients' listener, plain or with TLS."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Together:
 async def listen(
     s: Settings, server: SocketServer, figures: Figures, log: Logger, tasks: Tasks, reloads: list[Callable[[], None]]
 ) -> Listener:
-    """`reloads`: what SIGHUP calls; files that are read here are added. Raises StartError."""
+    """Opens the listener. `reloads`: callbacks of SIGHUP, to which one is added for TLS files. Raises StartError."""
     settings = tls_settings(s)
     inherited = inherited_sockets(s.listen)
     try:

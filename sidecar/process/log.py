@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 @contextmanager
 def _without(name: str) -> Iterator[None]:
-    """What is imported within does without this package, if nobody else has imported it."""
+    """Hides a package from the imports within, unless it is imported already."""
     missing = name not in sys.modules
     if missing:
         sys.modules[name] = None  # type: ignore[assignment]
@@ -37,11 +37,12 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNI
 
 
 TEXT_CHARS, ELEMENTS = 1_000, 100
-"""Of one value in a line. Ids come from clients and may have 32,767 characters, and lists have one for each member."""
+"""Limits of one value in a line: characters of a text, elements of a list. Ids come from clients and may have 32,767
+characters, and lists have an element for each member."""
 
 
 def shortened(logger: Any, method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """No line is as long as a client says."""
+    """Shortens long values: clients choose the length of ids."""
     for name, value in fields.items():
         if isinstance(value, str) and len(value) > TEXT_CHARS:
             fields[name] = f"{value[:TEXT_CHARS]}... ({len(value)} characters)"
@@ -51,7 +52,7 @@ def shortened(logger: Any, method: str, fields: MutableMapping[str, Any]) -> Mut
 
 
 def make_logger(level: str, form: str, **bound: Any) -> Logger:
-    """`form`: text, json, or auto for what suits stderr."""
+    """Returns a logger. `form`: text, json, or auto: text if stderr is a terminal, else json."""
     if form == "auto":
         form = "text" if sys.stderr.isatty() else "json"
     renderer: Any = (

@@ -1,4 +1,4 @@
-"""The state topic as a sidecar with default settings makes it, for those who make it in a sidecar's place."""
+"""Creates the state topic as a sidecar with default settings does, for commands and tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sidecar.process.sections import State
 
 
 async def made_by_default(cluster: Cluster, topic: str, partitions: int) -> int:
-    """Return the error code, which is TOPIC_ALREADY_EXISTS if it was there. Raises ConnectionLost, TimeoutError,
+    """Returns the error code, which is TOPIC_ALREADY_EXISTS if it was there. Raises ConnectionLost, TimeoutError,
     WireError."""
     view = await cluster.refresh()
     settings = State.model_validate({})

@@ -1,4 +1,4 @@
-"""Prometheus metrics: how the values get from where they arise to who scrapes. Their table: metric_definitions.py.
+"""Prometheus metrics: the way of the values from the code to a scrape. Their table is metric_definitions.py.
 
 What is counted often is counted where it happens, in plain integers, and handed on when somebody looks.
 """
@@ -19,8 +19,8 @@ __all__ = ["METRICS", "Metrics"]
 
 
 class _Spread:
-    """A histogram with its labels fixed. prometheus's own takes a lock for each of its buckets; this one is used by the
-    event loop alone."""
+    """A histogram with its labels fixed. prometheus_client's own takes a lock for each of its buckets; this one is used
+    by the event loop alone."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.counts = [0] * (len(bounds) + 1)
@@ -61,8 +61,8 @@ class _Spreads(Collector):
 
 
 class _Counted:
-    """A counter whose steps may be counted elsewhere: prometheus's own takes a lock for each, which every request
-    would pay for. What `value` has come to is handed on when somebody looks."""
+    """A counter whose steps may be counted elsewhere: prometheus_client's own takes a lock for each, which every
+    request would pay for. A scrape adds the difference of `value` since the last one."""
 
     def __init__(self, counter: Counter, settled: list[Callable[[], None]]) -> None:
         self.inc = counter.inc
@@ -82,7 +82,7 @@ class _Counted:
 
 
 class _Alone:
-    """What of a registry is needed to write one collector out."""
+    """The part of a registry that writing out one collector needs."""
 
     def __init__(self, collector: Collector) -> None:
         self.collect = collector.collect
@@ -98,7 +98,7 @@ def _make(m: Metric, registry: CollectorRegistry) -> Counter | Gauge | _Spreads:
 
 
 class Metrics:
-    """Callable: the metric of that name with these label values."""
+    """All metrics. A call returns the metric of that name with these label values."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -108,12 +108,12 @@ class Metrics:
         self.add(ProcessCollector(registry=None))
 
     def add(self, collector: Collector) -> None:
-        """One that has names of its own."""
+        """Adds a collector that has names of its own."""
         self.registry.register(collector)
         self._collectors.append(collector)
 
     def __call__(self, name: str, *labels: str) -> Figure:
-        """Raises KeyError for a name that is not in the table."""
+        """Returns the metric. Raises KeyError for a name that is not in the table."""
         made = self._made[name]
         figure: Figure = made.labels(*labels) if labels or isinstance(made, _Spreads) else made  # type: ignore[assignment]
         if isinstance(figure, Counter):
@@ -121,7 +121,7 @@ class Metrics:
         return figure
 
     def only(self, name: str, values: Iterable[tuple[tuple[str, ...], float]]) -> None:
-        """A gauge has these values, by labels, and no others any more."""
+        """Sets a gauge to these values, by labels, and removes all others."""
         made = self._made[name]
         assert isinstance(made, Gauge)
         made.clear()
@@ -129,12 +129,12 @@ class Metrics:
             made.labels(*labels).set(value)
 
     def settle(self) -> None:
-        """Bring the registry up to date."""
+        """Brings the registry up to date."""
         for settle in self._settled:
             settle()
 
     def parts(self) -> Iterator[bytes]:
-        """The text, a family at a time: whoever writes it out may do something else in between."""
+        """Yields the text, a family at a time: other work can be done in between."""
         self.settle()
         for collector in self._collectors:
             yield generate_latest(_Alone(collector))

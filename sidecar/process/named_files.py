@@ -1,4 +1,4 @@
-"""Can the files that the settings name be used? A sidecar reads them when it starts; `sidecar config check` before."""
+"""Checks that the files in the settings can be used, for `sidecar config check`. A start reads them itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sidecar.process.settings import Settings
 
 
 def unusable(s: Settings) -> list[str]:
-    """Why some cannot, in the words with which a sidecar would not start. Files of what is off are not read."""
+    """Returns the faults, in the words of a start that fails. Files of a part that is off are not read."""
     found = []
     for name, path in (("command_config", s.command_config), ("broker_command_config", s.broker_command_config)):
         try:

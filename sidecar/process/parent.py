@@ -24,28 +24,28 @@ import sys
 import time
 
 TYPE_CHECKING = False
-"""That of typing is larger than this file. Type checkers know the name."""
+"""A copy of typing.TYPE_CHECKING, as that module is larger than this file. Type checkers know the name."""
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
 PAUSES_S = (0.0, 0.25, 0.5, 1.0, 2.0, 5.0)
-"""Before the next worker, by how many have died one after the other before they were ready."""
+"""Pauses before the next worker, by the number of workers that died one after the other before they were ready."""
 BROKEN = 70
-"""The exit code of a bug, as in cli/exits.py."""
+"""Exit code of a bug, as in cli/exits.py."""
 NO_EXEC = 127
 SIGNALLED = 128
-"""A shell's exit code of a process that was killed is this and the signal."""
+"""Offset of a shell's exit code for a killed process: this and the signal."""
 SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
 LISTENING, READY, ENDED = b"LISTENING=1", b"READY=1", b"STOPPING=1"
 GO, REPLACED = b"go\n", b"replaced\n"
-"""What a worker hears: it may coordinate; another one listens in its place."""
+"""Messages to a worker: it may coordinate; another one listens in its place."""
 CHUNK = 4096
 LEVELS = ("debug", "info", "warning", "error")
 
 
 class Lines:
-    """Lines as those of process/log.py, which is too large to be imported here."""
+    """Writes log lines as process/log.py does, which is too large to be imported here."""
 
     def __init__(self, level: str, form: str, node_id: int) -> None:
         self._least = LEVELS.index(level)
@@ -71,12 +71,12 @@ class Lines:
 
 
 def _json(value: Any) -> str:
-    """Of numbers, and of texts of this file: json would be half of this process's memory."""
+    """Encodes numbers and texts of this file; the json module would be half of this process's memory."""
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 class Worker:
-    """One child. `said` is what it has not said to the end."""
+    """One child. `said`: its last bytes, up to the end of the line."""
 
     def __init__(self, pid: int, reads: int, writes: int) -> None:
         self.pid, self.reads, self.writes = pid, reads, writes
@@ -87,7 +87,7 @@ class Worker:
         try:
             os.write(self.writes, what)
         except BrokenPipeError:
-            """It has just ended, and SIGCHLD says so."""
+            """Ignored: the worker has just ended, and SIGCHLD follows."""
 
     def close(self) -> None:
         os.close(self.reads)
@@ -95,7 +95,7 @@ class Worker:
 
 
 class Manager:
-    """systemd, if it started this process: it hears what the worker that counts says."""
+    """The service manager, systemd, if it started this process. It gets the messages of the current worker."""
 
     def __init__(self, path: str) -> None:
         self._address = "\0" + path[1:] if path.startswith("@") else path
@@ -112,11 +112,11 @@ class Manager:
         try:
             self._sock.sendto(text, self._address)
         except OSError:
-            """It does with silence what its unit says."""
+            """Ignored: systemd applies its unit's timeouts."""
 
 
 class Parent:
-    """`current` serves clients; in an upgrade `coming` takes its place, and `leaving` ends."""
+    """Keeps a worker running. `current` serves clients; in an upgrade `coming` takes its place, and `leaving` ends."""
 
     def __init__(self, command: Sequence[str], log: Lines, environ: dict[str, str]) -> None:
         self._command, self._log = list(command), log
@@ -130,13 +130,13 @@ class Parent:
         self.restarts = 0
         self._young = 0
         self._due_s: float | None = 0.0
-        """When the next worker starts; None: one runs, or none shall."""
+        """Monotonic time at which the next worker starts; None: one runs, or none is due."""
         self._stopping = False
         self._code: int | None = None
 
     # ---- the loop -------------------------------------------------------------------------------------------
     def run(self) -> int:
-        """Returns the exit code."""
+        """Runs workers until the end. Returns the exit code."""
         heard, wakes = os.pipe()
         os.set_blocking(heard, False)
         os.set_blocking(wakes, False)
@@ -153,7 +153,7 @@ class Parent:
             self._wait(heard)
 
     def _go(self) -> None:
-        """The worker that counts may coordinate, once the one before it has ended."""
+        """Lets the current worker coordinate, once the one before it has ended."""
         if self.current is not None and self.leaving is None:
             self.current.tell(GO)
 
@@ -209,7 +209,7 @@ class Parent:
         return Worker(pid, reads, writes)
 
     def _become(self, parent: int, hears: int, says: int) -> None:
-        """In the child: it becomes a worker, or nothing."""
+        """Becomes a worker, in the child, or ends it."""
         try:
             for fd in (hears, says):
                 os.set_inheritable(fd, True)
@@ -245,14 +245,14 @@ class Parent:
         self._log.info("a new worker starts beside the old one", old=self.current.pid, new=self.coming.pid)
 
     def _replace(self, coming: Worker) -> None:
-        """The new worker listens: the old one ends."""
+        """Makes the new worker, which listens now, the current one. The old one ends."""
         old = self.current
         assert old is not None
         self.current, self.coming, self.leaving = coming, None, old
         old.tell(REPLACED)
 
     def _reap(self) -> None:
-        """As the first process of a container it has orphans to reap, too."""
+        """Reaps workers that have ended, and orphans: in a container this may be the first process."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -298,8 +298,8 @@ class Parent:
             )
 
     def _decided(self, worker: Worker, status: int) -> bool:
-        """It says by its code that another one would end like it. A bug before it listened is one of those; an end in
-        order that nobody asked this process for is not."""
+        """Returns whether the worker's exit code shows that another one would end like it. This includes a bug before
+        it listened, but not an end in order without a signal to this process."""
         if not os.WIFEXITED(status):
             return False
         code = os.WEXITSTATUS(status)
@@ -315,7 +315,7 @@ def _code(status: int) -> int:
 
 
 def _nothing(number: int, frame: Any) -> None:
-    """The signal's number comes by the wakeup descriptor."""
+    """Does nothing: the signal's number comes by the wakeup descriptor."""
 
 
 def main() -> None:

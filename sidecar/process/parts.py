@@ -1,5 +1,5 @@
-"""What the front is told, and how brokers are reached, out of the process's settings. coordinator_parts.py has what
-the coordinator is told."""
+"""Turns the process's settings into those of the front, and into clusters of brokers. coordinator_parts.py has the
+coordinator's."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from sidecar.wire.frames import Limits
 
 
 def managed_by(settings: Settings) -> Patterns:
-    """Is a group of this id managed, as far as the settings say?"""
+    """Returns the patterns of managed groups by the settings."""
     return Patterns(settings.groups.include, settings.groups.exclude, [settings.ownership.group])
 
 
 def connections_per_ip(limits: LimitsSection) -> int:
-    """Connections of one address. Kafka's default has no limit, but a broker has none of all connections either: here
-    nobody can take all of them."""
+    """Returns the connections that one address may have. Kafka's default has no limit, but a broker has none for all
+    connections either: here no address can take all of them."""
     given = limits.connections_per_ip
     return max(limits.connections // 2, 1) if given is None else given
 
@@ -36,7 +36,8 @@ def front_settings(
     upstream_tls: Callable[[], ssl.SSLContext | None] = lambda: None,
     own_principal: str = "",
 ) -> FrontSettings:
-    """`own_principal`: the sidecars', as far as it is known before a broker is asked."""
+    """Returns the front's settings. `own_principal`: the sidecars' principal, as far as it is known before a broker is
+    asked."""
     return FrontSettings(
         node_id=s.node_id,
         broker=split(s.broker),
@@ -85,14 +86,15 @@ def front_settings(
 
 
 def own_names(s: Settings, own_principal: str) -> OwnNames:
-    """What clients may not touch. Where the sidecars themselves come over the listener for clients, only their
-    principal tells them from clients: without one nothing can be kept from anybody."""
+    """Returns the names that clients may not use. Where the sidecars come over the listener for clients, only their
+    principal tells them from clients: without a principal, nothing can be kept from any client."""
     if not s.bootstrap and not own_principal:
         return OwnNames()
     return OwnNames(s.ownership.group, s.state.topic, brokers_come=not s.bootstrap)
 
 
 def own_cluster(s: Settings, client_id: str, security: Login = OPEN) -> Cluster:
-    """With one listener for everything the broker's own address would lead back through this process."""
+    """Returns a cluster. With one listener for everything, this broker's advertised address would lead back through
+    this process: `direct` overrides it."""
     direct = {} if s.bootstrap else {s.node_id: split(s.broker)}
     return Cluster(s.own_bootstrap(), client_id, direct, s.limits.response_bytes, security)

@@ -1,6 +1,7 @@
-"""Who clients are, the broker behind the sidecar learns from SASL, which passes through. A client's certificate cannot
-pass: TLS ends at the sidecar, and nobody but its owner can show it. So a listener of the broker that takes principals
-from certificates is refused at start, where it would otherwise see every client as the same one."""
+"""Checks at start that the broker behind the sidecar can tell clients apart. It learns a client's principal from SASL,
+which passes through. A client's certificate cannot pass: TLS ends at the sidecar, and only the certificate's owner can
+show it. So a listener of the broker that takes principals from certificates is refused: it would see every client as
+the same one."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from sidecar.link.ports import Logger
 from sidecar.wire.generated import describe_configs as dc
 
 BROKER = 4
-"""The resource type of DescribeConfigs."""
+"""Resource type of a broker in DescribeConfigs."""
 LISTENERS, ADVERTISED, PROTOCOLS = "listeners", "advertised.listeners", "listener.security.protocol.map"
 CLIENT_AUTH = "ssl.client.auth"
 WAYS_OUT = (
@@ -25,14 +26,14 @@ WAYS_OUT = (
 
 
 def _addresses(configs: Mapping[str, str], name: str) -> dict[str, tuple[str, str]]:
-    """Listener -> host and port."""
+    """Returns host and port of each listener."""
     parts = (part.strip().partition("://") for part in configs.get(name, "").split(",") if part.strip())
     return {listener: address.rpartition(":")[::2] for listener, _, address in parts}
 
 
 def listener_of(broker: tuple[str, int], configs: Mapping[str, str]) -> str:
-    """The name of the broker's listener at `broker`: the one that is advertised so, else the one with this port; "" if
-    there is none, as where ports are mapped."""
+    """Returns the name of the broker's listener at `broker`: the one that advertises this address, else the one with
+    this port; "" if there is none, as where ports are mapped."""
     host, port = broker[0].lower(), str(broker[1])
     advertised = _addresses(configs, ADVERTISED).items()
     told = [name for name, (h, p) in advertised if (h.strip("[]").lower(), p) == (host.strip("[]"), port)]
@@ -40,14 +41,14 @@ def listener_of(broker: tuple[str, int], configs: Mapping[str, str]) -> str:
 
 
 def principals_fault(broker: tuple[str, int], configs: Mapping[str, str]) -> str | None:
-    """Why clients cannot be themselves at the listener `broker`, and what to do; None if they can, or if it is not told
-    which listener that is. `configs`: what the broker says of itself."""
+    """Returns the reason why clients cannot have their own principals at the listener `broker`, and the remedy; None if
+    they can, or if that listener is not known. `configs`: the broker's settings."""
     listener = listener_of(broker, configs)
     return _fault(listener, f"at {broker[0]}:{broker[1]}", configs) if listener else None
 
 
 def doubtful(broker: tuple[str, int], configs: Mapping[str, str]) -> list[str]:
-    """Where no listener is known to be `broker`: those that it must not be."""
+    """Returns the listeners that `broker` must not be, where it is not known which listener it is."""
     if listener_of(broker, configs):
         return []
     return [name for name in _addresses(configs, LISTENERS) if _fault(name, "", configs)]
@@ -78,7 +79,7 @@ def _own(listener: str) -> str:
 
 
 async def knows_clients(cluster: Cluster, node_id: int, broker: tuple[str, int], log: Logger) -> None:
-    """Raises StartError if that broker would know clients by certificates. Where it does not tell, nobody knows."""
+    """Raises StartError if that broker takes principals from certificates. Warns where the broker does not tell."""
     try:
         configs = await read_security(cluster, node_id)
     except NO_ANSWER as exc:
@@ -99,8 +100,8 @@ async def knows_clients(cluster: Cluster, node_id: int, broker: tuple[str, int],
 
 
 async def read_security(cluster: Cluster, node_id: int) -> dict[str, str]:
-    """What the broker says of its listeners. Raises ConnectionLost (also if it does not tell), TimeoutError,
-    WireError."""
+    """Returns the broker's settings of its listeners. Raises ConnectionLost (also if the broker does not tell),
+    TimeoutError, WireError."""
     conn = await cluster.node(node_id)
     found = await _ask(conn, node_id, [LISTENERS, ADVERTISED, PROTOCOLS, CLIENT_AUTH])
     return found | await _ask(conn, node_id, [_own(listener) for listener in _addresses(found, LISTENERS)])

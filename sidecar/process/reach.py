@@ -1,5 +1,5 @@
-"""How this process reaches brokers: over `bootstrap` for its own purposes, and over `broker`, the listener for clients,
-to see what clients see. The files of properties are read again when a broker refuses what they say, and on SIGHUP."""
+"""The ways of this process to brokers: `bootstrap` for its own purposes, and `broker`, the listener for clients, to see
+what clients see. The properties files are read again when a broker refuses their credentials, and on SIGHUP."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from sidecar.link.ports import Logger
 from sidecar.process.settings import Settings
 
 NOT_AUTHENTICATED = (-169, -181)
-"""librdkafka's _AUTHENTICATION and _SSL, whose import takes longer than the clients' port should wait."""
+"""Error codes _AUTHENTICATION and _SSL of librdkafka, whose import takes longer than the clients' port should wait."""
 
 
 class Reach:
-    """`own`: of `bootstrap`; `broker`: of `broker`. With one listener for everything they are the same."""
+    """The credentials of both ways. `own`: for `bootstrap`; `broker`: for `broker`. With one listener for everything
+    they are the same."""
 
     def __init__(self, own: Credentials, broker: Credentials, denials: Denials) -> None:
         self.own, self.broker = own, broker
         self.changed: Callable[[], None] = lambda: None
-        """Called when the file of `own` was read again."""
+        """Callback after the file of `own` was read again."""
         self._denials = denials
         own.changed = lambda: self.changed()
 
     @classmethod
     def of(cls, s: Settings, denials: Denials, log: Logger) -> Reach:
-        """Raises StartError."""
+        """Reads the files of properties. Raises StartError."""
         own = _credentials("command_config", s.command_config, denials, log)
         if s.broker_command_config is None:
             return cls(own, own, denials)
@@ -40,19 +41,19 @@ class Reach:
         return cls(own if s.bootstrap else broker, broker, denials)
 
     def again(self) -> None:
-        """Read the files again."""
+        """Reads the files again."""
         for credentials in dict.fromkeys((self.own, self.broker)):
             credentials.again()
 
     def librdkafka(self) -> dict[str, Any]:
-        """Raises StartError."""
+        """Returns the security settings in librdkafka's names. Raises StartError."""
         try:
             return self.own.now.librdkafka()
         except SecurityError as exc:
             raise StartError(f"command_config: {exc}") from None
 
     def tail_denied(self, topic: str, code: int, text: str) -> None:
-        """librdkafka, which reads the state topic, is refused."""
+        """Notes a refusal to librdkafka, which reads the state topic."""
         if code in NOT_AUTHENTICATED:
             self.own.refused("tail", 0, text, sure=False)
         else:
@@ -60,8 +61,8 @@ class Reach:
 
 
 class ClientsTls:
-    """TLS of the clients' connections to the broker: never with the sidecar's own certificate, as every client would
-    have its principal. A truststore that has changed counts for new connections."""
+    """The TLS of the clients' connections to the broker: never with the sidecar's own certificate, as every client
+    would have its principal. A truststore that has changed counts for new connections."""
 
     def __init__(self, broker: Login, log: Logger) -> None:
         self._broker = broker
@@ -70,7 +71,7 @@ class ClientsTls:
         self._failed = ""
 
     def __call__(self) -> ssl.SSLContext | None:
-        """The former one while the files cannot be read."""
+        """Returns the context for a new connection; the former one while the files cannot be read."""
         try:
             self._last, self._failed = self._broker.now.ssl_context(own=False), ""
         except SecurityError as exc:
@@ -85,7 +86,7 @@ def _credentials(name: str, path: Path | None, denials: Denials, log: Logger) ->
 
 
 def read_properties(name: str, path: Path | None) -> Security:
-    """`name`: of the setting that names the file. Raises StartError."""
+    """Reads a file of properties. `name`: of the setting that names the file. Raises StartError."""
     if path is None:
         return OPEN
     from sidecar.kafka.properties import read  # takes a while, and few need it

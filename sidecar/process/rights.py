@@ -1,4 +1,4 @@
-"""What a sidecar's own principal must be allowed to do at the brokers, and nothing more.
+"""The rights that a sidecar's own principal needs at the brokers, and no others.
 
 Each row says what it is for. `sidecar acls` prints them as the commands of Kafka's own tool, and
 tests/security/test_rights.py runs sidecars that have these rights only, and sidecars that lack one of them.
@@ -17,13 +17,13 @@ IMPLIED = {
     "Describe": frozenset(("Describe", "Read", "Write", "Delete", "Alter", "All")),
     "DescribeConfigs": frozenset(("DescribeConfigs", "AlterConfigs", "All")),
 }
-"""By which operations an operation is granted, where by more than itself and ALL (Kafka's StandardAuthorizer)."""
+"""Operation -> the operations that grant it, where these are more than itself and ALL (Kafka's StandardAuthorizer)."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """`groups`, `topics`: how the names of managed groups begin, and those of the topics that they read; none: all.
-    `elsewhere`: also `rights_for_clients_elsewhere`."""
+    """The extent of the rights. `groups`, `topics`: prefixes of managed groups and of the topics that they read; none:
+    all. `elsewhere`: also `rights_for_clients_elsewhere`."""
 
     groups: Sequence[str] = ()
     topics: Sequence[str] = ()
@@ -35,8 +35,7 @@ ALL = Scope()
 
 @dataclass(frozen=True)
 class Right:
-    """`kind`: topic, group, transactional-id or cluster, as kafka-acls names them; `prefixed`: every name that begins
-    so."""
+    """One ACL. `kind`: topic, group, transactional-id or cluster, as in kafka-acls; `prefixed`: `name` is a prefix."""
 
     kind: str
     name: str
@@ -46,10 +45,11 @@ class Right:
 
 
 def rights_of(topic: str, owners_group: str, scope: Scope = ALL) -> tuple[Right, ...]:
-    """Of the principal in `command_config`, which may be that in `broker_command_config`, too. The names are those of
-    the settings `state.topic` and `ownership.group`.
+    """Returns the rights of the principal in `command_config`, which may be that in `broker_command_config`, too. The
+    names are those of the settings `state.topic` and `ownership.group`.
 
-    What one right includes is not named again: READ of all topics is READ of the state topic."""
+    A right that another one includes is left out: READ of all topics is READ of the state topic.
+    """
     found = own_rights(topic, owners_group, scope.groups, scope.topics)
     more = rights_for_clients_elsewhere(scope.groups, scope.topics) if scope.elsewhere else ()
     return tuple(_each_once(found + more))
@@ -58,7 +58,7 @@ def rights_of(topic: str, owners_group: str, scope: Scope = ALL) -> tuple[Right,
 def own_rights(
     topic: str, owners_group: str, groups: Sequence[str] = (), topics: Sequence[str] = ()
 ) -> tuple[Right, ...]:
-    """Without them a sidecar does not serve."""
+    """Returns the rights without which a sidecar does not serve."""
     return (
         Right("topic", topic, ("Read", "Write", "DescribeConfigs"), "the state, and how it is kept"),
         Right("topic", topic, ("Create",), "the state topic is made when it is not there; not needed afterwards"),
@@ -73,8 +73,8 @@ def own_rights(
 
 
 def rights_for_clients_elsewhere(groups: Sequence[str] = (), topics: Sequence[str] = ()) -> tuple[Right, ...]:
-    """For a group whose owner is not beside the broker that keeps its offsets, as after a sidecar has died. Who does
-    not give them has groups that work while the sidecar beside each broker runs."""
+    """Returns the rights for a group whose owner is not beside the broker that keeps its offsets, as after a sidecar
+    has died. Without these rights, groups work only while the sidecar beside each broker runs."""
     return (
         *_all("topic", topics, ("Read",), "commits of clients whose own broker does not keep their group's offsets"),
         *_all("group", groups, ("Delete",), "DeleteGroups and OffsetDelete of such clients"),
@@ -83,8 +83,8 @@ def rights_for_clients_elsewhere(groups: Sequence[str] = (), topics: Sequence[st
 
 
 def seen_by_clients(topic: str, topics: Sequence[str] = ()) -> tuple[Right, ...]:
-    """Of the principal in `broker_command_config`, if it is another one: it reads Metadata and asks the broker
-    for its own settings. Without the right to that, nothing says that this is the wrong broker."""
+    """Returns the rights of the principal in `broker_command_config`, if it is another one: it reads Metadata and asks
+    the broker for its own settings. Without that right a wrong broker goes unnoticed."""
     found = (
         Right("topic", topic, ("Describe",), "whether the state topic is there"),
         Right("topic", OFFSETS, ("Describe",), "which broker keeps the offsets of which group"),
@@ -95,14 +95,14 @@ def seen_by_clients(topic: str, topics: Sequence[str] = ()) -> tuple[Right, ...]
 
 
 def _all(kind: str, begins: Sequence[str], operations: tuple[str, ...], why: str) -> list[Right]:
-    """Of all whose names begin so."""
+    """Returns a right to all names with one of these prefixes."""
     if not begins:
         return [Right(kind, ANY, operations, why)]
     return [Right(kind, name, operations, why, prefixed=True) for name in dict.fromkeys(begins)]
 
 
 def _each_once(rights: Sequence[Right]) -> Iterator[Right]:
-    """Without what another one includes."""
+    """Yields the rights without operations that another right includes."""
     for r in rights:
         left = tuple(o for o in r.operations if not any(_includes(by, r, o) for by in rights if by is not r))
         if left:
@@ -116,12 +116,13 @@ def _includes(by: Right, r: Right, operation: str) -> bool:
 
 
 def rights_of_the_audit(topic: str) -> tuple[Right, ...]:
-    """Of whoever reads the state topic: the audit and `sidecar groups history`. Read includes Describe."""
+    """Returns the rights of a principal that reads the state topic: for the audit and `sidecar groups history`. Read
+    includes Describe."""
     return (Right("topic", topic, ("Read", "DescribeConfigs"), "the state, and how it is kept"),)
 
 
 def commands(rights: Sequence[Right], principal: str, bootstrap: str, command_config: str = "") -> Iterator[str]:
-    """A line of a shell for each right, with its reason before it."""
+    """Yields a shell command for each right, with its reason on the line before it."""
     for r in rights:
         words = ["kafka-acls.sh", "--bootstrap-server", bootstrap]
         words += ["--command-config", command_config] if command_config else []
@@ -135,8 +136,8 @@ def commands(rights: Sequence[Right], principal: str, bootstrap: str, command_co
 
 
 def who_else(topic: str, owners_group: str, bootstrap: str, command_config: str = "") -> Iterator[str]:
-    """Comments: what nobody else may do, and the commands that list the ACLs of that, those of patterns and of * among
-    them. They are not to be run by whoever runs what `commands` gives."""
+    """Yields comments: operations that no other principal may have, and the commands that list their ACLs, those of
+    patterns and of * among them. They are comments, so a shell that runs the output of `commands` does not run them."""
     resources = (
         ("group", owners_group, "nobody else may Read, Delete or AlterConfigs the sidecars' own group"),
         ("topic", topic, "nobody else may Write, Delete, Alter or AlterConfigs the state topic"),

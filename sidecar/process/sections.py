@@ -22,7 +22,7 @@ Address = Annotated[str, AfterValidator(address_of)]
 
 
 def listen_address(text: str) -> str:
-    """`:PORT` and `*:PORT` are this port of all addresses, as in Kafka's `listeners`."""
+    """Checks a listen address. `:PORT` and `*:PORT` are this port of all addresses, as in Kafka's `listeners`."""
     address_of(f"*{text}" if text.startswith(":") else text)
     return text
 
@@ -31,7 +31,7 @@ ListenAddress = Annotated[str, AfterValidator(listen_address)]
 
 
 def admin_address(text: str) -> str:
-    """PORT alone is a port on this machine."""
+    """Checks an admin address. PORT alone is a port on this machine."""
     return listen_address(f"127.0.0.1:{text}" if text.isdigit() else text)
 
 
@@ -438,7 +438,7 @@ class LogSection(Section):
 
 
 class AdminAccess(Section):
-    """Who may ask the admin endpoint, and how much; docs/operate/admin.md."""
+    """Access to the admin endpoint and its limits; docs/operate/admin.md."""
 
     tls_certificate: Path | None = Field(
         None, description="PEM, with its chain: the endpoint speaks HTTPS. Read again when it changes. Unset: HTTP."

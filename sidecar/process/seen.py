@@ -1,4 +1,4 @@
-"""What a process tells of itself."""
+"""Metrics about the process itself, and writing metrics out in slices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tell_figures(figures: Figures, s: Settings, ready: Callable[[], bool]) -> No
 
 
 async def in_slices(parts: Iterable[bytes]) -> bytes:
-    """All of them, while whatever else there is to do goes on in between."""
+    """Joins the parts, with pauses for other work."""
     text, until = bytearray(), time.perf_counter() + SLICE_S
     for part in parts:
         text += part

@@ -1,4 +1,4 @@
-"""What is wrong with a setting, in an operator's words: pydantic has a programmer's. Needed only where something is."""
+"""Faults of settings in an operator's words: pydantic's are a programmer's. Imported only when there is a fault."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from sidecar.core.vocabulary.group_patterns import split
 
 NEAR = 0.75
-"""How alike two names are, for difflib, of which one may be the other with a slip."""
+"""Least similarity of two names, for difflib, at which one may be the other with a typing error."""
 UNITS = {"_ms": ("milliseconds", "3000"), "_s": ("seconds", "60"), "_bytes": ("bytes", "1048576")}
 """End of a setting's name -> the unit of its number, and an example."""
 IN_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -24,7 +24,7 @@ NUMBERS = ("int_type", "int_parsing", "int_from_float", "float_type", "float_par
 
 
 def words(model: type[BaseModel], error: Mapping[str, Any]) -> str:
-    """One line for one of the errors of pydantic."""
+    """Returns one line for one of pydantic's errors."""
     name = ".".join(map(str, error["loc"])) or "settings"
     kind, given = error["type"], error["input"]
     if kind == "extra_forbidden":
@@ -45,7 +45,7 @@ def did_you_mean(name: Sequence[str], join: str = ".", prefix: str = "") -> str:
 
 
 def nearest(model: type[BaseModel], path: Sequence[str]) -> tuple[str, ...]:
-    """The setting or section that was probably meant by a name that there is not; empty if none is near."""
+    """Returns the setting or section that was probably meant by an unknown name; empty if none is near."""
     first, *rest = path
     if first in model.model_fields:
         section = _section(model.model_fields[first].annotation)
@@ -60,7 +60,7 @@ def nearest(model: type[BaseModel], path: Sequence[str]) -> tuple[str, ...]:
 
 
 def not_json(variable: str, value: str, section: bool) -> str:
-    """An environment variable of a list or of a section whose value is not JSON."""
+    """Returns the fault of an environment variable of a list or of a section whose value is not JSON."""
     if section:
         return f"{variable}: it is a section: set its settings one by one, as {variable}__NAME, or all of them as JSON"
     return f"{variable}: a list in JSON is needed, as {variable}={shlex.quote(_list(value))}"
@@ -80,7 +80,7 @@ def _paths(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
 
 
 def _list(given: Any) -> str:
-    """What was given, as a list. JSON is YAML, too."""
+    """Returns the given text as a JSON list, which is YAML, too."""
     text = given.strip() if isinstance(given, str) else ""
     if text.startswith("[") and text.endswith("]"):
         text = text[1:-1]
@@ -96,7 +96,7 @@ def _number(name: str, given: Any, kind: str) -> str:
 
 
 def _converted(end: str, given: str) -> str:
-    """`3s` as milliseconds, `100MB` as bytes; empty if that is neither."""
+    """Returns `3s` as milliseconds, `100MB` as bytes; empty if the text is neither."""
     found = QUANTITY.fullmatch(given.strip().lower())
     if found is None:
         return ""

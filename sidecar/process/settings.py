@@ -1,5 +1,5 @@
-"""Every setting: what it is, its unit, default, and what 0 means. From command line, environment, YAML file, in
-that order of precedence. Unknown keys are refused, and all faults are listed at once.
+"""Every setting: its meaning, unit, default, and the meaning of 0. From command line, environment, YAML file, in that
+order of precedence. Unknown keys are refused, and all faults are listed at once.
 
 Environment: `SIDECAR_` and the path with `__` between its parts, as `SIDECAR_GROUPS__INCLUDE='["orders.*"]'`.
 """
@@ -38,7 +38,7 @@ from sidecar.process.sections import (
 
 
 class SettingsError(Exception):
-    """All faults, a line each."""
+    """Faults of settings; the text has a line for each."""
 
 
 class Settings(BaseSettings):
@@ -204,7 +204,7 @@ def load(config: Path | None, overrides: dict[str, Any]) -> Settings:
 
 
 def _unread_variables() -> tuple[list[str], list[str]]:
-    """Variables that cannot be read, and what is wrong with each. Pydantic would say nothing else beside some of them."""
+    """Returns unreadable variables and the fault of each. Pydantic would report nothing else beside some of them."""
     unread, faults = [], []
     for variable, value in os.environ.items():
         if not variable.startswith("SIDECAR_"):
@@ -229,7 +229,7 @@ def _unread_variables() -> tuple[list[str], list[str]]:
 
 
 def _kind(path: list[str]) -> Any:
-    """The type of this setting or section; None: there is none."""
+    """Returns the type of this setting or section; None: there is none."""
     kind: Any = Settings
     for part in path:
         field = kind.model_fields.get(part) if _is_section(kind) else None

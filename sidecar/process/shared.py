@@ -1,4 +1,4 @@
-"""What both halves of a process use: log, metrics, tasks; and where it meets what cannot be replayed."""
+"""Parts that both halves of a process use: log, metrics, tasks, and the sources of nondeterminism."""
 
 from __future__ import annotations
 
@@ -27,21 +27,20 @@ if TYPE_CHECKING:
 
 GC_THRESHOLDS = (700, 10, 10_000)
 MMAP_THRESHOLD, MMAP_BYTES = -3, 1 << 20
-"""Of mallopt(3)."""
+"""Parameters of mallopt(3): M_MMAP_THRESHOLD and its value."""
 
 
 def collect_rarely() -> None:
-    """What is there now stays. The state that comes has no cycles, and a full collection of a large one would stop the
-    loop for longer than an assignment does."""
+    """Exempts all present objects from garbage collection and makes full collections rare. The groups' state has no
+    cycles, and a full collection of a large state would stop the loop for longer than an assignment does."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
 
 
 def give_back() -> None:
-    """What is larger than a MB goes back to the system when it is freed. glibc would raise that to 32 MB after the
-    first large answer, and keep as much for the next one. Where there is no such function, as in musl, nothing is to
-    be done."""
+    """Makes glibc return freed blocks of more than a MB to the system. It would raise that threshold to 32 MB after the
+    first large answer, and keep as much for the next one. Without mallopt, as with musl, this does nothing."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(MMAP_THRESHOLD, MMAP_BYTES)
@@ -53,8 +52,8 @@ def starts() -> None:
 
 
 def freeze() -> None:
-    """What was read of the state stays, too. It is not searched for garbage first: clients are served already, and with
-    100,000 members that stops the loop for 0.1 s."""
+    """Exempts the state that was read from garbage collection, too. It is not collected first: clients are served
+    already, and with 100,000 members that stops the loop for 0.1 s."""
     gc.freeze()
 
 
@@ -65,8 +64,8 @@ async def load(name: str) -> ModuleType:
 
 @dataclass(frozen=True)
 class Environment:
-    """Where a process meets what cannot be replayed: threads, random ids, the collector, where its log goes. The
-    simulation of whole processes has its own."""
+    """A process's sources of nondeterminism: threads, random ids, the collector, the log's output. The simulation of
+    whole processes replaces them."""
 
     new_logger: Callable[..., Logger] = make_logger
     new_id: Callable[[], str] = lambda: str(uuid4())
@@ -74,7 +73,7 @@ class Environment:
     started: Callable[[], None] = freeze
     load: Callable[[str], Awaitable[ModuleType]] = load
     coordinator: CoordinatorEnvironment | None = None
-    """None: the real ones, which coordinator_environment.py has."""
+    """Environment of the coordinator; None: the real one of coordinator_environment.py."""
 
 
 REAL = Environment()
@@ -87,10 +86,10 @@ BOOTSTRAP = (
 
 
 class Shared:
-    """What both halves of a process use: log, metrics, tasks."""
+    """The parts that both halves of a process use: log, metrics, tasks."""
 
     def __init__(self, s: Settings, environment: Environment) -> None:
-        """Raises StartError."""
+        """Makes the parts. Raises StartError."""
         self.environment = environment
         self.log = environment.new_logger(s.log.level, s.log.format, node_id=s.node_id)
         self.metrics = Metrics()

@@ -12,15 +12,15 @@ from sidecar.front.bind import bind
 from sidecar.process.sections import split
 
 FIRST_FD = 3
-"""Where handed over sockets begin: SD_LISTEN_FDS_START."""
+"""First descriptor of inherited sockets: SD_LISTEN_FDS_START."""
 CLIENTS = "clients"
-"""The name of the clients' sockets: FileDescriptorName= of the socket unit."""
+"""Name of the clients' sockets: FileDescriptorName= of the socket unit."""
 LISTEN_PID, LISTEN_FDS, LISTEN_FDNAMES = "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"
 
 
 def listens_at(address: str) -> tuple[list[str], int]:
-    """The addresses and the port to bind. No host, `*` and `[::]` are all addresses of both families, as at Kafka; a
-    machine without IPv6 has those of one. On one socket for both, clients of IPv4 would have addresses of IPv6."""
+    """Returns the addresses and the port to bind. No host, `*` and `[::]` are all addresses of both families, as at
+    Kafka; a machine without IPv6 has those of one. With one socket for both, IPv4 clients would have IPv6 addresses."""
     host, port = split(address)
     if host not in ("", "*", "::"):
         return [host], port
@@ -37,7 +37,7 @@ def _has_ipv6() -> bool:
 
 
 def bound(listen: str, backlog: int) -> list[socket.socket]:
-    """Opens them. Raises StartError."""
+    """Opens the sockets. Raises StartError."""
     hosts, port = listens_at(listen)
     try:
         found = [
@@ -51,7 +51,7 @@ def bound(listen: str, backlog: int) -> list[socket.socket]:
 
 
 def hand_over(sockets: Sequence[socket.socket], env: dict[str, str]) -> None:
-    """Puts them where the program that this process becomes finds them; `env` is its environment."""
+    """Puts the sockets where the program that this process becomes finds them; `env` is its environment."""
     if not sockets:
         return
     first_free = FIRST_FD + len(sockets)
@@ -67,16 +67,17 @@ def hand_over(sockets: Sequence[socket.socket], env: dict[str, str]) -> None:
 
 
 def are_handed_over(env: Mapping[str, str] = os.environ) -> bool:
-    """This process was started with sockets."""
+    """Returns whether this process was started with sockets."""
     return env.get(LISTEN_PID) == str(os.getpid())
 
 
 def inherited_sockets(listen: str, env: Mapping[str, str] = os.environ) -> list[socket.socket]:
-    """The clients' listening sockets, if this process was started with any. Raises StartError if what was handed over
-    is not what `listen` says.
+    """Returns the clients' listening sockets, if this process was started with any. Raises StartError if they do not
+    fit `listen`.
 
-    They are duplicates. Those that were handed over stay open, so that connections wait in them while the sidecar
-    starts anew in the same process."""
+    They are duplicates. The inherited descriptors stay open, so connections wait in them while the sidecar starts anew
+    in the same process.
+    """
     if not are_handed_over(env):
         return []
     count = int(env.get(LISTEN_FDS, "0"))

@@ -12,12 +12,12 @@ Slices = Generator[None, None, Any]
 
 
 def nothing() -> Slices:
-    """Of a group that is not there."""
+    """Returns empty work: there is no such group."""
     yield from ()
 
 
 class Starting:
-    """`problem`: why there is none."""
+    """Stands in for the coordinator while there is none. `problem`: the reason."""
 
     views: Views | None = None
 
@@ -40,7 +40,7 @@ class Starting:
         return nothing()
 
     async def stop(self, for_good: bool) -> None:
-        """There is nothing to stop."""
+        """Does nothing: no coordinator runs."""
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Does nothing: no coordinator holds anything."""

@@ -1,5 +1,5 @@
-"""What the sidecar tells systemd (sd_notify): when it is ready, stops, or still lives. A worker tells its parent, which
-passes it on. Without systemd nothing of this does anything."""
+"""Messages to systemd (sd_notify): ready, stopping, alive. A worker sends them to its parent, which passes them on.
+Without systemd they go nowhere."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ EXTEND_S = 10.0
 
 
 class Notifier:
-    """`ready`, `stopping` and `alive` send a datagram to the service manager, if there is one."""
+    """Sends datagrams to the service manager, if there is one: `ready`, `stopping`, `alive`."""
 
     def __init__(
         self, log: Logger, env: Mapping[str, str] = os.environ, parent: Callable[[str], None] | None = None
     ) -> None:
-        """`parent`: hears everything in the manager's place."""
+        """Takes in the environment. `parent`: gets all messages in the manager's place."""
         self._log, self._parent = log, parent
         path = env.get("NOTIFY_SOCKET", "")
         self._address = "\0" + path[1:] if path.startswith("@") else path
         pid, usec = env.get("WATCHDOG_PID", str(os.getpid())), int(env.get("WATCHDOG_USEC", "0"))
         self.watchdog_s = usec / 1e6 if (self._address or parent) and pid == str(os.getpid()) else 0.0
-        """The manager ends this process if it was silent for so long; 0: never."""
+        """Silence after which the manager ends this process; 0: never."""
 
     def ready(self) -> None:
         self._send("READY=1\nSTATUS=ready")
 
     def starting(self, problem: str) -> None:
-        """More time for the start: ports are open, and what is missing may take long to come."""
+        """Asks for more time to start: ports are open, and the missing part may take long to come."""
         self._send(f"EXTEND_TIMEOUT_USEC={int(3e6 * EXTEND_S)}\nSTATUS={problem}")
 
     def stopping(self) -> None:
@@ -41,7 +41,7 @@ class Notifier:
         self._send("WATCHDOG=1")
 
     def _send(self, text: str) -> None:
-        """Never waits: a manager that takes nothing must not hold up the loop. It does what it does with silence."""
+        """Sends without waiting: a manager that takes nothing must not block the loop. A lost message is silence."""
         if self._parent is not None:
             self._parent(text)
             return
@@ -57,14 +57,14 @@ class Notifier:
 
 
 async def keep_starting(notifier: Notifier, problem: Callable[[], str]) -> None:
-    """For as long as the start takes: a manager that ended the process would close the ports, too."""
+    """Asks for more time as long as the start takes: a manager that ended the process would close the ports, too."""
     while True:
         await asyncio.sleep(EXTEND_S)
         notifier.starting(problem())
 
 
 async def keep_alive(notifier: Notifier) -> None:
-    """Say that the loop turns, three times in the watchdog's time; a loop that is held up is silent."""
+    """Reports that the loop turns, three times in the watchdog's time; a blocked loop is silent."""
     while True:
         notifier.alive()
         await asyncio.sleep(notifier.watchdog_s / 3)

@@ -16,7 +16,7 @@ from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.link.ports import Figures, Logger
 
 AGAIN_S = 1.0
-"""Until a task that should last is started again."""
+"""Pause before a task that should last is started again."""
 
 
 class Broken(Exception):
@@ -43,7 +43,7 @@ class _Tasks:
         raise NotImplementedError
 
     def watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Callbacks, too, must not break unseen. What a connection's protocol raises only closes that one."""
+        """Reports callbacks that break, too. An exception in a connection's protocol only closes that connection."""
 
         def handler(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
             exc = context.get("exception")
@@ -59,7 +59,7 @@ class _Tasks:
 
 
 class Supervisor(_Tasks):
-    """`failed` never gets a result; it gets the exception of the first task that broke."""
+    """The tasks of one coordinator. `failed` gets the exception of the first task that broke, and never a result."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,8 +92,9 @@ class Supervisor(_Tasks):
 
 
 class Lasting(_Tasks):
-    """`coordination`: the coordinator's tasks, while there are any. A callback does not tell whose it is. The
-    coordinator has most of them, and state that one may have left half changed."""
+    """The tasks of the process. `coordination`: the coordinator's tasks, while there are any. A callback that breaks
+    does not tell which half it belongs to: it counts as the coordinator's, which has most of them, and state that one
+    may have left half changed."""
 
     def __init__(self, log: Logger, figures: Figures) -> None:
         super().__init__()

@@ -30,7 +30,7 @@ from sidecar.process.version import package_version
 
 RETRY_S = 0.05
 STRANGER_S = 1.0
-"""Until the next attempt where the other process is of another version."""
+"""Pause before the next attempt where the other process is of another version."""
 
 
 class _Link(asyncio.Protocol):
@@ -42,7 +42,7 @@ class _Link(asyncio.Protocol):
         self._log = log
         self._own = Hello(package_version(), codec.shapes)
         self.met = False
-        """The other side has said who it is, and it is of this version."""
+        """Whether the other side has sent its Hello, and it is of this version."""
         self.stranger = False
         self.lost = asyncio.get_running_loop().create_future()
         self.transport: asyncio.Transport | None = None
@@ -64,7 +64,7 @@ class _Link(asyncio.Protocol):
                 self.transport.close()
 
     def _meet(self, message: Struct) -> None:
-        """Raises LinkError."""
+        """Compares the other side's Hello with the own one. Raises LinkError."""
         if message != self._own:
             self.stranger = True
             other = message if isinstance(message, Hello) else Hello("an earlier one", "none")
@@ -144,7 +144,7 @@ class UnixClient:
         self._link: _FrontLink | None = None
 
     def attach(self, front: LinkedFront) -> Callable[[ToCoordinator], None]:
-        """Connect this front; returns how it sends. What is sent while the link is down is lost, as is the link."""
+        """Connects this front; returns its function to send. What is sent while the link is down is lost."""
         self._tasks.spawn(self._keep(front), "link")
 
         def send(message: ToCoordinator) -> None:
@@ -183,7 +183,7 @@ class UnixServer:
         self._server.close()
 
     def lose(self) -> None:
-        """No front reaches this coordinator any more."""
+        """Closes the socket and all links: no front reaches this coordinator any more."""
         self._server.close()
         for link in self._links:
             if link.transport is not None:
@@ -193,7 +193,7 @@ class UnixServer:
 async def serve_unix(
     path: Path, coordinator: CoordinatorEnd, log: Logger, frame_bytes: int = FRAME_BYTES
 ) -> UnixServer:
-    """The coordinator's side: every connection is a front. The caller must keep the server. Raises LinkTaken."""
+    """Serves the coordinator's side: every connection is a front. The caller must keep the server. Raises LinkTaken."""
     codec = LinkCodec()
     sock = _bind(path)
     links: set[_CoordinatorLink] = set()
@@ -203,12 +203,12 @@ async def serve_unix(
 
 
 class LinkTaken(StartError):
-    """There is something at the link's path that is not a former process's socket."""
+    """The link's path is taken by a file that is not a former process's socket."""
 
 
 def _bind(path: Path) -> socket.socket:
-    """A socket that only this user can connect to, in the place of one that an earlier process has left. Whatever else
-    is there stays, and so does a socket at which somebody listens. Raises LinkTaken."""
+    """Returns a socket that only this user can connect to, in the place of one that an earlier process has left. Any
+    other file stays, and so does a socket of a running process. Raises LinkTaken."""
     with suppress(FileNotFoundError):
         there = path.lstat()
         if not stat.S_ISSOCK(there.st_mode) or there.st_uid != os.geteuid():
@@ -223,7 +223,7 @@ def _bind(path: Path) -> socket.socket:
 
 
 def _listens(path: Path) -> bool:
-    """Whether a process is behind this socket."""
+    """Returns whether a process listens on this socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.connect(str(path))

@@ -10,7 +10,7 @@ PACKAGE = "kafka-group-sidecar"
 
 @cache
 def package_version() -> str:
-    """Of the installed package; "" where it is not installed."""
+    """Returns the version of the installed package; "" where it is not installed."""
     try:
         return version(PACKAGE)
     except PackageNotFoundError:

@@ -11,18 +11,19 @@ CHUNK = 4096
 
 
 class ParentEnd:
-    """`go` is set when this worker may coordinate, `replaced` is True when another one listens in its place."""
+    """The worker's pipes. `go` is set when this worker may coordinate, `replaced` is True when another one listens in
+    its place."""
 
     def __init__(self, parent: int, hears: int, says: int, restarts: int) -> None:
         self.restarts = restarts
-        """Workers that died before this one."""
+        """Number of workers that died before this one."""
         self.go = asyncio.Event()
         self.replaced = False
         self._parent, self._hears, self._says = parent, hears, says
 
     @classmethod
     def of(cls, told: str) -> ParentEnd:
-        """`told`: the last argument of a worker."""
+        """Opens the pipes. `told`: the last argument of a worker."""
         parent, hears, says, restarts = map(int, told.split(":"))
         for fd in (hears, says):
             os.set_inheritable(fd, False)
@@ -30,18 +31,18 @@ class ParentEnd:
         return cls(parent, hears, says, restarts)
 
     def watch(self, loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
-        """`stop` is called when another worker listens in the place of this one."""
+        """Reads the parent's messages. `stop` is called when another worker listens in the place of this one."""
         loop.add_reader(self._hears, self._hear, stop)
 
     def tell(self, text: str) -> None:
-        """Never waits: the pipe has room for hours of it, and a parent that reads nothing has ended."""
+        """Sends without waiting: the pipe has room for hours of messages, and a parent that reads nothing has ended."""
         try:
             os.write(self._says, text.encode() + b"\n")
         except (BlockingIOError, BrokenPipeError):
-            """It hears of this worker by SIGCHLD, or not at all."""
+            """Ignored: the parent gets SIGCHLD of this worker, or has ended."""
 
     def listening(self) -> None:
-        """It takes clients, and needs nothing that takes long any more before it coordinates."""
+        """Reports that this worker takes clients and can coordinate at once."""
         self.tell("LISTENING=1")
 
     def _hear(self, stop: Callable[[], None]) -> None:

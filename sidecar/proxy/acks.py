@@ -7,12 +7,12 @@ from sidecar.wire.frames import PREFIX, produce_acks
 from sidecar.wire.primitives import WireError
 
 PRODUCE_HEAD = 140_000
-"""The acks of a Produce must be found within so many bytes. Client id, tags and transactional id come before them and
-take 64 KiB at most."""
+"""Bytes within which the acks of a Produce must come. Client id, tags and transactional id come before them and take 64
+KiB at most."""
 
 
 def is_silent(buf: bytes | bytearray, pos: int, version: int, size: int) -> bool | None:
-    """Return whether this Produce gets no response (acks=0), or None if more bytes are needed to tell."""
+    """Returns whether this Produce gets no response (acks=0), or None if more bytes are needed to tell."""
     head = bytes(buf[pos + PREFIX.size : min(len(buf), pos + PREFIX.size + PRODUCE_HEAD, pos + 4 + size)])
     try:
         acks = produce_acks(head, version, PRODUCE_FLEXIBLE_FROM)

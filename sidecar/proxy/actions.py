@@ -1,4 +1,4 @@
-"""What a connection wants done: see connection.py. They are not frozen, as one or two are made for each request."""
+"""The actions of a connection (connection.py). They are not frozen: each request makes one or two."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Answered:
 
 @dataclass(slots=True)
 class Close:
-    """Close both sides; `cause` is a metric label. `client_id`: of the request that is why, as far as it is known."""
+    """Close both sides. `cause`: a metric label; `client_id`: of the refused request, "" if it is not known."""
 
     cause: str
     detail: str = ""

@@ -38,9 +38,9 @@ from sidecar.wire.frames import PREFIX, SIZE, SMALL_BYTES, Limits, client_id_of
 SASL = (Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 """Requests that authenticate a client."""
 HANDSHAKES = (0, 1)
-"""Versions of SaslHandshake. What a later one says would not be known here."""
+"""Versions of SaslHandshake whose answers can be read here."""
 TURN_SHIFT = 12
-"""Each 4 KiB of a request that is handled, and of its answer, count like one more in its connection's turn."""
+"""Bits: each 4 KiB of a handled request, and of its answer, count like one more request in the connection's turn."""
 
 
 class _Slot:
@@ -54,7 +54,7 @@ class _Slot:
 
 
 class _Token(_Slot):
-    """Of a token of SASL without a header, whose answer has none either: it may be of any size."""
+    """A SASL token without a header. Its answer has no header either and may be of any size."""
 
     __slots__ = ()
 
@@ -63,21 +63,21 @@ class Order(deque[_Slot]):
     """Requests as the client has sent them; the head is the one to be answered next."""
 
     reply_bytes = 0
-    """Of replies that wait for the broker's answers to requests before theirs."""
+    """Bytes of replies that wait for the broker's answers to earlier requests."""
     waits = False
-    """The next request waits for these answers, too."""
+    """Whether the next request waits for these answers, too."""
     replied = False
-    """A reply of the sidecar's own is among what is to be sent. Whoever sends it takes that back."""
+    """Whether a reply of the sidecar's own waits to be sent. The session resets this when it sends it."""
 
     def holds_back(self, api_key: int, size: int) -> bool:
-        """Whether the next request, which the sidecar handles, waits for what is before it."""
+        """Returns whether the next request, which the sidecar handles, waits for the answers to those before it."""
         much = api_key in ALONE or size > SMALL_BYTES - 4 or self.reply_bytes > 0
         self.waits = much
         return much
 
     def due(self, conn: ClientConnection) -> list[Action]:
-        """The replies that leave now, which are part of the connection's turn: the client may take no more, which is
-        seen when the turn is over. While a passed response streams, its request is still the head."""
+        """Returns the replies that leave now. They count in the connection's turn: that the client takes no more is
+        seen only after the turn. While a passed response streams, its request is still the head."""
         out: list[Action] = []
         while self and self[0].reply is not None:
             reply = self.popleft().reply
@@ -94,9 +94,9 @@ class ClientConnection:
         self._limits = limits
         self._internal = internal
         self.left = limits.turn_requests
-        """So many requests may still be looked at in this turn."""
+        """Requests that may still be looked at in this turn."""
         self.served = PASSING
-        """What is looked into (`looked_into`)."""
+        """APIs that the sidecar looks into, with their versions (`looked_into`)."""
         self._in_flight_max = limits.in_flight
         self._frame_max = limits.frame_bytes
         self._whole_max = min(limits.frame_bytes, limits.group_frame_bytes, limits.list_frame_bytes)
@@ -113,36 +113,36 @@ class ClientConnection:
         self.closed = False
         # What a reader of sockets needs to know, true after each call.
         self.in_flight = 0
-        """Requests of the client that have no response yet."""
+        """Number of the client's requests without a response so far."""
         self.local_pending = False
-        """A request that the sidecar handles has no reply yet."""
+        """Whether a request that the sidecar handles has no reply yet."""
         self.held_bytes = 0
         """Bytes of the client that wait for such a reply, or for the rest of their request."""
         self.authenticates = False
-        """Something of SASL has passed: its requests, or a frame that is none of Kafka's, as its tokens once were."""
+        """Whether a SASL request has passed, or a frame that is none of Kafka's, as bare GSSAPI tokens once were."""
         self.let_in = False
-        """The broker has answered something that has passed, so without `authenticates` it wants nobody to."""
+        """Whether the broker has answered a passed request. Without `authenticates`, it needs no authentication."""
         self.mechanism = ""
-        """Of SASL, as the broker has accepted it; a listener without SASL accepts none."""
+        """SASL mechanism that the broker has accepted; a listener without SASL accepts none."""
         self.partial = False
-        """Part of a request has arrived, and nothing but its rest is waited for."""
+        """Whether part of a request has arrived and only its rest is waited for."""
         self.partial_bytes = 0
-        """How long that request, if there is one, says it is; 0: not known yet."""
+        """Size of that request by its prefix; 0: not known yet."""
         self.more = False
-        """The turn is over, though something is left that may be looked at in the next one (`go_on`)."""
+        """Whether the turn is over and bytes are left for the next one (`go_on`)."""
         self.stopped = False
-        """Set from outside: nothing new is looked at, since the client does not read what it is answered."""
+        """Set by flow_control.py: nothing new is looked at, because the client does not read its answers."""
         self.requests = 0
-        """Requests looked at so far; of one that the sidecar handles it is the token."""
+        """Requests looked at so far; the number of a handled request is its token."""
 
     @property
     def idle(self) -> bool:
-        """Nothing is under way, and nothing waits for its turn."""
+        """Whether nothing is under way, and nothing waits for its turn."""
         return not self.order and not self._upstream and not self.waiting
 
     @property
     def waiting(self) -> bool:
-        """Requests may be there that were not looked at yet."""
+        """Whether there may be requests that were not looked at yet."""
         return self.held_bytes > 0 and not self.partial
 
     def _note(self, out: list[Action]) -> list[Action]:
@@ -159,13 +159,13 @@ class ClientConnection:
         return out
 
     def go_on(self) -> list[Action]:
-        """The next turn of this connection: look at what was left."""
+        """Begins the connection's next turn with what was left."""
         self.left = self._limits.turn_requests
         return [] if self.closed or len(self._held) == self._at else self._note(self._parse())
 
     # ---- from the client ----------------------------------------------------------------------------------
     def from_client(self, data: bytes, turn_requests: int = 0) -> list[Action]:
-        """`turn_requests`: how many of them may be looked at now; 0: as many as the limits say."""
+        """Takes in bytes of the client. `turn_requests`: requests that may be looked at now; 0: as the limits say."""
         if not self.more:
             self.left = turn_requests or self._limits.turn_requests
         if self.closed:
@@ -249,7 +249,7 @@ class ClientConnection:
 
     # ---- SASL ---------------------------------------------------------------------------------------------
     def _authenticating(self, api_key: int, version: int) -> bool:
-        """Returns whether this is a handshake of which the answer is read."""
+        """Returns whether this is a handshake whose answer can be read."""
         self.authenticates = True
         if api_key == Api.SASL_HANDSHAKE:
             self.mechanism = self.mechanism if version in HANDSHAKES else ""
@@ -259,7 +259,7 @@ class ClientConnection:
         return False
 
     def _handshake(self, out: list[Action], run: int, pos: int, size: int, version: int) -> list[Action]:
-        """The request that begins at `pos`."""
+        """Passes the SaslHandshake that begins at `pos`, once it is whole."""
         buf, whole = self._held, pos + 4 + size
         if run < pos:
             out.append(ToUpstream(bytes(buf[run:pos])))
@@ -287,7 +287,7 @@ class ClientConnection:
         return self.answer(token, frame)
 
     def _pass_tokens(self, exchange: Exchange, out: list[Action]) -> bool:
-        """Pass what the client has sent as far as it is tokens. Returns whether what is left begins with a request."""
+        """Passes the client's bytes as far as they are tokens. Returns whether the rest begins with a request."""
         buf, end, pos = self._held, len(self._held), self._at
         while end - pos >= 4 and self.left > 0 and len(self.order) < self._in_flight_max:
             (size,) = SIZE.unpack_from(buf, pos)
@@ -334,7 +334,7 @@ class ClientConnection:
         return None
 
     def _alone(self, data: bytes) -> Got | None:
-        """The usual case without the detours of the others: these bytes are one request, which the sidecar handles."""
+        """Returns the action if, as usual, `data` is one request that the sidecar handles; else None."""
         if len(data) < PREFIX.size:
             return None
         size, api_key, version, correlation = PREFIX.unpack_from(data)
@@ -371,13 +371,13 @@ class ClientConnection:
         return self._unblocked(self._pump())
 
     def _unblocked(self, out: list[Action]) -> list[Action]:
-        """Responses have left: what waited because too many requests were under way may go on."""
+        """Goes on after responses have left, with requests that waited because too many were under way."""
         if len(self._held) > self._at and not self.closed:
             out += self._parse()
         return self._note(out)
 
     def _pump(self) -> list[Action]:
-        """Take complete and streamable responses from what the broker sent, as far as the order allows."""
+        """Takes complete and streamable responses from what the broker sent, as far as the order allows."""
         out: list[Action] = []
         buf, pos, end = self._broker_rest, 0, len(self._broker_rest)
         if self._broker_pass:
@@ -421,8 +421,8 @@ class ClientConnection:
         return out
 
     def _passed(self, data: bytes) -> list[Action]:
-        """Part of the answer to the head of `order`; `_broker_pass` says how much of it is still to come. Behind its
-        end come the replies that have waited for it."""
+        """Passes on a part of the answer to the head of `order`; `_broker_pass` bytes of it are still to come. After
+        its end come the replies that have waited for it."""
         marker, last = self.order[0].marker, not self._broker_pass
         if marker is not None:
             data = marker.take(data, last)
@@ -433,7 +433,7 @@ class ClientConnection:
 
     # ---- answers ------------------------------------------------------------------------------------------
     def answer(self, token: int, frame: bytes) -> list[Action]:
-        """Give the reply to a `Got` as a whole frame, and go on with what the client has sent behind it. A reply to a
+        """Gives the reply to a `Got` as a whole frame, and goes on with what the client has sent after it. A reply to a
         request that is gone is dropped."""
         slot = self._local.pop(token, None)
         if slot is None or self.closed:
@@ -455,7 +455,7 @@ class ClientConnection:
         return self._note(out)
 
     def ask(self, token: int, frame: bytes) -> list[Action]:
-        """Send our own request on the client's upstream; the response comes as `Answered(token, ...)`; 0: nowhere."""
+        """Sends a request of the sidecar's own. The response comes as `Answered(token, ...)`, but not for token 0."""
         if self.closed:
             return []
         self._upstream.append(token)
@@ -463,7 +463,7 @@ class ClientConnection:
 
     @property
     def owed(self) -> bool:
-        """The broker owes an answer, or the rest of one."""
+        """Whether the broker owes an answer, or the rest of one."""
         return bool(self._upstream) or self._broker_pass > 0
 
     @property
@@ -472,19 +472,18 @@ class ClientConnection:
         return bool(self._upstream) and isinstance(self._upstream[0], int) and not self._broker_pass
 
     def between(self) -> bool:
-        """A request of the sidecar's own may follow what the client has sent to the broker so far."""
+        """Returns whether a request of the sidecar's own may follow what the client has sent to the broker so far."""
         return not self._client_pass and self._exchange is None
 
     def abandon(self) -> bool:
-        """Wait no more for answers to what was asked with `ask`; they are dropped when they come. Returns whether the
-        broker owes nothing else."""
+        """Drops answers to requests of `ask` when they come. Returns whether the broker owes nothing else."""
         if self._broker_pass or self._client_pass or any(not isinstance(a, int) or a < 0 for a in self._upstream):
             return False
         self._upstream = deque([0] * len(self._upstream))
         return True
 
     def forward(self, token: int, frame: bytes) -> list[Action]:
-        """Let a request that was held for a decision pass after all, byte for byte, and go on behind it."""
+        """Passes a handled request after all, as `frame`, and goes on with what the client has sent after it."""
         slot = self._local.pop(token, None)
         if slot is None or self.closed:
             return []

@@ -21,7 +21,7 @@ METADATA_FLAG_SINCE, METADATA_FLEXIBLE_SINCE, METADATA_ID_SINCE = 1, 9, 10
 
 
 class Marker:
-    """Of one answer, as it passes."""
+    """Sets the flag "internal" of one topic in one answer, as it passes."""
 
     __slots__ = ("_behind", "_held", "_name")
 
@@ -32,7 +32,7 @@ class Marker:
         self._held = b""
 
     def take(self, data: bytes, last: bool) -> bytes:
-        """What may leave of what has come. What could be the begin of an entry is held until more comes."""
+        """Returns the bytes that may leave. Bytes that may begin the topic's entry are held until more come."""
         if self._held:
             data = self._held + data
             self._held = b""
@@ -57,7 +57,7 @@ class Marker:
 
 
 class Passing:
-    """Tells of the end of one answer, before its last bytes leave."""
+    """Reports the end of one answer, before its last bytes leave."""
 
     __slots__ = ("_passed",)
 
@@ -71,8 +71,8 @@ class Passing:
 
 
 class Internal:
-    """`topic`: which one is shown as internal; "": none. `changed()`: a request was answered that may have changed
-    topics."""
+    """Makes a marker for each answer that needs one. `topic`: shown as internal, "": none. `changed()`: a request was
+    answered that may have changed topics."""
 
     def __init__(self, topic: str, changed: Callable[[], None] = lambda: None) -> None:
         self._changed = changed
@@ -83,7 +83,7 @@ class Internal:
         self._shown = bool(raw)
 
     def marker(self, api_key: int, version: int) -> Marker | Passing | None:
-        """For the answer to this request; None: it passes as it is."""
+        """Returns the marker for the answer to this request; None: the answer passes as it is."""
         if api_key in CHANGE_TOPICS:
             return Passing(self._changed)
         if not self._shown:

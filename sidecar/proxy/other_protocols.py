@@ -9,7 +9,8 @@ TLS_HELLO, HTTP_METHODS = b"\x16\x03", (b"GET ", b"POST", b"HEAD", b"PUT ", b"OP
 
 
 def spoken(first: bytes) -> tuple[str, str] | None:
-    """Returns why the connection is closed, as a metric label, and what to look at; None: nothing is known here."""
+    """Returns the cause for closing the connection, as a metric label, and a hint; None: the protocol is not known
+    here."""
     if first.startswith(TLS_HELLO):
         return "tls", "the client speaks TLS, this listener does not: look at its security.protocol"
     if first in HTTP_METHODS:

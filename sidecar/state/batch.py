@@ -11,7 +11,7 @@ from sidecar.native import records as encode_records
 from sidecar.state.codec import Encoded
 
 TRANSACTIONAL = 16
-"""A bit of the attributes."""
+"""Bit of the attributes."""
 
 
 def encode_batch(
@@ -22,7 +22,7 @@ def encode_batch(
     sequence: int,
     transactional: bool = False,
 ) -> bytes:
-    """Encode one uncompressed batch. All its records have the create time `time_ms`."""
+    """Returns one encoded, uncompressed batch. All its records have the create time `time_ms`."""
     attributes = TRANSACTIONAL if transactional else 0
     body = encode_records(list(records))
     tail = (

@@ -25,12 +25,12 @@ CONFIG = "config"
 OWN_KINDS = {OWNER_CLAIM: "owner_claim-v2", CONFIG: "config-v1"}
 """Records that belong to no group's state, with their newest schemas."""
 RECORD_BYTES = 64
-"""More than the fields of a Kafka record take beside its key and its value, or of a header beside name and value."""
+"""Upper bound, in bytes, of a Kafka record's fields beside key and value, or of a header's beside name and value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """Who writes, and when."""
+    """Owner epoch and time of a write."""
 
     owner_epoch: int
     time_ms: int
@@ -52,7 +52,7 @@ class Encoded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EncodedTargets:
-    """Targets of `members`, encoded ahead of their commit; `revisions` are the ones that they carry."""
+    """Targets of `members`, encoded ahead of their commit. `revisions`: those in the encoded values."""
 
     members: tuple[str, ...]
     values: dict[str, Encoded]
@@ -60,18 +60,18 @@ class EncodedTargets:
 
 
 def latest(registry: Registry) -> dict[str, str]:
-    """Kind of record -> the schema it is written with."""
+    """Returns the schema with which each kind of record is written."""
     return {**{name: row.record.schema for name, row in registry.records.items()}, **OWN_KINDS}
 
 
 def _of_tombstone(why: str, stamp: Stamp, revision: int) -> tuple[tuple[str, bytes], ...]:
-    """What a value would begin with, as headers."""
+    """Returns a tombstone's headers: the fields that begin a value."""
     said = {"why": why, "owner_epoch": stamp.owner_epoch, "time_ms": stamp.time_ms, "revision": revision}
     return tuple((name, str(value).encode()) for name, value in said.items())
 
 
 class StateCodec:
-    """Keeps the schemas; everything else is in the arguments."""
+    """Encodes and decodes records. It keeps the schemas; everything else is in the arguments."""
 
     def __init__(self, registry: Registry = REGISTRY, files: Mapping[str, str] | None = None) -> None:
         self.registry = registry
@@ -96,13 +96,13 @@ class StateCodec:
         return Encoded(key, self._value(r.kind, stamp, revision, r.why, r.body()))
 
     def _current(self, r: CurrentRecord, stamp: Stamp, revision: int) -> bytes:
-        """The record written most often, for hundreds of topics at times; the same bytes as fastavro's."""
+        """Encodes the most frequent record, for hundreds of topics at times; the same bytes as fastavro's."""
         heads = self._heads_for(r.names, r.assigned, r.pending)
         head = avro(self._head(Kind.CURRENT, stamp, revision, r.why), r.member_epoch, r.previous_epoch, str(r.state))
         return avro_owned(r.pending, heads, avro_owned(r.assigned, heads, head))
 
     def _classic_member(self, r: MemberRecord, stamp: Stamp, revision: int) -> bytes:
-        """Thousands of these are written when a large classic group rebalances; the same bytes as fastavro's."""
+        """Encodes a classic member; a rebalance of a large group writes thousands. The same bytes as fastavro's."""
         protocols: list[int | str | bytes] = [len(r.protocols)] if r.protocols else []
         for name, metadata in r.protocols:
             protocols += (name, len(metadata), metadata)
@@ -125,7 +125,7 @@ class StateCodec:
         )
 
     def _heads_for(self, names: Mapping[bytes, str], *parts: Epochs) -> dict[bytes, bytes]:
-        """How each topic of `parts` begins; kept as long as `names` is the same object."""
+        """Returns the encoded id and name of each topic of `parts`; kept as long as `names` is the same object."""
         if names is not self._names:
             self._names, self._heads = names, {}
         heads = self._heads
@@ -136,7 +136,7 @@ class StateCodec:
         return heads
 
     def _head(self, kind: str, stamp: Stamp, revision: int, why: str) -> bytes:
-        """What every value of a kind begins with."""
+        """Returns the bytes that begin every value of a kind."""
         return avro(self.schemas.mark(kind), stamp.owner_epoch, stamp.time_ms, revision, why)
 
     def _value(self, kind: str, stamp: Stamp, revision: int, why: str, body: Mapping[str, Any]) -> bytes:
@@ -153,8 +153,8 @@ class StateCodec:
         stamp: Stamp,
         revisions: Mapping[Key, int],
     ) -> EncodedTargets:
-        """Values of many members' targets, records of this kind: straight from the arrays of a MemberTable, the same
-        bytes as one by one; of another table, one by one."""
+        """Returns values of many members' targets, records of this kind: straight from the arrays of a MemberTable, the
+        same bytes as one by one; of another table, one by one."""
         if not isinstance(table, MemberTable):
             made = EncodedTargets(tuple(members), {}, {})
             for member_id in members:
@@ -187,7 +187,7 @@ class StateCodec:
         why: str,
         cluster_id: str | None = None,
     ) -> Encoded:
-        """Owner claim; one key for each owner epoch, so that compaction keeps the history of owners."""
+        """Returns an owner claim. Each owner epoch has its own key, so compaction keeps the history of owners."""
         body = {
             "node_id": node_id,
             "address": address,
@@ -201,7 +201,7 @@ class StateCodec:
         return Encoded(key, self._value(OWNER_CLAIM, stamp, 1, why, body))
 
     def claimed_by(self, value: bytes) -> tuple[int, str]:
-        """Node id and member id of a claim. Raises StateError."""
+        """Returns node id and member id of a claim. Raises StateError."""
         body = self.schemas.decode(value)
         try:
             return int(body["node_id"]), str(body["member_id"])
@@ -209,7 +209,7 @@ class StateCodec:
             raise StateError(f"value of a claim does not fit: {exc!r}") from exc
 
     def claimed_as(self, value: bytes) -> tuple[int, str, int]:
-        """Node id, member id and generation of a claim. Raises StateError."""
+        """Returns node id, member id and generation of a claim. Raises StateError."""
         body = self.schemas.decode(value)
         try:
             return int(body["node_id"]), str(body["member_id"]), int(body["generation"])
@@ -217,11 +217,11 @@ class StateCodec:
             raise StateError(f"value of a claim does not fit: {exc!r}") from exc
 
     def claimed_in(self, value: bytes) -> str:
-        """Id of the cluster whose broker the owner stands beside; "" if the claim does not tell. Raises StateError."""
+        """Returns the id of the owner's cluster, that of its broker; "" if the claim has none. Raises StateError."""
         return str(self.schemas.decode(value).get("cluster_id") or "")
 
     def claimed_when(self, value: bytes) -> tuple[int, int]:
-        """Node id and time of a claim, Unix milliseconds. Raises StateError."""
+        """Returns node id and time of a claim, Unix milliseconds. Raises StateError."""
         body = self.schemas.decode(value)
         try:
             return int(body["node_id"]), round(body["time_ms"].timestamp() * 1000)
@@ -229,14 +229,14 @@ class StateCodec:
             raise StateError(f"value of a claim does not fit: {exc!r}") from exc
 
     def config(self, group_id: str, name: str, value: str | None, time_ms: int, revision: int, why: str) -> Encoded:
-        """A setting; None removes it. Not fenced: it does not come from the owner."""
+        """Returns the record of a setting; None removes it. It is not fenced, as any sidecar may write it."""
         if value is None:
             return Encoded(encode_key(CONFIG, group_id, name), None, _of_tombstone(why, Stamp(0, time_ms), revision))
         body = self._value(CONFIG, Stamp(0, time_ms), revision, why, {"value": value})
         return Encoded(encode_key(CONFIG, group_id, name), body)
 
     def config_value(self, value: bytes) -> tuple[str, int]:
-        """The setting and its revision. Raises StateError."""
+        """Returns the setting and its revision. Raises StateError."""
         body = self.schemas.decode(value)
         try:
             return str(body["value"]), int(body["revision"])
@@ -244,8 +244,8 @@ class StateCodec:
             raise StateError(f"value of a setting does not fit: {exc!r}") from exc
 
     def next_revision(self, value: bytes | None) -> int:
-        """That of a setting which follows this one; None: there is none. One that cannot be read can be written anew.
-        The audit finds by revisions whether a record is missing."""
+        """Returns the revision for the setting after this one; None: there is none. A setting that cannot be read may
+        be overwritten. The audit finds missing records by their revisions."""
         try:
             return 1 if value is None else self.config_value(value)[1] + 1
         except StateError:
@@ -255,7 +255,7 @@ class StateCodec:
         return [Encoded(encode_key(SCHEMA, "", fp), text.encode()) for fp, text in sorted(self.schemas.texts.items())]
 
     def decode(self, key: StateKey, value: bytes | None) -> tuple[Record, int]:
-        """The record and its revision. Raises StateError, also for a kind that this version does not know."""
+        """Returns the record and its revision. Raises StateError, also for a kind that this version does not know."""
         row = self.registry.records.get(key.kind)
         if row is None:
             raise StateError(f"no kind of record is called {key.kind!r}: a newer version may have written it")
@@ -265,7 +265,7 @@ class StateCodec:
         return _record(row.record, key, body), int(body["revision"])
 
     def decode_with_body(self, key: StateKey, value: bytes) -> tuple[Record, Mapping[str, Any]]:
-        """The record of a known kind and the fields of its value. Raises StateError."""
+        """Returns the record of a known kind and the fields of its value. Raises StateError."""
         body = self.schemas.decode(value)
         return _record(self.registry.records[key.kind].record, key, body), body
 
@@ -279,7 +279,8 @@ def _record(of: RecordKind, key: StateKey, body: Mapping[str, Any]) -> Record:
 
 
 def owner_epoch_of(value: bytes) -> int:
-    """Owner epoch of an encoded value: the first field of every schema but that of the schemas themselves."""
+    """Returns the owner epoch of an encoded value: the first field of every schema but that of the schemas
+    themselves."""
     n = shift = 0
     for x in value[10:20]:
         n |= (x & 0x7F) << shift

@@ -15,21 +15,21 @@ from sidecar.state.schema import MARK
 K = TypeVar("K")
 EPOCH_DIGITS = 20
 UNFENCED = (OWNER_CLAIM, SCHEMA, CONFIG)
-"""Kinds of records that are judged by no claim: a claim makes the rule, the others any sidecar may write."""
+"""Kinds of records that claims do not void: a claim sets the owner epoch, and any sidecar may write the others."""
 
 
 @dataclass(slots=True)
 class Claims:
-    """A record of anybody but the owner of the last claim is void: fencing should have kept it out. That is the last in
-    the order of the log, whatever its number: a transactional id that the brokers have forgotten gets a new producer
-    id, which may be lower than the one before."""
+    """The claims of a partition. A record of another owner than that of the last claim is void: fencing should have
+    kept it out. The last claim is the last one in the log, whatever its number: a transactional id that the brokers
+    have forgotten gets a new producer id, which may be lower than the one before."""
 
     claimed: int = -1
     """Owner epoch of the last claim so far."""
     before: int = -1
-    """That of the claim before it."""
+    """Owner epoch of the claim before that."""
     void: int = 0
-    """Records found void so far; there should be none."""
+    """Number of void records so far; there should be none."""
 
     def claim(self, owner_epoch: int) -> None:
         self.before, self.claimed = self.claimed, owner_epoch
@@ -51,11 +51,11 @@ class PartitionFold:
     groups: dict[str, dict[StateKey, bytes]] = field(default_factory=dict)
     claims: dict[str, bytes] = field(default_factory=dict)
     configs: dict[str, dict[str, bytes]] = field(default_factory=dict)
-    """Group id ("" for brokers) -> name -> value."""
+    """Settings: group id ("" for brokers) -> name -> value."""
     schemas: set[str] = field(default_factory=set)
 
     def apply(self, offset: int, key: StateKey, value: bytes | None, owner_epoch: int = -1) -> None:
-        """`owner_epoch`: of a tombstone, whose value cannot say it; -1 if it does not say it either."""
+        """Applies a record. `owner_epoch`: of a tombstone, from its headers; -1 if they have none."""
         self.position = offset + 1
         self.records += 1
         if key.kind == OWNER_CLAIM:
@@ -79,7 +79,7 @@ class PartitionFold:
 
 
 def _put(into: dict[str, dict[K, bytes]], group_id: str, key: K, value: bytes | None) -> None:
-    """Set or remove; an empty group is removed as well."""
+    """Sets or removes a value; an empty group is removed as well."""
     if value is not None:
         into.setdefault(group_id, {})[key] = value
     elif (there := into.get(group_id)) is not None:

@@ -8,7 +8,7 @@ from sidecar.native import avro, avro_strings
 from sidecar.state.schema import StateError
 
 ROSTER = "/sidecar.member"
-"""What the sidecars say of themselves looks like settings of brokers whose names end so
+"""Suffix of the names of the sidecars' own records, which look like settings of brokers
 (coordinator/membership/roster.py)."""
 
 

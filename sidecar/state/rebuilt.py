@@ -1,5 +1,5 @@
-"""One group built from the last values of its keys, for people: a little at a time, and what cannot be read is told in
-words and hides nothing else. (Its owner serves a group as a whole or not at all: core/runtime/group_loader.py.)"""
+"""One group built from the last values of its keys, for people: a little at a time. A value that cannot be read is
+reported and hides no other. (Its owner serves a group as a whole or not at all: core/runtime/group_loader.py.)"""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from sidecar.state.keys import StateKey
 from sidecar.state.schema import StateError
 
 LOOKED_AT = 16
-"""Records between two turns of others."""
+"""Records that are replayed before others have their turn."""
 NO_TARGETS = frozenset((Role.TARGET,))
-"""For whoever wants no more than the kind, the state, the epoch and the number of members."""
+"""Roles to leave out where kind, state, epoch and the number of members are enough."""
 
 
 @dataclass(slots=True)
 class Rebuilt:
-    """`group` None: no value of it can be read. `names`: topic id -> name, as the records have them; `changed_ms`,
-    `why`: of the group's own record, or of the first one where there is none yet; `problems`: a text for each value
-    that cannot be used."""
+    """A group and its problems. `group` None: no value of it can be read. `names`: topic id -> name, as in the records;
+    `changed_ms`, `why`: of the group's own record, or of the first one where there is none yet; `problems`: a text for
+    each value that cannot be used."""
 
     kind: str = ""
     group: Group | None = None
@@ -44,14 +44,15 @@ class Rebuilt:
         return 0 if self.group is None else self.group.member_count()
 
     def facts(self) -> dict[str, Any]:
-        """What the kind tells of the group, `epoch` among it: or generation, None if nobody knows it."""
+        """Returns the kind's facts about the group, with `epoch` or generation among them; None if it is not known."""
         return {"epoch": None} if self.group is None or self.inspect is None else self.inspect.facts(self.group)
 
 
 def rebuilt(
     codec: StateCodec, values: Sequence[tuple[StateKey, bytes]], but: Collection[Role] = ()
 ) -> Generator[None, None, Rebuilt]:
-    """`values`: all of one group's; `but`: roles of records that are left out, where nobody needs what they say."""
+    """Builds a group, and yields so that others have their turn. `values`: all of the group's; `but`: roles of records
+    that are left out."""
     found, registry = Rebuilt(), codec.registry
     ordered: dict[int, list[tuple[StateKey, bytes]]] = {}
     for i, item in enumerate(values):
@@ -92,7 +93,7 @@ def _replay(codec: StateCodec, key: StateKey, value: bytes, found: Rebuilt) -> N
 
 
 def at_once(work: Generator[None, None, Rebuilt]) -> Rebuilt:
-    """For whoever has no loop to serve."""
+    """Returns the group without turns for others, where there is no loop to serve."""
     while True:
         try:
             next(work)

@@ -24,8 +24,8 @@ class Schemas:
     """Writes with the newest schema of each kind, and reads with any that is built in or was learned from the topic."""
 
     def __init__(self, latest: Mapping[str, str], files: Mapping[str, str] | None = None) -> None:
-        """`latest`: kind -> the schema it is written with; `files`: schema -> its JSON text, by default the published
-        ones."""
+        """Learns the schemas. `latest`: kind -> the schema with which it is written; `files`: schema -> its JSON text,
+        by default the published ones."""
         self.texts: dict[str, str] = {}
         self._readers: dict[bytes, Any] = {}
         self._writers: dict[str, tuple[bytes, Any]] = {}
@@ -37,14 +37,14 @@ class Schemas:
 
     @classmethod
     def empty(cls) -> Schemas:
-        """Return an instance that knows only what it will `learn`, for readers that take the schemas from the topic."""
+        """Returns an instance without schemas, for readers that `learn` them from the topic."""
         self = cls.__new__(cls)
         self.texts, self._readers, self._writers = {}, {}, {}
         return self
 
     def learn(self, text: str) -> bytes:
-        """Add a schema by its JSON text, and return its fingerprint: the 8 bytes that stand in a value. Raises
-        StateError if it is none."""
+        """Adds a schema by its JSON text, and returns its fingerprint: the 8 bytes that stand in a value. Raises
+        StateError if the text is no schema."""
         try:
             raw, schema, compact = _parsed(text)
         except (
@@ -63,7 +63,7 @@ class Schemas:
         return raw
 
     def mark(self, kind: str) -> bytes:
-        """Return the bytes that a value of this kind begins with."""
+        """Returns the bytes that a value of this kind begins with."""
         return self._writers[kind][0]
 
     def encode(self, kind: str, body: dict[str, Any]) -> bytes:
@@ -74,7 +74,7 @@ class Schemas:
         return out.getvalue()
 
     def decode(self, value: bytes) -> dict[str, Any]:
-        """Decode a value. Raises StateError if it is not a value of a known schema."""
+        """Decodes a value. Raises StateError if it is not a value of a known schema."""
         if value[:2] != MARK:
             raise StateError("the value is not in Avro single-object encoding")
         schema = self._readers.get(value[2:10])
@@ -91,7 +91,7 @@ class Schemas:
 
 @lru_cache(maxsize=256)
 def _parsed(text: str) -> tuple[bytes, Any, str]:
-    """Fingerprint, schema, and the text without spaces."""
+    """Returns fingerprint, schema, and the text without spaces."""
     parsed = json.loads(text)
     raw = bytes.fromhex(fingerprint(to_parsing_canonical_form(parsed), "CRC-64-AVRO"))
     return raw, parse_schema(parsed), json.dumps(parsed, separators=(",", ":"))
@@ -99,6 +99,6 @@ def _parsed(text: str) -> tuple[bytes, Any, str]:
 
 @lru_cache(maxsize=1)
 def published() -> Mapping[str, str]:
-    """The schema files of this package: name without its ending -> JSON text."""
+    """Returns the schema files of this package: name without its ending -> JSON text."""
     folder = resources.files("sidecar.state.schemas")
     return {f.name[: -len(".avsc")]: f.read_text() for f in folder.iterdir() if f.name.endswith(".avsc")}

@@ -79,8 +79,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ApiSpec:
-    """`brought` marks an API that the sidecar serves even if the broker lacks it or knows fewer of its versions, if it
-    coordinates groups of this kind."""
+    """One row of the table. `brought`: the sidecar serves the API even if the broker lacks it or knows fewer of its
+    versions, if it coordinates groups of this kind."""
 
     decision: Decision
     kind: Kind
@@ -143,7 +143,7 @@ SERVED: dict[int, ApiSpec] = {
 IDS_SINCE, BY_ID = 10, 12
 """Versions of Metadata: the first that tells ids of topics, and the first that takes them."""
 PASSING: dict[int, ApiSpec] = {key: spec for key, spec in SERVED.items() if key != Api.METADATA}
-"""What the sidecar looks into. On connections to brokers that tell ids of topics and take none it is all of SERVED."""
+"""APIs that the sidecar looks into. On connections to brokers that tell topic ids and take none it is all of SERVED."""
 PRODUCE_FLEXIBLE_FROM = 9
 ALONE = frozenset(
     (
@@ -161,20 +161,20 @@ ALONE = frozenset(
         Api.LIST_TRANSACTIONS,
     )
 )
-"""A small request may have a large answer."""
+"""APIs of which a small request may have a large answer."""
 
 
 def looked_into(versions: Mapping[int, tuple[int, int]] | None) -> dict[int, ApiSpec]:
-    """On a connection to a broker that tells these ranges; None: it has told none."""
+    """Returns the APIs to look into on a connection to a broker that tells these ranges; None: it has told none."""
     highest = (versions or {}).get(Api.METADATA, (0, BY_ID))[1]
     return SERVED if IDS_SINCE <= highest < BY_ID else PASSING
 
 
 def response_flexible(api_key: int, version: int) -> bool:
-    """Return whether the response header has tagged fields. That of ApiVersions never has (KIP-511)."""
+    """Returns whether the response header has tagged fields. That of ApiVersions never has (KIP-511)."""
     return api_key != Api.API_VERSIONS and version >= SERVED[api_key].flexible_from
 
 
 def message_name(api_key: int) -> str:
-    """The name that Kafka's message JSON gives to this API, for example OffsetCommit."""
+    """Returns the name that Kafka's message JSON gives to this API, for example OffsetCommit."""
     return "".join(word.title() for word in Api(api_key).name.split("_"))

@@ -11,32 +11,33 @@ from sidecar.wire.primitives import WireError, skip_tags, uvarint
 PREFIX = Struct(">ihhi")
 """The first 12 bytes of a request: size (which does not count itself), api key, api version, correlation id."""
 VERSION = slice(6, 8)
-"""Where a request has its version."""
+"""Position of a request's version."""
 SIZE = Struct(">i")
 SMALL_BYTES = 16_384
-"""A request that is no longer has fewer elements than any limit. A longer one is large."""
+"""Limit between small and large requests. A small one has fewer elements than any limit."""
 _SHORT = Struct(">h")
 _TAGGED, _UNTAGGED = Struct(">iiB"), Struct(">ii")
-"""Headers of responses, with their size before them."""
+"""Headers of responses, with their size before them: flexible ones, and others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one connection. A frame above its limit in bytes closes it, as at a broker (socket.request.max.bytes)."""
+    """Limits of one connection. A frame above its limit in bytes closes it, as at a broker
+    (socket.request.max.bytes)."""
 
     frame_bytes: int = 104_857_600
     group_frame_bytes: int = 16_777_216
-    """The limit for requests and responses that are decoded and so held in memory as a whole."""
+    """Limit for requests and responses that are decoded and so held in memory as a whole."""
     list_frame_bytes: int = 2_097_152
-    """The same for requests that are decoded in Python, element by element: all but SyncGroup from version 4."""
+    """Limit for requests that are decoded in Python, element by element: all but SyncGroup from version 4."""
     in_flight: int = 256
-    """Requests without a response yet; those behind them wait."""
+    """Requests without a response so far; later ones wait."""
     turn_requests: int = 32
-    """Requests that are looked at before the loop turns, so that other connections have their turn."""
+    """Requests that are looked at before the loop turns, so other connections have their turn."""
 
 
 def header_end(frame: bytes, pos: int, flexible: bool) -> tuple[str | None, int]:
-    """Return the client id and the position of the body. `pos` is the position after the correlation id."""
+    """Returns the client id and the position of the body. `pos` is the position after the correlation id."""
     try:
         (n,) = _SHORT.unpack_from(frame, pos)
         pos += 2
@@ -55,7 +56,7 @@ def header_end(frame: bytes, pos: int, flexible: bool) -> tuple[str | None, int]
 
 
 def client_id_of(buf: bytes | bytearray, pos: int) -> str:
-    """Return the client id of the request that begins at `pos`, for people to read; "" if it is not all there."""
+    """Returns the client id of the request that begins at `pos`, for people to read; "" if it is not all there."""
     at = pos + PREFIX.size
     if len(buf) < at + 2:
         return ""
@@ -65,8 +66,8 @@ def client_id_of(buf: bytes | bytearray, pos: int) -> str:
 
 
 def produce_acks(head: bytes, version: int, flexible_from: int) -> int | None:
-    """Return the acks of a Produce request from the bytes that begin with its client id, or None if more are needed.
-    A broker sends no response if acks is 0, so whoever keeps responses in order has to know."""
+    """Returns the acks of a Produce request from the bytes that begin with its client id, or None if more are needed. A
+    broker sends no response if acks is 0, which matters for the order of responses."""
     try:
         (n,) = _SHORT.unpack_from(head, 0)
         p = 2 + max(n, 0)
@@ -101,7 +102,7 @@ def response_frame(correlation_id: int, flexible: bool, body: bytes) -> bytes:
 
 
 def response_body(frame: bytes, flexible: bool) -> int:
-    """Return the position of the body in a response frame that includes its size prefix. Raises WireError."""
+    """Returns the position of the body in a response frame that includes its size prefix. Raises WireError."""
     try:
         return skip_tags(frame, 8, len(frame)) if flexible else 8
     except IndexError:

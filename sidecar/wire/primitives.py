@@ -4,7 +4,7 @@ from __future__ import annotations
 
 ZERO_UUID = b"\0" * 16
 STRING_MAX = 32_767
-"""The most bytes of a string, compact or not. Kafka's generated classes throw for more, and a broker then closes the
+"""Most bytes of a string, compact or not. Kafka's generated classes throw for more, and a broker then closes the
 connection."""
 
 
@@ -13,7 +13,7 @@ class WireError(Exception):
 
 
 def uvarint(b: bytes, p: int) -> tuple[int, int]:
-    """Read an unsigned varint of at most 32 bits at `p`; return its value and the position after it."""
+    """Reads an unsigned varint of at most 32 bits at `p`; returns its value and the position after it."""
     value = shift = 0
     while True:
         x = b[p]
@@ -36,7 +36,7 @@ def put_uvarint(o: bytearray, n: int) -> None:
 
 
 def skip_tags(b: bytes, p: int, e: int) -> int:
-    """Skip a section of tagged fields, none of which is known; return the position after it."""
+    """Skips a section of tagged fields, none of which is known; returns the position after it."""
     n, p = uvarint(b, p)
     while n:
         n -= 1

@@ -1,1 +1,1 @@
-"""`sidecar doctor`: is a cluster with sidecars set up as it should be? facts.py gathers, the checks judge, purely."""
+"""`sidecar doctor`: checks the setup of a cluster with sidecars. facts.py gathers facts; pure checks judge them."""

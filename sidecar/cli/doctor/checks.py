@@ -1,4 +1,4 @@
-"""The checks. Each is a pure function of the facts; what it finds says which setting, and the remedy what to set."""
+"""The checks. Each is a pure function of the facts; its finding names the setting, and its remedy the value to set."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SAME = (
     "ownership.proof_ms",
     "ownership.follow_leader_ms",
 )
-"""Settings, or the begin of their names, that are to be the same at all sidecars."""
+"""Settings, or prefixes of their names, that should be the same at all sidecars."""
 
 
 # ---- who answers clients --------------------------------------------------------------------------------------------
@@ -377,7 +377,7 @@ def rights(f: Facts) -> Check:
 
 
 def foreign_writers(f: Facts) -> Check:
-    """Whoever may write there decides who owns what."""
+    """Checks that only the sidecars may write to the state topic: a writer can decide who owns what."""
     name = "writers of the state topic"
     r = f.rights
     if isinstance(r, Unknown):
@@ -431,7 +431,7 @@ def examine(f: Facts) -> list[Check]:
 
 
 def causes_first(found: Sequence[Check]) -> list[Check]:
-    """Failed checks come first, and of these the causes before what may follow from them."""
+    """Sorts failed checks first, and of these the causes before what may follow from them."""
     failed = [c for c in found if c.status is Status.FAIL]
     causes = [c for c in failed if c.name not in FOLLOWING]
     why = f"This may follow from: {', '.join(c.name for c in causes)}. See to that first. "
@@ -440,14 +440,14 @@ def causes_first(found: Sequence[Check]) -> list[Check]:
 
 
 def _of_no_broker(f: Facts) -> list[int]:
-    """Node ids that sidecars were given and no broker has."""
+    """Returns the node ids of sidecars that no broker has."""
     known = set() if isinstance(f.nodes, Unknown) else {n.node_id for n in f.nodes}
     return sorted({s.node_id for s in f.told()} - known) if known else []
 
 
 # ---- words ----------------------------------------------------------------------------------------------------------
 def _commands(f: Facts, principal: str, rights: Sequence[Right]) -> str:
-    """Those of `sidecar acls`, without their reasons. An administrator's --command-config has to be added."""
+    """Returns the commands of `sidecar acls`, without reasons. An administrator's --command-config has to be added."""
     return "\n".join(c for c in commands(rights, principal, f.bootstrap) if not c.startswith("#"))
 
 

@@ -1,4 +1,4 @@
-"""Gathering the facts: over the wire client from brokers and sidecars, by HTTP from the sidecars' admin addresses."""
+"""Gathers the facts: over the wire client from brokers and sidecars, by HTTP from the sidecars' admin addresses."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ STATE_NAMES = [
     "max.message.bytes",
 ]
 PROBE = "sidecar-doctor"
-"""A group that need not be there: a sidecar tells this command where any group is, a broker does not."""
+"""A group that need not exist: a sidecar tells this command where any group is, a broker does not."""
 KINDS = {2: "topic", 3: "group", 4: "cluster", 5: "transactional-id"}
 """ResourceType of Kafka's protocol; confluent-kafka calls the fourth one BROKER."""
 ACLS_S = 10.0
@@ -61,8 +61,8 @@ GROUPS_AT_ONCE = 100
 
 
 def gather(client: Client, bootstrap: str, topic: str, sidecars: Sequence[About | Unknown], principal: str) -> Facts:
-    """`sidecars`: as `about` tells of each. Raises Failed if nobody answers at `bootstrap`. What else cannot be learned
-    is Unknown."""
+    """Returns the facts. `sidecars`: the result of `about` for each. Raises Failed if nobody answers at `bootstrap`.
+    Any other fact that cannot be learned is Unknown."""
     facts = client.ask(bootstrap, cf.CLI_CLIENT, lambda cluster: _brokers(cluster, topic))
     facts.sidecars, facts.bootstrap = list(sidecars), bootstrap
     facts.rights = rights(client, bootstrap, principal, facts)
@@ -109,7 +109,7 @@ def _topic(t: Any) -> Topic:
 
 
 async def _node(cluster: Cluster, node_id: int, address: str) -> Node:
-    """Whether a sidecar answers where clients are sent for this node."""
+    """Returns whether a sidecar answers at the address to which clients are sent for this node."""
     from sidecar.kafka.net import NO_ANSWER
 
     try:
@@ -121,7 +121,7 @@ async def _node(cluster: Cluster, node_id: int, address: str) -> Node:
 
 
 async def configs(conn: BrokerConnection, kind: int, name: str, names: list[str] | None) -> Configs | Unknown:
-    """Those that have a value. Raises ConnectionLost, TimeoutError, WireError."""
+    """Returns the settings that have a value. Raises ConnectionLost, TimeoutError, WireError."""
     from sidecar.wire.generated import describe_configs as dc
 
     asked = dc.DescribeConfigsResource(kind, name, names)
@@ -133,7 +133,7 @@ async def configs(conn: BrokerConnection, kind: int, name: str, names: list[str]
 
 
 def about(admin: str, asking: Asking) -> About | Unknown:
-    """A sidecar by its admin address; its clock is compared with this one's, in the middle of the question."""
+    """Returns a sidecar by its admin address. Its clock is compared with this one's, in the middle of the question."""
     try:
         began = time.time()
         told: Mapping[str, Any] = asking.get(admin, "/about")
@@ -160,7 +160,7 @@ def about(admin: str, asking: Asking) -> About | Unknown:
 
 
 def rights(client: Client, bootstrap: str, principal: str, facts: Facts) -> Rights | Unknown:
-    """Who may do what. The brokers' settings say whether they ask at all, and whom they do not ask about."""
+    """Returns the ACLs. The brokers' settings tell whether there is an authorizer, and who the super users are."""
     told = (
         [] if isinstance(facts.brokers, Unknown) else [c for c in facts.brokers.values() if not isinstance(c, Unknown)]
     )
@@ -174,7 +174,7 @@ def rights(client: Client, bootstrap: str, principal: str, facts: Facts) -> Righ
 
 
 def _grants(client: Client, bootstrap: str) -> tuple[Grant, ...] | Unknown:
-    """All ACLs."""
+    """Returns all ACLs."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import (  # type: ignore[attr-defined]
         AclBindingFilter,
@@ -213,7 +213,8 @@ def _grants(client: Client, bootstrap: str) -> tuple[Grant, ...] | Unknown:
 
 
 def readers_of(client: Client, bootstrap: str, topic: str) -> tuple[str, ...] | Unknown:
-    """Groups of which a member is assigned partitions of this topic now, as far as they can be described."""
+    """Returns the groups with a member that is assigned partitions of this topic now, as far as they can be
+    described."""
     from confluent_kafka import KafkaException
 
     admin = client.admin(bootstrap, cf.CLI_CLIENT)

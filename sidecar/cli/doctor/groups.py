@@ -11,7 +11,7 @@ ASKED = "Name both: --principal User:NAME, and --admin HOST:PORT of a sidecar."
 
 
 def rights_of_patterns(f: Facts) -> Check:
-    """A group that a pattern names and that the sidecars may not read is stuck."""
+    """Checks that the sidecars may read each group that a pattern names: other groups are stuck."""
     name = "rights for the patterns"
     r = f.rights
     if isinstance(r, Unknown):

@@ -1,4 +1,4 @@
-"""What is known of a cluster, and what a check says of it."""
+"""The facts about a cluster, and the result of a check."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`remedy`: what to do, empty if all is well."""
+    """Result of a check. `remedy`: what to do, empty if all is well."""
 
     name: str
     status: Status
@@ -33,7 +33,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """In the place of a fact that could not be learned. `why` says which right or option is missing."""
+    """Stands in the place of a fact that could not be learned. `why` names the missing right or option."""
 
     why: str
 
@@ -50,8 +50,8 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """`leaderless`, `behind`: partitions without a leader, or with a replica that is not in sync; `replicas`: of the
-    partition that has fewest; `has_id`: brokers before 2.8 give no ids."""
+    """A topic. `leaderless`, `behind`: partitions without a leader, or with a replica that is not in sync; `replicas`:
+    of the partition that has fewest; `has_id`: brokers before 2.8 give no ids."""
 
     partitions: int
     replicas: int
@@ -62,9 +62,9 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """A sidecar as its admin address tells of it. `skew_ms`: its clock minus this machine's; `problems`: of /readyz;
-    `owners`: node ids by partition of the state topic; `denials`: what brokers refuse to it now, `last_denial`: and
-    did last; `certificate_ends_ms`: 0 without TLS."""
+    """A sidecar by its admin address. `skew_ms`: its clock minus this machine's; `problems`: of /readyz; `owners`: node
+    ids by partition of the state topic; `denials`: the brokers' present refusals to it, `last_denial`: the last one;
+    `certificate_ends_ms`: 0 without TLS."""
 
     admin: str
     version: str
@@ -81,7 +81,7 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One ACL. `kind`: topic, group, transactional-id or cluster; `allow` False: it denies; `host`: from where."""
+    """One ACL. `kind`: topic, group, transactional-id or cluster; `allow` False: it denies; `host`: the client's."""
 
     principal: str
     kind: str
@@ -94,8 +94,8 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """`enforced` False: the brokers have no authorizer. `principal` empty: nobody said who the sidecars are. `open`:
-    where a resource has no ACL, everybody may do everything with it."""
+    """The ACLs and their rules. `enforced` False: the brokers have no authorizer. `principal` empty: the sidecars'
+    principal was not given. `open`: every principal may use a resource without ACLs."""
 
     enforced: bool
     principal: str = ""
@@ -106,9 +106,9 @@ class Rights:
 
 @dataclass
 class Facts:
-    """`brokers`: settings of each broker by node id; `sidecars`: those whose admin address was given; `stored`: the
-    patterns of groups in the state topic, which count instead of the sidecars' own; `bootstrap`: for the commands that
-    remedies print; `readers`: groups of which a member is assigned partitions of the state topic."""
+    """The facts. `brokers`: settings of each broker by node id; `sidecars`: those whose admin address was given;
+    `stored`: the patterns of groups in the state topic, which replace the sidecars' own; `bootstrap`: for the commands
+    in remedies; `readers`: groups with a member that is assigned partitions of the state topic."""
 
     state_topic: str
     nodes: list[Node] | Unknown = field(default_factory=list)
@@ -123,14 +123,14 @@ class Facts:
     readers: tuple[str, ...] | Unknown = ()
 
     def setting(self, name: str, otherwise: Any) -> Any:
-        """Of the sidecars, the first that tells; else the default."""
+        """Returns a setting of the first sidecar that tells it; else the default."""
         for s in self.sidecars:
             if isinstance(s, About) and name in s.settings:
                 return s.settings[name]
         return otherwise
 
     def patterns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Those that count, to include and to exclude: what is stored, or else the sidecars' own."""
+        """Returns the patterns in force, to include and to exclude: the stored ones, or else the sidecars' own."""
         found = []
         for name in cf.BROKER_MOVES:
             stored = None if isinstance(self.stored, Unknown) else self.stored.get(name)

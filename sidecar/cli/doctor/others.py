@@ -1,4 +1,4 @@
-"""Checks of what is the sidecars' alone: who else has rights there, and which groups read their records."""
+"""Checks of the sidecars' own resources: other principals with rights there, and groups that read their records."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sidecar.cli.doctor.rights import Need, covers, holders
 OWNERS_GROUP = "__group_state_owners"
 OPTIONS = {"group": "--group", "topic": "--topic", "transactional-id": "--transactional-id"}
 SHOWN = 5
-"""So many principals, and so many commands, are shown."""
+"""Number of principals, and of commands, that are shown."""
 
 
 def harmful(topic: str, owners_group: str) -> tuple[tuple[Need, str], ...]:
-    """What nobody but the sidecars should be able to do, and what comes of it. Write of the state topic, which is worse
-    than all of these, has a check of its own. Where nothing is asked by name, a partition stands for all of them."""
+    """Returns the rights that only the sidecars should have, and the harm of each. Write of the state topic, which is
+    worse than all of these, has a check of its own. For transactional ids, one partition's stands for all."""
     return (
         (
             Need("group", owners_group, "Read"),
@@ -77,7 +77,7 @@ def _remedy(f: Facts, found: list[tuple[Need, str, list[str]]]) -> Iterator[str]
 
 
 def readers(f: Facts) -> Check:
-    """A group that reads everything reads the state topic, too, unless its client leaves internal topics out."""
+    """Checks that no group reads the state topic. A group of all topics does, unless its client skips internal ones."""
     name = "readers of the state topic"
     if isinstance(f.readers, Unknown):
         return Check(name, Status.UNKNOWN, f.readers.why, "DESCRIBE of the groups and of the topic is needed.")

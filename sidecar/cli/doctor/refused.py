@@ -1,4 +1,4 @@
-"""What brokers refuse to the sidecars themselves, as /readyz of each tells it: credentials and rights."""
+"""The brokers' refusals to the sidecars themselves, by /readyz of each: credentials and rights."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from sidecar.cli.doctor.model import Check, Facts, Status, Unknown
 NAME = "what brokers refuse"
 WAIT = "Wait, if it has just started. What stays for minutes is told, with its remedy, in that sidecar's log."
 REMEDY = re.compile(r"\. (?=[A-Z])")
-"""Before what a problem itself says of what to do: a second sentence."""
+"""Boundary before a problem's own remedy: its second sentence."""
 
 
 def told_by(denial: Mapping[str, Any]) -> str:
-    """One refusal, with when it was and what to do. It may be of another version, which has other fields."""
+    """Returns one refusal as text, with its time and remedy. It may be of another version, which has other fields."""
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(denial.get("at_ms", 0) / 1000))
     told = f"{denial.get('kind')}: {denial.get('problem')} ({denial.get('times')} times, last at {at})"
     return f"{told}. {denial.get('remedy')}"
 
 
 def remedies(problems: Iterable[str]) -> list[str]:
-    """What to do about what /readyz tells, each once: as a problem itself says it, or wait."""
+    """Returns the remedies of /readyz's problems, each once: a problem's own one, or to wait."""
     found = [REMEDY.split(problem, maxsplit=1) for problem in problems]
     return list(dict.fromkeys(parts[1] if len(parts) > 1 else WAIT for parts in found))
 
 
 def refused(f: Facts) -> Check:
-    """Authentication first: without it nothing else is known. It stands before the checks that follow from it."""
+    """Checks that brokers refuse the sidecars nothing. It comes first: other checks fail as a consequence."""
     if not f.told():
         return Check(NAME, Status.UNKNOWN, "No sidecar was asked.", "Name the admin address of each in --admin.")
     lasting = {f"sidecar {s.node_id}: {told_by(d)}": d.get("remedy", "") for s in f.told() for d in s.denials}

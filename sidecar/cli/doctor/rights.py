@@ -1,4 +1,4 @@
-"""What the sidecars' principal needs at the brokers, and what of it the ACLs do not grant.
+"""The rights that the sidecars' principal needs at the brokers, and those that the ACLs do not grant.
 
 Kafka's rules (StandardAuthorizer): a DENY is stronger than any ALLOW; READ, WRITE, DELETE and ALTER imply DESCRIBE, and
 ALTER_CONFIGS implies DESCRIBE_CONFIGS; ALL is everything; host * is every host."""
@@ -17,7 +17,8 @@ EVERYBODY = "User:*"
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """`kind`: as kafka-acls names it; `name` ANY: every resource of that kind; `prefixed`: each that begins so."""
+    """One needed operation. `kind`: as in kafka-acls; `name` ANY: every resource of the kind; `prefixed`: `name` is a
+    prefix."""
 
     kind: str
     name: str
@@ -30,7 +31,7 @@ class Need:
 
 
 def NEEDS(topic: str, owners_group: str, scope: Scope = ALL) -> list[Need]:
-    """Without the right to create the state topic, which is there."""
+    """Returns all needs, but for the right to create the state topic, which exists."""
     return [
         Need(r.kind, r.name, operation, r.prefixed)
         for r in rights_of(topic, owners_group, scope)
@@ -40,15 +41,15 @@ def NEEDS(topic: str, owners_group: str, scope: Scope = ALL) -> list[Need]:
 
 
 def missing(needs: Sequence[Need], rights: Rights, anywhere: bool = True) -> list[Need]:
-    """The needs that no ACL grants. A need of every group or topic is met only by an ACL of `*`, however many single
-    names have ACLs. `anywhere`: what is allowed from some hosts only, or denied from some, is missing, too; else it
-    counts as granted."""
+    """Returns the needs that no ACL grants. A need of every group or topic is met only by an ACL of `*`, however many
+    single names have ACLs. `anywhere`: a right that is allowed from some hosts only, or denied from some, is missing,
+    too; else it counts as granted."""
     mine = [g for g in rights.grants if g.principal in (rights.principal, EVERYBODY)]
     return [n for n in needs if not _granted(n, mine, anywhere)]
 
 
 def acls(lacking: Sequence[Need], topic: str, owners_group: str, scope: Scope = ALL) -> list[Right]:
-    """The rights of `sidecar acls` that have to be given so that nothing lacks, with what lacks only."""
+    """Returns the rights of `sidecar acls` that have to be given, with the missing operations only."""
     found = []
     for r in rights_of(topic, owners_group, scope):
         operations = tuple(o for o in r.operations if Need(r.kind, r.name, o, r.prefixed) in lacking)
@@ -58,7 +59,8 @@ def acls(lacking: Sequence[Need], topic: str, owners_group: str, scope: Scope = 
 
 
 def holders(need: Need, rights: Rights) -> list[str]:
-    """Principals that may do this, from anywhere or from some host, but for super users and the sidecars."""
+    """Returns the principals that may do this, from anywhere or from some host, but for super users and the
+    sidecars."""
     known = {rights.principal, *rights.super_users}
     found = []
     for who in sorted({g.principal for g in rights.grants if g.allow} - known):
@@ -79,7 +81,7 @@ def _granted(need: Need, grants: Sequence[Grant], anywhere: bool) -> bool:
 
 
 def covers(g: Grant, name: str) -> bool:
-    """Whether it is of this resource, whatever it says."""
+    """Returns whether the ACL covers this resource, whatever it grants."""
     return g.name == ANY or (name.startswith(g.name) if g.prefixed else name == g.name)
 
 
@@ -92,7 +94,7 @@ def _covers(g: Grant, need: Need) -> bool:
 
 
 def _meet(g: Grant, need: Need) -> bool:
-    """Whether a DENY concerns part of what is needed."""
+    """Returns whether a DENY concerns part of the need."""
     if need.name == ANY or g.name == ANY or need.kind == "cluster":
         return True
     if g.prefixed:
