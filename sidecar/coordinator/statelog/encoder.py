@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sidecar.core.modern.assignor_run import RunInput, RunOutput
-from sidecar.core.modern.target_record import TargetRecord
+from sidecar.core.modern.records import TargetRecord
 from sidecar.core.runtime.records import Key, Record, Tombstone, single
 from sidecar.state.codec import Encoded, EncodedTargets, Stamp, StateCodec
 

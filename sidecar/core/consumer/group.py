@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -23,12 +23,11 @@ from sidecar.core.consumer.records import (
     TargetRecord,
 )
 from sidecar.core.consumer.target_table import TargetAssignment
-from sidecar.core.modern.group import INITIAL_EPOCH, LEAVE_EPOCH
+from sidecar.core.modern.group import LEAVE_EPOCH, ModernGroup, of_kind
 from sidecar.core.modern.subscriptions import Subscription, Subscriptions
-from sidecar.core.runtime.events import StandingReply
 from sidecar.core.runtime.member_limits import bytes_of_member, bytes_of_protocols
-from sidecar.core.runtime.records import Epochs, Partitions, Record, Tombstone
-from sidecar.core.vocabulary.errors import Code, CoordinatorError, InvariantError
+from sidecar.core.runtime.records import Epochs, Partitions, Tombstone
+from sidecar.core.vocabulary.errors import InvariantError
 from sidecar.core.vocabulary.topics import TopicImage
 
 
@@ -86,17 +85,9 @@ class Member:
 
 
 @dataclass(slots=True)
-class ConsumerGroup:
+class ConsumerGroup(ModernGroup[Member]):
     """Hard state of a consumer group. All of it comes from records, or is derived from them."""
 
-    group_id: str
-    epoch: int = INITIAL_EPOCH
-    metadata_hash: int = 0
-    members: dict[str, Member] = field(default_factory=dict)
-    static_members: dict[str, str] = field(default_factory=dict)
-    assignment_epoch: int = INITIAL_EPOCH
-    assignment_timestamp_ms: int = 0
-    assignor: str = ""
     target: TargetAssignment = field(default_factory=TargetAssignment)
     regexes: dict[str, RegexRecord] = field(default_factory=dict)
     owners: dict[bytes, dict[int, str]] = field(default_factory=dict)
@@ -104,8 +95,6 @@ class ConsumerGroup:
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
     votes: Counter[str] = field(default_factory=Counter)
     """Number of members by the assignor that they ask for."""
-    members_bytes: int = 0
-    """Bytes of the members without their subscriptions; see `held_bytes`."""
     classic_members: int = 0
     """Number of members that speak the classic protocol."""
     classic_protocols: Counter[str] = field(default_factory=Counter)
@@ -114,6 +103,7 @@ class ConsumerGroup:
 
     kind = CONSUMER
     protocol_type = "consumer"
+    metadata_record = TargetMetadataRecord
 
     # ---- queries ----------------------------------------------------------------------------------------
     @property
@@ -133,12 +123,6 @@ class ConsumerGroup:
     def state_name(self) -> str:
         return str(self.state())
 
-    def member_count(self) -> int:
-        return len(self.members)
-
-    def member_ids(self) -> Collection[str]:
-        return self.members.keys()
-
     def tombstones(self, why: str) -> list[Tombstone]:
         """Returns a tombstone for every key of the group, the group itself last. A group that becomes a classic one has
         members."""
@@ -147,10 +131,6 @@ class ConsumerGroup:
         keys += [(Kind.TARGET_MEMBER, m) for m in dict.fromkeys((*self.members, *self.target))]
         keys += [(Kind.TARGET_METADATA, ""), (Kind.GROUP, "")]
         return [Tombstone(kind, self.group_id, sub_id, why) for kind, sub_id in keys]
-
-    def static_member(self, instance_id: str | None) -> Member | None:
-        member_id = None if instance_id is None else self.static_members.get(instance_id)
-        return None if member_id is None else self.members.get(member_id)
 
     def regex_users(self, regex: str) -> int:
         return self.subscriptions.regex_users(regex)
@@ -175,11 +155,6 @@ class ConsumerGroup:
             self._ids[sub] = (image, regex, ids)
         return ids
 
-    def standing(self) -> StandingReply:
-        return StandingReply(
-            exists=True, kind=self.kind, members=len(self.members), subscribed=self.subscribed_topics()
-        )
-
     def subscribed_topics(self) -> frozenset[str]:
         return self.subscriptions.topics()
 
@@ -190,36 +165,22 @@ class ConsumerGroup:
     def epoch_record(self, epoch: int, metadata_hash: int, why: str) -> GroupRecord:
         return GroupRecord(self.group_id, epoch, metadata_hash, why)
 
-    def target_epoch_record(self, epoch: int, timestamp_ms: int, why: str) -> TargetMetadataRecord:
-        return TargetMetadataRecord(self.group_id, epoch, timestamp_ms, self.assignor, why)
-
     def empty_target_record(self, member_id: str, why: str) -> TargetMemberRecord:
         return TargetMemberRecord(self.group_id, member_id, {}, {}, why)
 
     # ---- replay -----------------------------------------------------------------------------------------
-    def replay(self, r: Record) -> None:
-        """Applies one record. Tolerates the leftovers of compaction: parts of members, tombstones of unknown keys."""
-        apply = _APPLY.get(type(r))
-        if apply is None:
-            raise InvariantError(f"group {self.group_id}: a consumer group has no record {type(r).__name__}")
-        apply(self, r)
-
     def _replay_group(self, r: GroupRecord) -> None:
         self.epoch, self.metadata_hash = r.epoch, r.metadata_hash
 
     def _replay_static(self, r: StaticMemberRecord) -> None:
         self.static_members[r.instance_id] = r.member_id
 
-    def _replay_target_metadata(self, r: TargetMetadataRecord) -> None:
-        self.assignment_epoch, self.assignment_timestamp_ms = r.assignment_epoch, r.assignment_timestamp_ms
-        self.assignor = r.assignor
-
     def _replay_target_member(self, r: TargetMemberRecord) -> None:
         self.target.put(r.member_id, r.partitions)
 
     def _replay_target(self, r: TargetRecord) -> None:
         self.target.adopt(r.table)
-        self._replay_target_metadata(r.metadata())
+        self.replay_target_metadata(r.metadata())
 
     def _replay_regex(self, r: RegexRecord) -> None:
         self.regexes[r.regex] = r
@@ -331,7 +292,7 @@ class ConsumerGroup:
         elif r.kind is Kind.TARGET_MEMBER:
             self.target.drop(r.sub_id)
         elif r.kind is Kind.TARGET_METADATA:
-            self.assignment_epoch, self.assignment_timestamp_ms = INITIAL_EPOCH, 0
+            self.forget_target_metadata()
         elif r.kind is Kind.REGEX:
             self.regexes.pop(r.sub_id, None)
             self.subscriptions.resolved(r.sub_id, ())
@@ -343,11 +304,11 @@ def bytes_of(m: Member | MemberRecord) -> int:
     return bytes_of_member(m.member_id, *texts) + (0 if m.classic is None else bytes_of_protocols(m.classic.protocols))
 
 
-_APPLY: dict[type, Callable[[ConsumerGroup, Any], None]] = {
+ConsumerGroup.replays = {
     GroupRecord: ConsumerGroup._replay_group,
     MemberRecord: ConsumerGroup._replay_member,
     StaticMemberRecord: ConsumerGroup._replay_static,
-    TargetMetadataRecord: ConsumerGroup._replay_target_metadata,
+    TargetMetadataRecord: ConsumerGroup.replay_target_metadata,
     TargetMemberRecord: ConsumerGroup._replay_target_member,
     TargetRecord: ConsumerGroup._replay_target,
     CurrentRecord: ConsumerGroup._replay_current,
@@ -357,9 +318,4 @@ _APPLY: dict[type, Callable[[ConsumerGroup, Any], None]] = {
 
 
 def consumer_group(groups: Mapping[str, Any], group_id: str) -> ConsumerGroup | None:
-    """Returns the group, or None if there is none. Raises GROUP_ID_NOT_FOUND for a group of another kind, as Kafka
-    does."""
-    group = groups.get(group_id)
-    if group is None or type(group) is ConsumerGroup:
-        return group
-    raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    return of_kind(ConsumerGroup, groups, group_id)

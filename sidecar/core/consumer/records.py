@@ -11,10 +11,8 @@ from enum import StrEnum
 from typing import Any
 
 from sidecar.core.consumer.target_table import Table
-from sidecar.core.modern import target_record as modern
-from sidecar.core.runtime.records import Epochs, Partitions, RecordKind, Role
-
-Body = Mapping[str, Any]
+from sidecar.core.modern import records as modern
+from sidecar.core.runtime.records import Epochs, RecordKind, Role
 
 
 class Kind(StrEnum):
@@ -35,27 +33,9 @@ class MemberState(StrEnum):
     UNRELEASED_PARTITIONS = "UNRELEASED_PARTITIONS"
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRecord:
-    """The group's epoch, and the hash of the topics it subscribes to."""
-
-    group_id: str
-    epoch: int
-    metadata_hash: int
-    why: str = ""
-
+class GroupRecord(modern.GroupRecord):
+    __slots__ = ()
     kind = Kind.GROUP
-
-    @property
-    def sub_id(self) -> str:
-        return ""
-
-    def body(self) -> dict[str, Any]:
-        return {"epoch": self.epoch, "metadata_hash": self.metadata_hash}
-
-    @classmethod
-    def of(cls, group_id: str, sub_id: str, b: Body) -> GroupRecord:
-        return cls(group_id, b["epoch"], b["metadata_hash"], b["why"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +75,7 @@ class MemberRecord:
         return {**fields, "topic_names": list(self.topic_names), "classic": _traits_body(self.classic)}
 
     @classmethod
-    def of(cls, group_id: str, sub_id: str, b: Body) -> MemberRecord:
+    def of(cls, group_id: str, sub_id: str, b: modern.Body) -> MemberRecord:
         fields = {n: b[n] for n in MEMBER_FIELDS}
         classic = _traits_of(b.get("classic"))
         return cls(group_id, sub_id, topic_names=tuple(b["topic_names"]), why=b["why"], classic=classic, **fields)
@@ -120,65 +100,18 @@ class StaticMemberRecord:
         return {"member_id": self.member_id}
 
     @classmethod
-    def of(cls, group_id: str, sub_id: str, b: Body) -> StaticMemberRecord:
+    def of(cls, group_id: str, sub_id: str, b: modern.Body) -> StaticMemberRecord:
         return cls(group_id, sub_id, b["member_id"], b["why"])
 
 
-@dataclass(frozen=True, slots=True)
-class TargetMetadataRecord:
-    """Epoch of the target assignment and when its calculation finished (KIP-1263, Records)."""
-
-    group_id: str
-    assignment_epoch: int
-    assignment_timestamp_ms: int
-    assignor: str
-    why: str = ""
-
+class TargetMetadataRecord(modern.TargetMetadataRecord):
+    __slots__ = ()
     kind = Kind.TARGET_METADATA
 
-    @property
-    def sub_id(self) -> str:
-        return ""
 
-    def body(self) -> dict[str, Any]:
-        return {
-            "assignment_epoch": self.assignment_epoch,
-            "assignment_timestamp_ms": self.assignment_timestamp_ms,
-            "assignor": self.assignor,
-        }
-
-    @classmethod
-    def of(cls, group_id: str, sub_id: str, b: Body) -> TargetMetadataRecord:
-        return cls(group_id, b["assignment_epoch"], b["assignment_timestamp_ms"], b["assignor"], b["why"])
-
-
-@dataclass(frozen=True, slots=True)
-class TargetMemberRecord:
-    """The target assignment of one member."""
-
-    group_id: str
-    member_id: str
-    partitions: Partitions
-    names: Mapping[bytes, str] = field(default_factory=dict)
-    why: str = ""
-
+class TargetMemberRecord(modern.TargetMemberRecord):
+    __slots__ = ()
     kind = Kind.TARGET_MEMBER
-
-    @property
-    def sub_id(self) -> str:
-        return self.member_id
-
-    def body(self) -> dict[str, Any]:
-        names = self.names
-        parts = [
-            {"topic_id": t, "topic_name": names.get(t, ""), "partitions": list(ps)} for t, ps in self.partitions.items()
-        ]
-        return {"partitions": parts}
-
-    @classmethod
-    def of(cls, group_id: str, sub_id: str, b: Body) -> TargetMemberRecord:
-        parts = {i["topic_id"]: tuple(i["partitions"]) for i in b["partitions"]}
-        return cls(group_id, sub_id, parts, _names(b["partitions"]), b["why"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +119,7 @@ class TargetRecord(modern.TargetRecord):
     table: Table
 
     kind = Kind.TARGET_METADATA
-
-    def metadata(self) -> TargetMetadataRecord:
-        return TargetMetadataRecord(
-            self.group_id, self.assignment_epoch, self.assignment_timestamp_ms, self.assignor, self.why
-        )
+    metadata_record = TargetMetadataRecord
 
     def member(self, member_id: str) -> TargetMemberRecord:
         parts = self.table.get(member_id) or {}
@@ -228,7 +157,7 @@ class CurrentRecord:
         }
 
     @classmethod
-    def of(cls, group_id: str, sub_id: str, b: Body) -> CurrentRecord:
+    def of(cls, group_id: str, sub_id: str, b: modern.Body) -> CurrentRecord:
         return cls(
             group_id,
             sub_id,
@@ -237,7 +166,7 @@ class CurrentRecord:
             MemberState(b["state"]),
             _epochs(b["assigned"]),
             _epochs(b["pending"]),
-            _names(b["assigned"], b["pending"]),
+            modern.names_of(b["assigned"], b["pending"]),
             b["why"],
         )
 
@@ -263,7 +192,7 @@ class RegexRecord:
         return {"topics": list(self.topics), "names_version": self.names_version, "resolved_ms": self.resolved_ms}
 
     @classmethod
-    def of(cls, group_id: str, sub_id: str, b: Body) -> RegexRecord:
+    def of(cls, group_id: str, sub_id: str, b: modern.Body) -> RegexRecord:
         return cls(group_id, sub_id, tuple(b["topics"]), b["names_version"], b["resolved_ms"], b["why"])
 
 
@@ -295,7 +224,7 @@ def _traits_body(traits: ClassicTraits | None) -> dict[str, Any] | None:
     return {"session_timeout_ms": traits.session_timeout_ms, "protocols": protocols}
 
 
-def _traits_of(body: Body | None) -> ClassicTraits | None:
+def _traits_of(body: modern.Body | None) -> ClassicTraits | None:
     if body is None:
         return None
     return ClassicTraits(body["session_timeout_ms"], tuple((p["name"], p["metadata"]) for p in body["protocols"]))
@@ -308,9 +237,5 @@ def _owned(parts: Epochs, names: Mapping[bytes, str]) -> list[dict[str, Any]]:
     ]
 
 
-def _epochs(items: Iterable[Body]) -> dict[bytes, dict[int, int]]:
+def _epochs(items: Iterable[modern.Body]) -> dict[bytes, dict[int, int]]:
     return {i["topic_id"]: dict(zip(i["partitions"], i["epochs"], strict=True)) for i in items}
-
-
-def _names(*lists: Iterable[Body]) -> dict[bytes, str]:
-    return {i["topic_id"]: i["topic_name"] for items in lists for i in items}

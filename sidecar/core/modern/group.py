@@ -1,15 +1,17 @@
-"""The hard state of a group of any kind with epochs, as far as epochs and targets need it.
-
-Kafka's ModernGroup and ModernGroupMember. A kind keeps its own class and its own records; the shared code writes three
-of them, and has the group make them.
-"""
+"""The hard state that all kinds of groups with epochs have in common: Kafka's ModernGroup and ModernGroupMember. A kind
+has a subclass, with its own members and records."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol, TypeVar
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from sidecar.core.runtime.records import Record
+from sidecar.core.modern.records import TargetMetadataRecord
+from sidecar.core.runtime.events import StandingReply
+from sidecar.core.runtime.records import Record, Tombstone
+from sidecar.core.vocabulary.errors import Code, CoordinatorError, InvariantError
 from sidecar.core.vocabulary.topics import TopicImage
 
 LEAVE_EPOCH = -1
@@ -49,53 +51,105 @@ class RevokingMember(ModernMember, Protocol):
         """Whether the member must give partitions up, and has not confirmed it yet."""
 
 
-M = TypeVar("M", bound=ModernMember, covariant=True)
+M = TypeVar("M", bound=ModernMember)
 
 
-class ModernGroup(Protocol[M]):
-    @property
-    def group_id(self) -> str: ...
+@dataclass(slots=True)
+class ModernGroup(Generic[M]):
+    """Hard state of a group. All of it comes from records, or is derived from them."""
 
-    @property
-    def kind(self) -> str: ...
+    kind: ClassVar[str]
+    protocol_type: ClassVar[str]
+    metadata_record: ClassVar[type[TargetMetadataRecord]]
+    replays: ClassVar[Mapping[type, Callable[[Any, Any], None]]]
+    """The method that replays each class of record."""
 
-    @property
-    def epoch(self) -> int: ...
-
-    @property
-    def metadata_hash(self) -> int: ...
-
-    @property
-    def members(self) -> Mapping[str, M]: ...
-
-    @property
-    def static_members(self) -> Mapping[str, str]:
-        """Instance id -> member id; empty in a kind without static members."""
-
-    @property
-    def assignment_epoch(self) -> int: ...
-
-    @property
-    def assignment_timestamp_ms(self) -> int: ...
+    group_id: str
+    epoch: int = INITIAL_EPOCH
+    metadata_hash: int = 0
+    members: dict[str, M] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    """Instance id -> member id; empty in a kind without static members."""
+    assignment_epoch: int = INITIAL_EPOCH
+    assignment_timestamp_ms: int = 0
+    assignor: str = ""
+    """The assignor that made the last target assignment; "" before the first."""
+    members_bytes: int = 0
+    """Bytes of the members without their subscriptions; see `held_bytes`."""
 
     @property
-    def assignor(self) -> str:
-        """Name of the assignor that made the last target; "": there was none."""
-
-    @property
+    @abstractmethod
     def owners(self) -> Mapping[Any, Any]:
-        """Owners of the partitions that are assigned, or not given up yet. Empty: no partition has an owner."""
+        """The owners of all partitions that are assigned, or not given up yet. Empty: no member owns any."""
 
+    @property
+    @abstractmethod
+    def held_bytes(self) -> int:
+        """About how many bytes the group takes in memory."""
+
+    @abstractmethod
+    def state_name(self) -> str: ...
+
+    @abstractmethod
     def subscribed_topics(self) -> frozenset[str]: ...
 
+    @abstractmethod
     def hash_over(self, image: TopicImage) -> int:
-        """Returns the hash of the metadata of all subscribed topics, as `image` has them."""
+        """Returns the hash of the metadata of all subscribed topics as `image` has them."""
+
+    @abstractmethod
+    def tombstones(self, why: str) -> list[Tombstone]:
+        """Returns a tombstone for every key of the group, the group itself last."""
+
+    def member_count(self) -> int:
+        return len(self.members)
+
+    def member_ids(self) -> Collection[str]:
+        return self.members.keys()
+
+    def static_member(self, instance_id: str | None) -> M | None:
+        member_id = None if instance_id is None else self.static_members.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def standing(self) -> StandingReply:
+        subscribed = self.subscribed_topics() if self.members else frozenset[str]()
+        return StandingReply(exists=True, kind=self.kind, members=len(self.members), subscribed=subscribed)
 
     # ---- its records ------------------------------------------------------------------------------------------
+    @abstractmethod
     def epoch_record(self, epoch: int, metadata_hash: int, why: str) -> Record: ...
 
-    def target_epoch_record(self, epoch: int, timestamp_ms: int, why: str) -> Record:
-        """Makes the record of the target's epoch, with the assignor that made the last target."""
-
+    @abstractmethod
     def empty_target_record(self, member_id: str, why: str) -> Record:
-        """Makes the record of an empty target for this member."""
+        """Returns the record of an empty target assignment for this member."""
+
+    def target_epoch_record(self, epoch: int, timestamp_ms: int, why: str) -> TargetMetadataRecord:
+        """Returns the record of the target's epoch, with the assignor that made the last one."""
+        return self.metadata_record(self.group_id, epoch, timestamp_ms, self.assignor, why)
+
+    # ---- replay -----------------------------------------------------------------------------------------------
+    def replay(self, r: Record) -> None:
+        """Applies one record. Tolerates what compaction leaves: parts of members, tombstones of the unknown."""
+        apply = self.replays.get(type(r))
+        if apply is None:
+            raise InvariantError(f"group {self.group_id}: a {self.kind} group has no record {type(r).__name__}")
+        apply(self, r)
+
+    def replay_target_metadata(self, r: TargetMetadataRecord) -> None:
+        self.assignment_epoch, self.assignment_timestamp_ms = r.assignment_epoch, r.assignment_timestamp_ms
+        self.assignor = r.assignor
+
+    def forget_target_metadata(self) -> None:
+        """Applies the tombstone of the target's epoch."""
+        self.assignment_epoch, self.assignment_timestamp_ms = INITIAL_EPOCH, 0
+
+
+G = TypeVar("G", bound=ModernGroup[Any])
+
+
+def of_kind(wanted: type[G], groups: Mapping[str, Any], group_id: str) -> G | None:
+    """Returns the group, if it is there. Raises GROUP_ID_NOT_FOUND for a group of another kind, as Kafka does."""
+    group = groups.get(group_id)
+    if group is None or type(group) is wanted:
+        return group
+    raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {wanted.kind} group.")

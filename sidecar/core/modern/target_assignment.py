@@ -15,8 +15,8 @@ from sidecar.core.modern.assignor_run import Run, RunInput, RunOutput
 from sidecar.core.modern.config import ModernConfig, config_of
 from sidecar.core.modern.epochs import refresh_metadata_hash
 from sidecar.core.modern.group import ModernGroup
+from sidecar.core.modern.records import TargetRecord
 from sidecar.core.modern.soft_state import Flight, ModernSoft
-from sidecar.core.modern.target_record import TargetRecord
 from sidecar.core.runtime.events import Event
 from sidecar.core.runtime.registry import TimerHandler
 from sidecar.core.runtime.turn import Turn

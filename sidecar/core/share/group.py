@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from sidecar.core.modern.group import INITIAL_EPOCH, LEAVE_EPOCH
+from sidecar.core.modern.group import LEAVE_EPOCH, ModernGroup, of_kind
 from sidecar.core.modern.subscriptions import Subscriptions
 from sidecar.core.modern.target_table import MemberTable, MemberTargets
-from sidecar.core.runtime.events import StandingReply
 from sidecar.core.runtime.member_limits import bytes_of_member
-from sidecar.core.runtime.records import Partitions, Record, Tombstone
+from sidecar.core.runtime.records import Partitions, Tombstone
 from sidecar.core.share.config import SHARE
 from sidecar.core.share.records import (
     CurrentRecord,
@@ -24,7 +23,6 @@ from sidecar.core.share.records import (
     TargetMetadataRecord,
     TargetRecord,
 )
-from sidecar.core.vocabulary.errors import Code, CoordinatorError, InvariantError
 from sidecar.core.vocabulary.topics import TopicImage
 
 
@@ -65,27 +63,18 @@ class Member:
 
 
 @dataclass(slots=True)
-class ShareGroup:
+class ShareGroup(ModernGroup[Member]):
     """Hard state of a share group. All of it comes from records, or is derived from them."""
 
-    group_id: str
-    epoch: int = INITIAL_EPOCH
-    metadata_hash: int = 0
-    members: dict[str, Member] = field(default_factory=dict)
-    assignment_epoch: int = INITIAL_EPOCH
-    assignment_timestamp_ms: int = 0
-    assignor: str = ""
     target: MemberTargets[MemberTable] = field(default_factory=MemberTargets)
     placeholder: PlaceholderRecord | None = None
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
-    members_bytes: int = 0
-    """Bytes of the members without their subscriptions; see `held_bytes`."""
     _assignable: tuple[TopicImage, frozenset[str], Partitions] | None = None
     _differs: tuple[Partitions, bool] | None = None
 
     kind = SHARE
     protocol_type = "share"
-    static_members: ClassVar[Mapping[str, str]] = {}
+    metadata_record = TargetMetadataRecord
     owners: ClassVar[Mapping[bytes, object]] = {}
     """Always empty: no member waits for a partition that another member has."""
 
@@ -101,12 +90,6 @@ class ShareGroup:
     def state_name(self) -> str:
         return str(self.state())
 
-    def member_count(self) -> int:
-        return len(self.members)
-
-    def member_ids(self) -> Collection[str]:
-        return self.members.keys()
-
     def tombstones(self, why: str) -> list[Tombstone]:
         """Returns a tombstone for every key of the group, the group itself last."""
         keys = [(kind, m) for m in self.members for kind in (Kind.CURRENT, Kind.MEMBER)]
@@ -115,11 +98,6 @@ class ShareGroup:
             keys.append((Kind.PLACEHOLDER, ""))
         keys += [(Kind.TARGET_METADATA, ""), (Kind.GROUP, "")]
         return [Tombstone(kind, self.group_id, sub_id, why) for kind, sub_id in keys]
-
-    def standing(self) -> StandingReply:
-        return StandingReply(
-            exists=True, kind=self.kind, members=len(self.members), subscribed=self.subscribed_topics()
-        )
 
     def subscribed_topics(self) -> frozenset[str]:
         return self.subscriptions.topics()
@@ -158,26 +136,12 @@ class ShareGroup:
     def epoch_record(self, epoch: int, metadata_hash: int, why: str) -> GroupRecord:
         return GroupRecord(self.group_id, epoch, metadata_hash, why)
 
-    def target_epoch_record(self, epoch: int, timestamp_ms: int, why: str) -> TargetMetadataRecord:
-        return TargetMetadataRecord(self.group_id, epoch, timestamp_ms, self.assignor, why)
-
     def empty_target_record(self, member_id: str, why: str) -> TargetMemberRecord:
         return TargetMemberRecord(self.group_id, member_id, {}, {}, why)
 
     # ---- replay -----------------------------------------------------------------------------------------
-    def replay(self, r: Record) -> None:
-        """Applies one record. Tolerates the leftovers of compaction: parts of members, tombstones of unknown keys."""
-        apply = _APPLY.get(type(r))
-        if apply is None:
-            raise InvariantError(f"group {self.group_id}: a share group has no record {type(r).__name__}")
-        apply(self, r)
-
     def _replay_group(self, r: GroupRecord) -> None:
         self.epoch, self.metadata_hash = r.epoch, r.metadata_hash
-
-    def _replay_target_metadata(self, r: TargetMetadataRecord) -> None:
-        self.assignment_epoch, self.assignment_timestamp_ms = r.assignment_epoch, r.assignment_timestamp_ms
-        self.assignor = r.assignor
 
     def _replay_target_member(self, r: TargetMemberRecord) -> None:
         self.target.put(r.member_id, r.partitions)
@@ -186,7 +150,7 @@ class ShareGroup:
     def _replay_target(self, r: TargetRecord) -> None:
         self.target.adopt(r.table)
         self._differs = None if r.covers is None else (r.covers, False)
-        self._replay_target_metadata(r.metadata())
+        self.replay_target_metadata(r.metadata())
 
     def _replay_placeholder(self, r: PlaceholderRecord) -> None:
         self.placeholder = r
@@ -228,7 +192,7 @@ class ShareGroup:
             self.target.drop(r.sub_id)
             self._differs = None
         elif r.kind is Kind.TARGET_METADATA:
-            self.assignment_epoch, self.assignment_timestamp_ms = INITIAL_EPOCH, 0
+            self.forget_target_metadata()
         elif r.kind is Kind.PLACEHOLDER:
             self.placeholder = self._assignable = None
 
@@ -265,10 +229,10 @@ def bytes_of(m: Member | MemberRecord) -> int:
     return bytes_of_member(m.member_id, m.rack_id, m.client_id, m.client_host)
 
 
-_APPLY: dict[type, Callable[[ShareGroup, Any], None]] = {
+ShareGroup.replays = {
     GroupRecord: ShareGroup._replay_group,
     MemberRecord: ShareGroup._replay_member,
-    TargetMetadataRecord: ShareGroup._replay_target_metadata,
+    TargetMetadataRecord: ShareGroup.replay_target_metadata,
     TargetMemberRecord: ShareGroup._replay_target_member,
     TargetRecord: ShareGroup._replay_target,
     CurrentRecord: ShareGroup._replay_current,
@@ -278,9 +242,4 @@ _APPLY: dict[type, Callable[[ShareGroup, Any], None]] = {
 
 
 def share_group(groups: Mapping[str, Any], group_id: str) -> ShareGroup | None:
-    """Returns the group, or None if there is none. Raises GROUP_ID_NOT_FOUND for a group of another kind, as Kafka
-    does."""
-    group = groups.get(group_id)
-    if group is None or type(group) is ShareGroup:
-        return group
-    raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+    return of_kind(ShareGroup, groups, group_id)

@@ -7,16 +7,12 @@ in Kafka, no record has partitions whose initialisation is under way: the broker
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sidecar.core.modern import target_record as modern
+from sidecar.core.modern import records as modern
 from sidecar.core.runtime.records import Partitions, RecordKind, Role
-
-Body = Mapping[str, Any]
-Names = Mapping[bytes, str]
 
 
 class Kind(StrEnum):
@@ -28,27 +24,9 @@ class Kind(StrEnum):
     PLACEHOLDER = "share_placeholder"
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRecord:
-    """The group's epoch, and the hash of the topics it subscribes to."""
-
-    group_id: str
-    epoch: int
-    metadata_hash: int
-    why: str = ""
-
+class GroupRecord(modern.GroupRecord):
+    __slots__ = ()
     kind = Kind.GROUP
-
-    @property
-    def sub_id(self) -> str:
-        return ""
-
-    def body(self) -> dict[str, Any]:
-        return {"epoch": self.epoch, "metadata_hash": self.metadata_hash}
-
-    @classmethod
-    def of(cls, group_id: str, sub_id: str, b: Body) -> GroupRecord:
-        return cls(group_id, b["epoch"], b["metadata_hash"], b["why"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,62 +56,19 @@ class MemberRecord:
         }
 
     @classmethod
-    def of(cls, group_id: str, sub_id: str, b: Body) -> MemberRecord:
+    def of(cls, group_id: str, sub_id: str, b: modern.Body) -> MemberRecord:
         names = tuple(b["topic_names"])
         return cls(group_id, sub_id, b["rack_id"], b["client_id"], b["client_host"], names, b["why"])
 
 
-@dataclass(frozen=True, slots=True)
-class TargetMetadataRecord:
-    """Epoch of the target assignment and when its calculation finished (KIP-1263, Records)."""
-
-    group_id: str
-    assignment_epoch: int
-    assignment_timestamp_ms: int
-    assignor: str
-    why: str = ""
-
+class TargetMetadataRecord(modern.TargetMetadataRecord):
+    __slots__ = ()
     kind = Kind.TARGET_METADATA
 
-    @property
-    def sub_id(self) -> str:
-        return ""
 
-    def body(self) -> dict[str, Any]:
-        return {
-            "assignment_epoch": self.assignment_epoch,
-            "assignment_timestamp_ms": self.assignment_timestamp_ms,
-            "assignor": self.assignor,
-        }
-
-    @classmethod
-    def of(cls, group_id: str, sub_id: str, b: Body) -> TargetMetadataRecord:
-        return cls(group_id, b["assignment_epoch"], b["assignment_timestamp_ms"], b["assignor"], b["why"])
-
-
-@dataclass(frozen=True, slots=True)
-class TargetMemberRecord:
-    """The target assignment of one member."""
-
-    group_id: str
-    member_id: str
-    partitions: Partitions
-    names: Names = field(default_factory=dict)
-    """Names of this record's topics at least."""
-    why: str = ""
-
+class TargetMemberRecord(modern.TargetMemberRecord):
+    __slots__ = ()
     kind = Kind.TARGET_MEMBER
-
-    @property
-    def sub_id(self) -> str:
-        return self.member_id
-
-    def body(self) -> dict[str, Any]:
-        return {"partitions": _listed(self.partitions, self.names)}
-
-    @classmethod
-    def of(cls, group_id: str, sub_id: str, b: Body) -> TargetMemberRecord:
-        return cls(group_id, sub_id, _partitions(b["partitions"]), _names(b["partitions"]), b["why"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +76,9 @@ class TargetRecord(modern.TargetRecord):
     """A target assignment. `covers`: the union of all members' partitions, which is not written; None: unknown."""
 
     kind = Kind.TARGET_METADATA
+    metadata_record = TargetMetadataRecord
 
     covers: Partitions | None = field(default=None, compare=False)
-
-    def metadata(self) -> TargetMetadataRecord:
-        return TargetMetadataRecord(
-            self.group_id, self.assignment_epoch, self.assignment_timestamp_ms, self.assignor, self.why
-        )
 
     def member(self, member_id: str) -> TargetMemberRecord:
         parts = self.table.get(member_id) or {}
@@ -163,7 +94,7 @@ class CurrentRecord:
     member_epoch: int
     previous_epoch: int
     assigned: Partitions
-    names: Names = field(default_factory=dict)
+    names: modern.Names = field(default_factory=dict)
     """Names of this record's topics at least."""
     why: str = ""
 
@@ -177,12 +108,12 @@ class CurrentRecord:
         return {
             "member_epoch": self.member_epoch,
             "previous_epoch": self.previous_epoch,
-            "assigned": _listed(self.assigned, self.names),
+            "assigned": modern.listed(self.assigned, self.names),
         }
 
     @classmethod
-    def of(cls, group_id: str, sub_id: str, b: Body) -> CurrentRecord:
-        assigned, names = _partitions(b["assigned"]), _names(b["assigned"])
+    def of(cls, group_id: str, sub_id: str, b: modern.Body) -> CurrentRecord:
+        assigned, names = modern.partitions_of(b["assigned"]), modern.names_of(b["assigned"])
         return cls(group_id, sub_id, b["member_epoch"], b["previous_epoch"], assigned, names, b["why"])
 
 
@@ -198,7 +129,7 @@ class PlaceholderRecord:
     topic_names: tuple[str, ...]
     since_ms: int
     initialised: Partitions
-    names: Names = field(default_factory=dict)
+    names: modern.Names = field(default_factory=dict)
     """Names of the initialised topics at least."""
     why: str = ""
 
@@ -214,13 +145,13 @@ class PlaceholderRecord:
             "keeper": self.keeper,
             "topic_names": list(self.topic_names),
             "since_ms": self.since_ms,
-            "initialised": _listed(self.initialised, self.names),
+            "initialised": modern.listed(self.initialised, self.names),
         }
 
     @classmethod
-    def of(cls, group_id: str, sub_id: str, b: Body) -> PlaceholderRecord:
+    def of(cls, group_id: str, sub_id: str, b: modern.Body) -> PlaceholderRecord:
         initialised, topics = b["initialised"], tuple(b["topic_names"])
-        parts, names = _partitions(initialised), _names(initialised)
+        parts, names = modern.partitions_of(initialised), modern.names_of(initialised)
         return cls(group_id, b["member_id"], b["keeper"], topics, b["since_ms"], parts, names, b["why"])
 
 
@@ -233,15 +164,3 @@ RECORDS = (
     RecordKind(Kind.PLACEHOLDER, PlaceholderRecord, "share_placeholder-v1"),
 )
 """Kinds of records, in the order in which a rebuild replays them."""
-
-
-def _listed(parts: Partitions, names: Names) -> list[dict[str, Any]]:
-    return [{"topic_id": t, "topic_name": names.get(t, ""), "partitions": list(ps)} for t, ps in parts.items()]
-
-
-def _partitions(items: Iterable[Body]) -> dict[bytes, tuple[int, ...]]:
-    return {i["topic_id"]: tuple(i["partitions"]) for i in items}
-
-
-def _names(items: Iterable[Body]) -> dict[bytes, str]:
-    return {i["topic_id"]: i["topic_name"] for i in items}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sidecar.core.modern.group import INITIAL_EPOCH, LEAVE_EPOCH
-from sidecar.core.runtime.events import StandingReply
+from sidecar.core.modern.group import LEAVE_EPOCH, ModernGroup, of_kind
 from sidecar.core.runtime.member_limits import NAME_BYTES, bytes_of_member
-from sidecar.core.runtime.records import Record, Tombstone
+from sidecar.core.runtime.records import Tombstone
 from sidecar.core.streams.config import STREAMS
 from sidecar.core.streams.records import (
     GROUP_FIELDS,
@@ -28,7 +27,6 @@ from sidecar.core.streams.records import (
 from sidecar.core.streams.tasks import NO_TASKS, NOTHING_ASSIGNED, AssignedTasks, Holders, Tasks
 from sidecar.core.streams.topology import Topology
 from sidecar.core.vocabulary.cache import bytes_of
-from sidecar.core.vocabulary.errors import Code, CoordinatorError, InvariantError
 from sidecar.core.vocabulary.topics import TopicImage
 
 NOT_VALIDATED = -1
@@ -87,12 +85,9 @@ class Member:
 
 
 @dataclass(slots=True)
-class StreamsGroup:
+class StreamsGroup(ModernGroup[Member]):
     """Hard state of a streams group. All of it comes from records, or is derived from them."""
 
-    group_id: str
-    epoch: int = INITIAL_EPOCH
-    metadata_hash: int = 0
     validated_topology_epoch: int = NOT_VALIDATED
     assignment_configs: Mapping[str, str] = field(default_factory=dict)
     delay_until_ms: int = 0
@@ -105,19 +100,14 @@ class StreamsGroup:
     """Source or repartition source topic -> id of its subtopology."""
     required_topics: frozenset[str] = frozenset()
     """The topics whose metadata the hash covers."""
-    members: dict[str, Member] = field(default_factory=dict)
-    static_members: dict[str, str] = field(default_factory=dict)
-    assignment_epoch: int = INITIAL_EPOCH
-    assignment_timestamp_ms: int = 0
-    assignor: str = ""
     target: dict[str, Tasks] = field(default_factory=dict)
     holders: Holders = field(default_factory=Holders)
-    members_bytes: int = 0
     topology_bytes: int = 0
     _hash: tuple[TopicImage | None, Topology | None, int] = (None, None, 0)
 
     kind = STREAMS
     protocol_type = STREAMS
+    metadata_record = TargetMetadataRecord
 
     # ---- queries ----------------------------------------------------------------------------------------
     @property
@@ -139,16 +129,6 @@ class StreamsGroup:
     def state_name(self) -> str:
         return str(self.state())
 
-    def member_count(self) -> int:
-        return len(self.members)
-
-    def member_ids(self) -> Collection[str]:
-        return self.members.keys()
-
-    def static_member(self, instance_id: str | None) -> Member | None:
-        member_id = None if instance_id is None else self.static_members.get(instance_id)
-        return None if member_id is None else self.members.get(member_id)
-
     @property
     def owners(self) -> Mapping[str, object]:
         """Holders of tasks in any role, assigned or not given up yet. Empty: no task has a holder."""
@@ -160,10 +140,6 @@ class StreamsGroup:
     def subscribed_topics(self) -> frozenset[str]:
         """Returns the topics whose offsets its tasks need."""
         return frozenset(self.subtopology_of_topic)
-
-    def standing(self) -> StandingReply:
-        subscribed = self.subscribed_topics() if self.members else frozenset[str]()
-        return StandingReply(exists=True, kind=self.kind, members=len(self.members), subscribed=subscribed)
 
     def hash_over(self, image: TopicImage, topology: Topology | None = None) -> int:
         """Returns the hash of the metadata of all topics that the topology requires. `topology`: the next one, if it is
@@ -193,20 +169,10 @@ class StreamsGroup:
     def epoch_record(self, epoch: int, metadata_hash: int, why: str) -> GroupRecord:
         return self.record(why, epoch=epoch, metadata_hash=metadata_hash)
 
-    def target_epoch_record(self, epoch: int, timestamp_ms: int, why: str) -> TargetMetadataRecord:
-        return TargetMetadataRecord(self.group_id, epoch, timestamp_ms, self.assignor, why)
-
     def empty_target_record(self, member_id: str, why: str) -> TargetMemberRecord:
         return TargetMemberRecord(self.group_id, member_id, NO_TASKS, why)
 
     # ---- replay -----------------------------------------------------------------------------------------
-    def replay(self, r: Record) -> None:
-        """Applies one record. Tolerates the leftovers of compaction: parts of members, tombstones of unknown keys."""
-        apply = _APPLY.get(type(r))
-        if apply is None:
-            raise InvariantError(f"group {self.group_id}: a streams group has no record {type(r).__name__}")
-        apply(self, r)
-
     def _replay_group(self, r: GroupRecord) -> None:
         self.epoch, self.metadata_hash = r.epoch, r.metadata_hash
         self.validated_topology_epoch = r.validated_topology_epoch
@@ -274,10 +240,6 @@ class StreamsGroup:
             r.pending,
         )
 
-    def _replay_target_metadata(self, r: TargetMetadataRecord) -> None:
-        self.assignment_epoch, self.assignment_timestamp_ms = r.assignment_epoch, r.assignment_timestamp_ms
-        self.assignor = r.assignor
-
     def _replay_target_member(self, r: TargetMemberRecord) -> None:
         self.target[r.member_id] = r.tasks
 
@@ -299,7 +261,7 @@ class StreamsGroup:
         elif r.kind is Kind.TARGET_MEMBER:
             self.target.pop(r.sub_id, None)
         elif r.kind is Kind.TARGET_METADATA:
-            self.assignment_epoch, self.assignment_timestamp_ms = INITIAL_EPOCH, 0
+            self.forget_target_metadata()
         elif r.kind is Kind.TOPOLOGY:
             self.topology, self.topology_partial, self.topology_bytes = None, False, 0
             self.subtopology_of_topic, self.required_topics = {}, frozenset()
@@ -321,11 +283,11 @@ def bytes_of_streams_member(m: Member | MemberRecord) -> int:
     return bytes_of_member(m.member_id, m.instance_id, m.rack_id, m.client_id, m.client_host, m.process_id, host, *tags)
 
 
-_APPLY: dict[type, Callable[[StreamsGroup, Any], None]] = {
+StreamsGroup.replays = {
     GroupRecord: StreamsGroup._replay_group,
     TopologyRecord: StreamsGroup._replay_topology,
     MemberRecord: StreamsGroup._replay_member,
-    TargetMetadataRecord: StreamsGroup._replay_target_metadata,
+    TargetMetadataRecord: StreamsGroup.replay_target_metadata,
     TargetMemberRecord: StreamsGroup._replay_target_member,
     TargetRecord: StreamsGroup._replay_target,
     CurrentRecord: StreamsGroup._replay_current,
@@ -334,9 +296,4 @@ _APPLY: dict[type, Callable[[StreamsGroup, Any], None]] = {
 
 
 def streams_group(groups: Mapping[str, Any], group_id: str) -> StreamsGroup | None:
-    """Returns the group, or None if there is none. Raises GROUP_ID_NOT_FOUND for a group of another kind, as Kafka
-    does."""
-    group = groups.get(group_id)
-    if group is None or type(group) is StreamsGroup:
-        return group
-    raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
+    return of_kind(StreamsGroup, groups, group_id)

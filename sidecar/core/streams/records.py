@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sidecar.core.modern import target_record as modern
+from sidecar.core.modern import records as modern
 from sidecar.core.runtime.records import RecordKind, Role
 from sidecar.core.streams.tasks import (
     NO_TASKS,
@@ -23,8 +23,6 @@ from sidecar.core.streams.tasks import (
     partitions_of,
 )
 from sidecar.core.streams.topology import Topology, body_of, topology_of
-
-Body = Mapping[str, Any]
 
 
 class Kind(StrEnum):
@@ -70,7 +68,7 @@ class GroupRecord:
         return {**{n: getattr(self, n) for n in GROUP_FIELDS}, "assignment_configs": dict(self.assignment_configs)}
 
     @classmethod
-    def of(cls, group_id: str, sub_id: str, b: Body) -> GroupRecord:
+    def of(cls, group_id: str, sub_id: str, b: modern.Body) -> GroupRecord:
         fields = {n: b[n] for n in GROUP_FIELDS}
         return cls(group_id, assignment_configs=b["assignment_configs"], why=b["why"], **fields)
 
@@ -94,7 +92,7 @@ class TopologyRecord:
         return {**body_of(self.topology), "partial": self.partial}
 
     @classmethod
-    def of(cls, group_id: str, sub_id: str, b: Body) -> TopologyRecord:
+    def of(cls, group_id: str, sub_id: str, b: modern.Body) -> TopologyRecord:
         return cls(group_id, topology_of(b), b["partial"], b["why"])
 
 
@@ -131,39 +129,16 @@ class MemberRecord:
         return {**fields, "endpoint": endpoint, "client_tags": dict(self.client_tags)}
 
     @classmethod
-    def of(cls, group_id: str, sub_id: str, b: Body) -> MemberRecord:
+    def of(cls, group_id: str, sub_id: str, b: modern.Body) -> MemberRecord:
         fields = {n: b[n] for n in MEMBER_FIELDS}
         e = b["endpoint"]
         endpoint = None if e is None else (e["host"], e["port"])
         return cls(group_id, sub_id, endpoint=endpoint, client_tags=b["client_tags"], why=b["why"], **fields)
 
 
-@dataclass(frozen=True, slots=True)
-class TargetMetadataRecord:
-    """Epoch of the target assignment and when its calculation finished (KIP-1263, Records)."""
-
-    group_id: str
-    assignment_epoch: int
-    assignment_timestamp_ms: int
-    assignor: str
-    why: str = ""
-
+class TargetMetadataRecord(modern.TargetMetadataRecord):
+    __slots__ = ()
     kind = Kind.TARGET_METADATA
-
-    @property
-    def sub_id(self) -> str:
-        return ""
-
-    def body(self) -> dict[str, Any]:
-        return {
-            "assignment_epoch": self.assignment_epoch,
-            "assignment_timestamp_ms": self.assignment_timestamp_ms,
-            "assignor": self.assignor,
-        }
-
-    @classmethod
-    def of(cls, group_id: str, sub_id: str, b: Body) -> TargetMetadataRecord:
-        return cls(group_id, b["assignment_epoch"], b["assignment_timestamp_ms"], b["assignor"], b["why"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +160,7 @@ class TargetMemberRecord:
         return {role: partitions_body(getattr(self.tasks, role)) for role in ROLES}
 
     @classmethod
-    def of(cls, group_id: str, sub_id: str, b: Body) -> TargetMemberRecord:
+    def of(cls, group_id: str, sub_id: str, b: modern.Body) -> TargetMemberRecord:
         return cls(group_id, sub_id, Tasks(*(partitions_of(b[role]) for role in ROLES)), b["why"])
 
 
@@ -211,11 +186,7 @@ class TargetRecord(modern.TargetRecord):
     """A whole new target assignment at once: one `TargetMemberRecord` for each of `changed`, and the metadata."""
 
     kind = Kind.TARGET_METADATA
-
-    def metadata(self) -> TargetMetadataRecord:
-        return TargetMetadataRecord(
-            self.group_id, self.assignment_epoch, self.assignment_timestamp_ms, self.assignor, self.why
-        )
+    metadata_record = TargetMetadataRecord
 
     def member(self, member_id: str) -> TargetMemberRecord:
         record: TargetMemberRecord = self.table.member(self.group_id, member_id, self.why)
@@ -250,7 +221,7 @@ class CurrentRecord:
         return {**head, **_assigned_body("", self.assigned), **_assigned_body("pending_", self.pending)}
 
     @classmethod
-    def of(cls, group_id: str, sub_id: str, b: Body) -> CurrentRecord:
+    def of(cls, group_id: str, sub_id: str, b: modern.Body) -> CurrentRecord:
         return cls(
             group_id,
             sub_id,
@@ -271,7 +242,7 @@ def _assigned_body(prefix: str, tasks: AssignedTasks) -> dict[str, Any]:
     }
 
 
-def _assigned_of(prefix: str, b: Body) -> AssignedTasks:
+def _assigned_of(prefix: str, b: modern.Body) -> AssignedTasks:
     standby, warmup = partitions_of(b[f"{prefix}standby"]), partitions_of(b[f"{prefix}warmup"])
     return AssignedTasks(epochs_of(b[f"{prefix}active"]), standby, warmup)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 from sidecar.assign.layout import Layout
-from sidecar.core.modern import inspect, target_record
+from sidecar.core.modern import inspect, records
 from sidecar.core.modern import registration as modern
 from sidecar.core.modern.assignment_resend import tell
 from sidecar.core.modern.assignor_run import RunInput, RunOutput
@@ -17,7 +17,7 @@ from sidecar.core.modern.config import ModernConfig
 from sidecar.core.modern.epochs import after_removal, bump_epoch, note_if_settled, refresh_metadata_hash
 from sidecar.core.modern.events import MemberHeartbeat, MemberReply
 from sidecar.core.modern.explain import Explainer
-from sidecar.core.modern.group import INITIAL_EPOCH, LEAVE_EPOCH
+from sidecar.core.modern.group import LEAVE_EPOCH, ModernGroup
 from sidecar.core.modern.parked_joins import ParkedAnswers, waits
 from sidecar.core.modern.release import GroupRelease
 from sidecar.core.modern.sessions import REMOVING, arm_session, forget, removing_timers
@@ -25,7 +25,7 @@ from sidecar.core.modern.soft_state import ModernSoft, Waiting
 from sidecar.core.modern.target_assignment import AssignorDone, Targets
 from sidecar.core.modern.target_table import MemberTable, MemberTargets
 from sidecar.core.modern.validation import check_epoch, check_size, unknown_member
-from sidecar.core.runtime.events import Answer, StandingReply
+from sidecar.core.runtime.events import Answer
 from sidecar.core.runtime.inspect import MemberView, Names, Note
 from sidecar.core.runtime.records import Partitions, Record, RecordKind, Role, Tombstone
 from sidecar.core.runtime.registry import GroupKind
@@ -80,44 +80,20 @@ class MemberState(CrewRecord):
     kind = MEMBER
 
 
-@dataclass(frozen=True, slots=True)
-class TargetEpoch(CrewRecord):
+class TargetEpoch(records.TargetMetadataRecord):
+    __slots__ = ()
     kind = TARGET_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
-class MemberTarget:
-    group_id: str
-    sub_id: str
-    partitions: Partitions
-    names: Mapping[bytes, str] = field(default_factory=dict)
-    why: str = ""
-
+class MemberTarget(records.TargetMemberRecord):
+    __slots__ = ()
     kind = TARGET
 
-    def body(self) -> dict[str, Any]:
-        parts = self.partitions.items()
-        rows = [{"topic_id": t, "topic_name": self.names.get(t, ""), "partitions": list(ps)} for t, ps in parts]
-        return {"partitions": rows}
-
-    @classmethod
-    def of(cls, group_id: str, sub_id: str, body: Mapping[str, Any]) -> Self:
-        parts = {i["topic_id"]: tuple(i["partitions"]) for i in body["partitions"]}
-        names = {i["topic_id"]: i["topic_name"] for i in body["partitions"]}
-        return cls(group_id, sub_id, parts, names, body["why"])
-
 
 @dataclass(frozen=True, slots=True)
-class Target(target_record.TargetRecord):
+class Target(records.TargetRecord):
     kind = TARGET_EPOCH
-
-    def metadata(self) -> TargetEpoch:
-        fields = {
-            "assignment_epoch": self.assignment_epoch,
-            "ms": self.assignment_timestamp_ms,
-            "assignor": self.assignor,
-        }
-        return TargetEpoch(self.group_id, "", fields, self.why)
+    metadata_record = TargetEpoch
 
     def member(self, member_id: str) -> MemberTarget:
         return MemberTarget(self.group_id, member_id, self.table.get(member_id) or {}, self.names, self.why)
@@ -134,7 +110,7 @@ FILES = {
     **published(),
     "crew_group-v1": _schema("CrewGroup", epoch="int", hash="long"),
     "crew_member-v1": _schema("CrewMember", client_id="string", names=NAMES, epoch="int"),
-    "crew_target_epoch-v1": _schema("CrewTargetEpoch", assignment_epoch="int", ms="long", assignor="string"),
+    "crew_target_epoch-v1": published()["target_metadata-v1"],
     "crew_target-v1": published()["target_member-v1"],
 }
 RECORDS = (
@@ -162,21 +138,14 @@ class CrewMember:
         return self.member_epoch == epoch
 
 
-@dataclass
-class Crew:
-    group_id: str
-    epoch: int = INITIAL_EPOCH
-    metadata_hash: int = 0
-    members: dict[str, CrewMember] = field(default_factory=dict)
-    assignment_epoch: int = INITIAL_EPOCH
-    assignment_timestamp_ms: int = 0
-    assignor: str = ""
+@dataclass(slots=True)
+class Crew(ModernGroup[CrewMember]):
     target: MemberTargets[MemberTable] = field(default_factory=MemberTargets)
 
     kind = CREW
     protocol_type = CREW
+    metadata_record = TargetEpoch
     held_bytes = 0
-    static_members: ClassVar[Mapping[str, str]] = {}
 
     @property
     def owners(self) -> Mapping[str, Partitions]:
@@ -185,15 +154,6 @@ class Crew:
 
     def state_name(self) -> str:
         return "Stable" if self.members else "Empty"
-
-    def member_ids(self) -> list[str]:
-        return list(self.members)
-
-    def member_count(self) -> int:
-        return len(self.members)
-
-    def standing(self) -> StandingReply:
-        return StandingReply(exists=True, kind=self.kind, members=len(self.members))
 
     def tombstones(self, why: str) -> list[Tombstone]:
         keys = [(kind, m) for m in self.members for kind in (TARGET, MEMBER)]
@@ -208,10 +168,6 @@ class Crew:
     def epoch_record(self, epoch: int, metadata_hash: int, why: str) -> GroupEpoch:
         return GroupEpoch(self.group_id, "", {"epoch": epoch, "hash": metadata_hash}, why)
 
-    def target_epoch_record(self, epoch: int, timestamp_ms: int, why: str) -> TargetEpoch:
-        fields = {"assignment_epoch": epoch, "ms": timestamp_ms, "assignor": self.assignor}
-        return TargetEpoch(self.group_id, "", fields, why)
-
     def empty_target_record(self, member_id: str, why: str) -> MemberTarget:
         return MemberTarget(self.group_id, member_id, {}, {}, why)
 
@@ -225,10 +181,9 @@ class Crew:
             self.members[r.sub_id] = CrewMember(r.sub_id, r.fields["client_id"], names, epoch, previous)
         elif isinstance(r, Target):
             self.target.adopt(r.table)
-            self.replay(r.metadata())
+            self.replay_target_metadata(r.metadata())
         elif isinstance(r, TargetEpoch):
-            self.assignment_epoch, self.assignor = r.fields["assignment_epoch"], r.fields["assignor"]
-            self.assignment_timestamp_ms = r.fields["ms"]
+            self.replay_target_metadata(r)
         elif isinstance(r, MemberTarget):
             self.target.put(r.sub_id, r.partitions)
         elif r.kind == MEMBER:
