@@ -1,6 +1,5 @@
 """One client connection on real sockets: moves bytes between client, broker (upstream.py) and `ClientConnection`. It
-decides nothing about requests, and flow_control.py says when a side is read.
-"""
+decides nothing about requests; flow_control.py decides when a side is read."""
 
 from __future__ import annotations
 

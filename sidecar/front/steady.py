@@ -2,7 +2,7 @@
 
 A steady member sends the same bytes each time and is due the same answer. The coordinator grants that answer: until
 the member's session would end, until the group changes (`Void`), and as long as the coordinator's lease lasts. The
-broker's word on the connection's principal has an end of its own.
+principal's rights, as the broker told them, have an end of their own.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Claims:
 
 @dataclass(slots=True)
 class PartitionFold:
-    """`position` is the next offset to come. `groups`: group id -> key -> value bytes."""
+    """The state of one partition. `position`: the next offset to come. `groups`: group id -> key -> value bytes."""
 
     position: int = 0
     records: int = 0
