@@ -47,7 +47,7 @@ class LargeRequests:
         self._waiting: dict[str, dict[Sender, Callable[[], None]]] = {}
         """Senders that wait and how each goes on, by address; the address whose turn is next comes first."""
         self._turns = False
-        """Whether a request has begun in this turn of the loop; the next one begins in the next turn."""
+        """Whether the next turn is scheduled; no request begins before it."""
 
     def begins(self, sender: Sender, size: int, go_on: Callable[[], None]) -> bool:
         """Returns whether the sender's request, of which `size` bytes are kept, is worked on now. If not, `go_on` is

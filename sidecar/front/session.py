@@ -174,7 +174,7 @@ class Session(Reader):
             self.flow.end_large()
         self.run(self.conn.answer(token, frame))
         if not self._running:
-            self.flow.adjust()  # otherwise whoever runs looks at it in the end
+            self.flow.adjust()  # otherwise `run`'s caller adjusts in the end
 
     def forward(self, got: Got, frame: bytes | None = None) -> None:
         if self.flow.has_place:

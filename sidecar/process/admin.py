@@ -66,8 +66,8 @@ class Admin:
 
     async def start(self) -> None:
         """Listens at the address; both it and `access` must be set. Raises OSError if it is not free."""
-        # Only where it is asked for, and not on the loop: the import takes 0.2 s, and seconds on a busy machine, in
-        # which the sidecar would answer nobody.
+        # Only where it is needed, and not on the loop: the import takes 0.2 s, and seconds on a busy machine, in
+        # which the sidecar would answer no request.
         await asyncio.to_thread(importlib.import_module, "aiohttp.web")
         from aiohttp import web
 
