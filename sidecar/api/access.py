@@ -6,13 +6,12 @@ else is looked at. DELETE of a group: so is an OffsetDelete without topics, whic
 DescribeGroups. DESCRIBE of topics: ListOffsets, which no other right opens. READ of topics and DESCRIBE of the cluster:
 Metadata, which tells authorized operations if they are asked for (KIP-430).
 A broker without an authorizer is asked all the same, so that nothing is served to a client that has not
-authenticated: once per connection and group where clients authenticate. An answer on a connection that has not shows
-that the listener wants nobody to, and counts for all such connections, as long as any answer is kept.
+authenticated: once per connection and group where clients authenticate. An answer on a connection without
+authentication shows that the listener needs none, and counts for all such connections, as long as any answer is kept.
 
-To the sidecars' own group no client has a right, so the broker is not asked.
+No client has a right to the owners' group, so the broker is not asked about it.
 
-An authorizer that fails has said nothing: a broker answers UNKNOWN_SERVER_ERROR then, or REQUEST_TIMED_OUT. That is no
-right, and is not kept.
+If the authorizer fails, a broker answers UNKNOWN_SERVER_ERROR, or REQUEST_TIMED_OUT. That is no right, and is not kept.
 """
 
 from __future__ import annotations

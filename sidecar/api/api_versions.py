@@ -5,9 +5,9 @@ v3: it is flexible, and the client names its software. The answer's header never
 v4: the range of a supported feature may begin at 0 (KAFKA-17011).
 v5: the client says to which cluster and node it means to speak; the broker may answer REBOOTSTRAP_REQUIRED (KIP-1242).
 
-The broker answers for itself, and while it is silent, as it did before. For the group APIs the client is told what both
-broker and sidecar can, and what the sidecar brings itself while it manages any group. An error is the broker's
-word, and nothing is learnt from it.
+The broker answers for itself; while it is silent, its last answer is given again. For the group APIs the answer has the
+versions that both broker and sidecar serve, and those that the sidecar brings itself while it manages any group. An
+error of the broker passes, and nothing is learnt from it.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def sync_group(call: Call) -> Handler:
     if refused is None:
         refused = yield from access.refused_read(call, group_id)
     if call.version >= PROTOCOL_SINCE and (protocol_type is None or protocol_name is None):
-        refused = Code.INCONSISTENT_GROUP_PROTOCOL  # as a broker, which says so to those as well who have no rights
+        refused = Code.INCONSISTENT_GROUP_PROTOCOL  # as a broker, which does so even without READ of the group
     if refused != Code.NONE:
         return _synced(SyncReply(refused), call.version)
     event = SyncGroup(group_id, member_id, instance_id, generation, protocol_type, protocol_name, assignments)

@@ -10,13 +10,13 @@ v4: it is flexible.
 AlterConfigs: v2 is flexible. IncrementalAlterConfigs (KIP-339): v1 is flexible.
 ListConfigResources: v0 lists client metrics only; v1 takes the types of resources (KIP-1142).
 
-Whose a group is (`sidecar.managed`), that it is to be assigned anew (`sidecar.rebalance`), and the patterns of groups
-(`sidecar.groups.include`, `.exclude` of all brokers) are ours for every group, whoever coordinates it. Where the broker
-knows no settings of groups, DELETE of the group is asked for instead of ALTER_CONFIGS.
+Some settings are the sidecars' own for every group, also for groups of brokers: the order to move a group
+(`sidecar.managed`), a forced rebalance (`sidecar.rebalance`), and the patterns of groups (`sidecar.groups.include`,
+`.exclude` of all brokers). Where the broker knows no settings of groups, they need DELETE instead of ALTER_CONFIGS.
 
-A change is shown to the broker first, as `validate_only`: its authorizer and its own checks speak before ours. What is
-ours goes to the coordinator, which keeps it in the state topic; the rest goes on to the broker. (Kafka's ConfigHelper,
-ConfigAdminManager, ConfigurationControlManager.)
+A change is shown to the broker first, as `validate_only`: its authorizer and its checks come before the sidecar's. The
+sidecars' settings go to the coordinator, which keeps them in the state topic; the rest goes on to the broker. (Kafka's
+ConfigHelper, ConfigAdminManager, ConfigurationControlManager.)
 """
 
 from __future__ import annotations
@@ -204,8 +204,8 @@ def _alter(
     yield from slices.each(resources, divide)
     yield from slices.pause(call)
     errors |= yield from _settle(call, {k: c for k, c in changes.items() if k not in errors}, validate_only=True)
-    # The broker's word comes first: whoever may not change a group learns nothing of its settings. What is named twice
-    # it refuses before it asks its authorizer.
+    # The broker's answer comes first: a client that may not change a group learns nothing of its settings. The broker
+    # refuses resources that are named twice before it asks its authorizer.
     asked = [(k, c.theirs) for k, c in changes.items() if k not in errors]
     asked += [(k, []) for k in errors if k not in twice]
     shown = yield from slices.made(asked, _resource)

@@ -3,7 +3,7 @@
 v0: KIP-848.
 v1: the answer tells each member's type (KIP-1099).
 
-Whoever may not DESCRIBE one of the topics in it is told nothing of the group. The sidecar serves this API even if the
+A client without DESCRIBE of one of its topics gets no description of the group. The sidecar serves this API even if the
 broker does not have it; groups that are the broker's are then no consumer groups.
 """
 

@@ -5,9 +5,9 @@ v3: it is flexible.
 v4: the client may choose by state, and the answer tells it (KIP-518).
 v5: the client may choose by type, and the answer tells it (KIP-848).
 
-The answer has the broker's groups, without the sidecars' own and those that the state topic knows, and the managed
-groups that are owned here: all of them if the client may DESCRIBE the cluster, else those that it may DESCRIBE. Each
-group is listed once.
+The answer has the broker's groups, without the owners' group and without groups that have records in the state topic.
+It also has the managed groups that are owned here: all of them if the client may DESCRIBE the cluster, else those that
+it may DESCRIBE. Each group is listed once.
 """
 
 from __future__ import annotations

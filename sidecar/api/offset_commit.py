@@ -18,14 +18,14 @@ v4: TRANSACTION_ABORTABLE may be answered (KIP-890).
 v5: the broker adds the partition to the transaction itself (KIP-890).
 v6: topics are named by id; STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND may be answered (KIP-1319).
 
-A checked request goes to the leader of the group's `__consumer_offsets` partition, and not in the member's own name,
-which the broker does not know: while the group has members, in that of the coordinator's placeholder there, else in
-nobody's, as the broker wants it of a group without members. If the broker does not know the placeholder (any more), the
-coordinator is asked once more, and its second answer is tried; the client never hears of a member that is not its own.
+A checked request goes to the leader of the group's `__consumer_offsets` partition. The broker does not know the member,
+so the request names the coordinator's placeholder there while the group has members, and else no member, as a broker
+requires for a group without members. If the broker does not know the placeholder (any more), the coordinator is asked
+once more, and its second answer is tried. The client never gets an error about a member that is not its own.
 
-Rights come before all else, as at the broker, whose authorizer has the word on them. Whatever does not get to it in the
-client's request, because that is refused here or goes to another broker, is shown to it beforehand with partitions that
-no topic has: so it commits nothing.
+Rights come before all else, as at the broker, whose authorizer decides on them. The authorizer does not see a client's
+request that is refused here or goes to another broker. So it is asked beforehand, with partitions that no topic has:
+such a request commits nothing.
 """
 
 from __future__ import annotations

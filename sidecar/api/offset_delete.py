@@ -2,15 +2,14 @@
 
 v0: KIP-496.
 
-The offsets of a topic stay while a member of the group subscribes to it, or may do so for all that is known. A group
-at work that is no group of consumers keeps all of them (docs/reference/behaviour.md, row 1.30; Kafka's
-OffsetMetadataManager).
+The offsets of a topic stay while a member of the group subscribes to it, or may do so as far as is known. A group with
+members that are no consumers keeps all of them (docs/reference/behaviour.md, row 1.30; Kafka's OffsetMetadataManager).
 
-Who deletes needs READ of each topic. The broker that deletes sees whose request it is only if it is the client's own;
-else, and of topics that do not get to it, that one is asked beforehand. It also tells which partitions there are: as at
-a broker, one that is not there is UNKNOWN_TOPIC_OR_PARTITION, whatever the group reads.
+The client needs READ of each topic. The broker that deletes sees the client's principal only on the client's own
+connection. If it is another broker, and for topics that are not sent on, the client's own broker is asked beforehand.
+It also tells which partitions exist: as at a broker, any other one is UNKNOWN_TOPIC_OR_PARTITION.
 
-The broker is to judge by the same topics: before the request goes on, the coordinator's placeholder there shows it the
+The broker must judge by the same topics: before the request goes on, the coordinator's placeholder there shows it the
 group's subscription, which it otherwise keeps back (docs/design/decisions.md, Placeholder members).
 """
 
@@ -66,7 +65,7 @@ def offset_delete(call: Call) -> Handler:
 def _answers(
     topics: Iterable[od.OffsetDeleteRequestTopic], code: Code, there: Mapping[str, Set[int]]
 ) -> list[od.OffsetDeleteResponseTopic]:
-    """`code` of each partition, unless the principal may not read its topic or it is not there."""
+    """Returns `code` for each partition, unless the principal may not read its topic or it does not exist."""
 
     def answer(topic: str, partition: int) -> od.OffsetDeleteResponsePartition:
         if topic not in there:

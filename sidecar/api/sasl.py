@@ -1,15 +1,15 @@
-"""SaslAuthenticate (api 36, KIP-152): the exchange between client and broker passes, and is listened to for one thing,
-the client's name. It goes into records of what administrators do; nothing is decided by it, as that is the broker's.
+"""SaslAuthenticate (api 36, KIP-152): the exchange between client and broker passes, and only the client's name is read
+from it. It goes into records of administrators' actions; it gives no rights, as these are the broker's to decide.
 
 v0: KIP-152.
 v1: the answer tells how long the session lasts (KIP-368).
 v2: it is flexible.
 
-What the bytes mean is told by the mechanism of the SaslHandshake that the broker has accepted, and never guessed: one
+The mechanism that the broker accepted in SaslHandshake tells how to read the bytes; it is never guessed, as one
 mechanism's message may look like another's. They are read as the broker's own SASL server reads them. The name counts
-when the broker has said yes to the step that ends its mechanism: PLAIN and SCRAM name the user, and an OAUTHBEARER
-token its `sub` claim, which the broker may map to something else. What cannot be told from the exchange (GSSAPI, a
-delegation token, a token that is no JWT) is no name. No secret of it is kept.
+when the broker has accepted the last step of its mechanism: PLAIN and SCRAM name the user, and an OAUTHBEARER token its
+`sub` claim, which the broker may map to another name. Other exchanges give no name (GSSAPI, a delegation token, a token
+that is no JWT). No secret is kept.
 
 A session keeps its name when it authenticates again (KIP-368): a broker refuses another principal and ends it.
 """

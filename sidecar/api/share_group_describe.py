@@ -3,7 +3,7 @@
 v0: early access in Kafka 4.0, with the bytes of v1.
 v1: the first that was released.
 
-Whoever may not DESCRIBE one of the topics in it is told nothing of the group. The placeholder is not shown: it is a
+A client without DESCRIBE of one of its topics gets no description of the group. The placeholder is not shown: it is a
 member of the broker's group, which only a client that asks the broker itself sees.
 """
 

@@ -3,8 +3,8 @@
 v0: early access in Kafka 4.0. It has the bytes of v1, and is the broker's.
 v1: the first that was released.
 
-A group that is here under this name and is of another kind refuses the member, also where share groups are left to the
-broker: that one does not know the groups that live here.
+A managed group of another kind with this name refuses the member, also where share groups are left to the broker: the
+broker does not know managed groups.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 v0: KIP-1071.
 v1: the client may ask for the description of the topology (KIP-1331), and the answer tells the assignor (KIP-1357).
 
-Whoever may not DESCRIBE one of the topics in it is told nothing of the group. A sidecar that coordinates streams groups
-serves this API even if the broker does not have it; groups that are the broker's are then no streams groups.
+A client without DESCRIBE of one of its topics gets no description of the group. A sidecar that coordinates streams
+groups serves this API even if the broker does not have it; groups that are the broker's are then no streams groups.
 Descriptions of topologies are not kept here.
 """
 

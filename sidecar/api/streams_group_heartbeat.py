@@ -4,12 +4,12 @@ v0: KIP-1071.
 v1: the answer has a wider lag, and may ask for the topology's description, which is never asked for here: a broker
 without a plug-in for descriptions refuses them, and so does the sidecar.
 
-A sidecar that coordinates streams groups serves both versions before every broker. Internal topics that a member is to
-create are created on its own connection, so that the broker looks at its rights and names it in its log. The member has
-its answer meanwhile, and what became of the topics is told to the owner of the group.
+A sidecar that coordinates streams groups serves both versions at every broker. A member's internal topics are created
+on its own connection, so that the broker checks its rights and names it in its log. The member gets its answer
+meanwhile, and the result goes to the owner of the group.
 
-A group that is here under this name and is of another kind refuses the member, also where streams groups are left to
-the broker: that one does not know the groups that live here.
+A managed group of another kind with this name refuses the member, also where streams groups are left to the broker: the
+broker does not know managed groups.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The APIs of transactions: they pass, but the transactional ids of the sidecars are nobody else's. A producer that
-begins in the name of a partition of the state topic shuts the partition's owner out. TxnOffsetCommit is in
+"""The APIs of transactions: they pass, unless they name a transactional id of the sidecars. A client's producer with
+the transactional id of a partition of the state topic would fence the partition's owner. TxnOffsetCommit is in
 offset_commit.py.
 
 InitProducerId (api 22, KIP-98): v1 adds nothing to the request, v2 is flexible, v3 carries the present id and epoch
@@ -12,7 +12,7 @@ EndTxn (api 26, KIP-98): v3 is flexible, v4 adds TRANSACTION_ABORTABLE, v5 tells
 DescribeTransactions (api 65), ListTransactions (api 66): v0 is KIP-664; v1 of the latter filters by duration (KIP-994),
 v2 by pattern (KIP-1152).
 
-A request that names none of them is not even decoded.
+A request that names none of these ids is not even decoded.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 
 def sorted_as_java(ids: Collection[str]) -> list[str]:
-    """As Java compares strings, by UTF-16 units; for ASCII that is what Python does."""
+    """Sorts strings as Java does, by UTF-16 units; for ASCII that is Python's order."""
     if all(map(str.isascii, ids)):
         return sorted(ids)
     return sorted(ids, key=lambda i: i.encode("utf-16-be", "surrogatepass"))

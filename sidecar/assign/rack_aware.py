@@ -34,7 +34,7 @@ def _topic(spec: GroupSpec, topic_id: bytes, members: list[str], load: dict[str,
     count = spec.partitions[topic_id]
     racks = spec.racks.get(topic_id) or ((),) * count
     each, extra = divmod(count, len(members))
-    # Who has least so far, and then who holds most of this topic already, gets one more.
+    # The member with fewest so far gets one more; among equals, the one that holds most of this topic already.
     order = sorted(members, key=lambda m: (load[m], -len(spec.members[m].owned.get(topic_id, ()))))
     room = {m: each + (i < extra) for i, m in enumerate(order)}
     given: dict[str, list[int]] = {m: [] for m in members}

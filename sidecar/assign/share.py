@@ -23,9 +23,9 @@ from sidecar.native.twin import pack, read
 
 @dataclass(frozen=True, slots=True)
 class ShareSpec:
-    """`members` are in the order of their ids; `partitions` maps a topic id to its partition count; `assignable` maps
-    it to the sorted partitions that may be assigned; `homogeneous` says that all members have one subscription;
-    `racks` maps a topic id to the sorted racks of each partition."""
+    """The input of a share assignor. `members` are in the order of their ids; `partitions` maps a topic id to its
+    partition count; `assignable` maps it to the sorted partitions that may be assigned; `homogeneous`: all members have
+    one subscription; `racks` maps a topic id to the sorted racks of each partition."""
 
     members: Mapping[str, MemberSpec]
     partitions: Mapping[bytes, int]

@@ -34,8 +34,9 @@ class MemberSpec:
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """`members` are in the order of their ids; `partitions` maps a topic id to its partition count; `homogeneous`
-    says that all members have one subscription; `racks` maps a topic id to the sorted racks of each partition."""
+    """The input of an assignor. `members` are in the order of their ids; `partitions` maps a topic id to its partition
+    count; `homogeneous`: all members have one subscription; `racks` maps a topic id to the sorted racks of each
+    partition."""
 
     members: Mapping[str, MemberSpec]
     partitions: Mapping[bytes, int]

@@ -79,8 +79,9 @@ TaskResult = Mapping[str, MemberTasks]
 
 
 class TaskAssignor(Protocol):
-    """Each active task occurs once, and a process has a task in one role and one member only. It runs in a background
-    thread: it must keep no state between calls and must give the same result for the same spec."""
+    """Returns member id -> tasks. Each active task occurs once, and a process has a task in one role and one member
+    only. It runs in a background thread: it must keep no state between calls and must give the same result for the same
+    spec."""
 
     def __call__(self, spec: TaskSpec) -> TaskResult: ...
 

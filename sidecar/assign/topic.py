@@ -10,7 +10,7 @@ from xxhash import xxh3_64_intdigest
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """`racks[p]` holds the sorted racks of partition p's replicas; its length is the partition count."""
+    """One topic. `racks[p]`: the sorted racks of partition p's replicas; its length is the partition count."""
 
     id: bytes
     name: str

@@ -1,8 +1,8 @@
-"""`sidecar groups list`: all groups of the cluster, whoever coordinates them, in one table.
+"""`sidecar groups list`: all groups of the cluster, of sidecars and brokers, in one table.
 
-Each group is listed by its own coordinator, which also knows what it has committed, and of a share group the lag. Where
-a group is, a sidecar tells as a setting of the group (core/vocabulary/group_config.py); at a listener without a sidecar
-nobody can say so, but the placeholder of a managed group is known by its instance id.
+Each group is listed by its own coordinator, which also knows its commits, and of a share group the lag. A sidecar tells
+the place of a group as a setting of the group (core/vocabulary/group_config.py). At a listener without a sidecar that
+is unknown, but the placeholder of a managed group is known by its instance id.
 """
 
 from __future__ import annotations

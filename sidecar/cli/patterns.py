@@ -1,7 +1,7 @@
-"""`sidecar groups patterns`: which groups the sidecars coordinate, shown and changed for all sidecars at once.
+"""`sidecar groups patterns`: shows and changes the patterns of managed groups, for all sidecars at once.
 
 The patterns are two settings of all brokers (core/vocabulary/group_config.py) that only sidecars know. Before a change
-is stored, this says which groups it moves; groups with members move under them, so that is asked for with --yes.
+is stored, this prints the groups that it moves. Groups move with their live members, so a move to a broker needs --yes.
 """
 
 from __future__ import annotations

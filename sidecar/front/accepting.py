@@ -1,5 +1,5 @@
-"""Listening sockets whose connections are looked at before anybody speaks on them: for TLS, whose handshake must be
-earned, and for the admin endpoint, which has few places."""
+"""Listening sockets whose connections are checked before anything is read or written on them: for TLS, whose handshake
+must be earned, and for the admin endpoint, which has few places."""
 
 from __future__ import annotations
 

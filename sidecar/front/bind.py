@@ -1,4 +1,4 @@
-"""Opens listening sockets. It imports nothing but sockets: `sidecar run` does this before anything else is there."""
+"""Opens listening sockets. It imports nothing but sockets: `sidecar run` does this before all other imports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 
 def bind(found: Iterable[tuple[Any, ...]], backlog: int) -> list[socket.socket]:
-    """`found`: rows of getaddrinfo; one that comes twice is opened once. All are open, or none. Raises OSError."""
+    """Binds and listens. `found`: rows of getaddrinfo; one that comes twice is opened once. All are open, or none.
+    Raises OSError."""
     sockets: list[socket.socket] = []
     try:
         for family, kind, proto, _, address in dict.fromkeys(found):

@@ -75,7 +75,7 @@ class _Probe(asyncio.Protocol):
         self._watch.probe_answered(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if not isinstance(exc, TimeoutError):  # the kernel gave it up, and nobody has answered
+        if not isinstance(exc, TimeoutError):  # then the kernel gave up, without an answer
             self._watch.probe_refused(self)
 
 
@@ -203,7 +203,7 @@ class BrokerWatch:
             except TimeoutError:
                 continue
             except OSError as exc:
-                if exc.errno not in NO_ANSWER:  # somebody has refused it; or this process has no more files or ports
+                if exc.errno not in NO_ANSWER:  # it was refused; or this process has no more files or ports
                     self.probe_refused(probe)
                     return
                 await asyncio.sleep(AGAIN_S)

@@ -1,9 +1,9 @@
 """The time in one iteration of the loop for connections that send much, all of them together.
 
-Each has its turn of 64 KiB or of some requests, which takes 0.1 to 0.3 ms. Hundreds of them are readable at once, and
-a member's heartbeat would wait for all. So the first ones have `WORK_S` together. In the rest of the iteration a turn
-is short, and whoever has more to come waits behind the others until a later one. Who sends a request and waits for its
-answer is always read and answered at once.
+Each has its turn of 64 KiB or of some requests, which takes 0.1 to 0.3 ms. Hundreds of them are readable at once, and a
+member's heartbeat would wait for all. So the first ones have `WORK_S` together. In the rest of the iteration a turn is
+short, and a connection with more to read waits behind the others until a later one. A client that sends a request and
+waits for its answer is always read and answered at once.
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ Stamp = tuple[tuple[int, int, int] | None, ...]
 
 @dataclass(frozen=True)
 class TlsSettings:
-    """`key` None: it is in the file of the certificate. `clients_from`: PEM file of authorities; None: clients are not
-    asked for certificates. `ciphers` "": OpenSSL's. `reload_s` 0: files are not looked at. `handshakes`: under way at
-    once, each for at most `handshake_s` from when the client connected."""
+    """TLS of the listener. `key` None: it is in the file of the certificate. `clients_from`: PEM file of authorities;
+    None: clients are not asked for certificates. `ciphers` "": OpenSSL's. `reload_s` 0: files are not looked at.
+    `handshakes`: under way at once, each for at most `handshake_s` from when the client connected."""
 
     certificate: Path
     key: Path | None = None

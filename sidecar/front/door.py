@@ -58,7 +58,7 @@ class Door:
             self._looking = True
             asyncio.get_running_loop().call_later(s.idle_s / LOOKS, self._look)
         if self._from[host] > s.per_ip_overrides.get(host, s.per_ip_max):
-            return "too_many_from_address"  # before anybody gives way to it
+            return "too_many_from_address"  # before another connection gives way to it
         if len(self.sessions) > s.connections_max and not self._make_room():
             return "too_many_connections"
         wait_s = 0.0 if session.had_turn else self._turn()

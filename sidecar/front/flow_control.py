@@ -1,11 +1,11 @@
 """Reads each side of a client's connection only while there is room for what it sends: back-pressure both ways.
 
-A client is read no further while one of these is so, and each time it begins is counted:
-    upstream   the broker does not take what the client sends, or is not connected yet
-    unread     the client does not take what it is answered
-    in_flight  as many requests are under way as may be
-    held       what came behind a request that is being answered, or behind its turn, has come to `held_bytes`
-    memory     it has more to come or to wait than its own part, and all sessions together have as much as they may
+A client is read no further for one of these reasons, and each pause is counted:
+    upstream   the broker does not take the client's bytes, or is not connected yet
+    unread     the client does not take its answers
+    in_flight  the limit of requests under way is reached
+    held       `held_bytes` have come behind a request that is being answered, or behind its turn
+    memory     it needs more than its own part, and all sessions together are at their limit
     rate       it has just connected, and more have than may in a second: it waits for its turn
     large      its large request or answer waits for those of others: it is read, so that its end is noticed
 """

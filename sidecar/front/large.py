@@ -1,18 +1,18 @@
 """Limits the number of large requests and answers that are worked on at a time, from all clients together.
 
 A request of 160 KB becomes 20 MB of objects while its handler works and waits for the broker. So only a few have a
-place at a time, and the others wait as bytes, which `memory` counts. Addresses have their turns: whoever sends many
-large requests waits behind its own. Between two that begin the loop turns, since to read one may take some time: this
-sidecar's own heartbeats must leave, or it would lose what it owns.
+place at a time, and the others wait as bytes, which `memory` counts. Addresses take turns: an address that sends many
+large requests waits behind its own. Between two requests that begin, the loop turns, since reading one may take some
+time: this sidecar's own heartbeats must leave, or it would lose its partitions.
 
 A small request may have a large answer (`ALONE` in wire/apis.py), which takes as much while it is made. It has a place
 from its first pause on.
 
-Whoever has a place waits for nobody's client: it begins when all before it on its connection is answered, and what its
-handler asks the broker is read even if the client reads nothing (flow_control.py).
+A request with a place never waits for a client. It begins when all requests before it on its connection are answered,
+and the broker's answers to its handler are read even if the client reads nothing (flow_control.py).
 
-What is answered when others have done something (JoinGroup, SyncGroup, heartbeats that wait for an assignor) gives its
-place back when it waits for them: other members might never get one.
+A request that waits for other members (JoinGroup, SyncGroup, heartbeats that wait for an assignor) gives its place back
+meanwhile: the other members might never get one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LargeRequests:
         self._waiting: dict[str, dict[Sender, Callable[[], None]]] = {}
         """Senders that wait and how each goes on, by address; the address whose turn is next comes first."""
         self._turns = False
-        """Whether a request has begun in this turn of the loop; the next one begins in the next turn."""
+        """Whether the next turn is scheduled; no request begins before it."""
 
     def begins(self, sender: Sender, size: int, go_on: Callable[[], None]) -> bool:
         """Returns whether the sender's request, of which `size` bytes are kept, is worked on now. If not, `go_on` is

@@ -2,10 +2,10 @@
 
 A broker ends a connection that is idle for its `connections.max.idle.ms`, and with the link ends the client's
 connection. A member that only sends heartbeats is answered here, so its link is idle, while at a broker its heartbeats
-keep the connection open. So the link of such a client carries a request of the sidecar's own in time: once for what
-the client has asked for since the link was used, and never for a client that is silent.
+keep the connection open. So the link of such a client carries a request of the sidecar's own in time: one for all
+requests of the client since the link was used, and none for a client that is silent.
 
-A link is kept and not made anew: what a client has proved by SASL belongs to the connection.
+A link is kept and not made anew, because a client's SASL authentication belongs to the connection.
 """
 
 from __future__ import annotations

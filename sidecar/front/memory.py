@@ -1,12 +1,12 @@
 """Limits the memory of the requests that are not handled yet, of all sessions: Kafka's queued.max.request.bytes.
 
-One half of it is shared out: every connection that may be open has a small part of its own, and nobody can take it
-away, so that who sends small requests is always read. The other half is common. A session takes from it what a request
-announces that is still coming in, or what waits behind a request that is being answered, if that is more than its own
-part. When nothing is left it is read no further until another session gives something back. As in Kafka's pool, the
-last one that gets something may go over the limit, so that no request is too large for ever. Nothing is allocated
-here: what is kept grows with the bytes that come, and what one read brings is there before it is counted. So reads are
-short (reads.py) when half of what is common is taken.
+One half of it is shared out: every connection that may be open has a small part of its own, which no other can take, so
+clients with small requests are always read. The other half is common. A session takes from it if it needs more than its
+own part: for the announced size of a request that is still coming in, or for bytes that wait behind a request being
+answered. When nothing is left it is read no further until another session gives something back. As in Kafka's pool, the
+last session that gets something may exceed the limit, so no request waits for ever because of its size. Nothing is
+allocated here: memory grows with the bytes that come, and the bytes of one read are there before they are counted. So
+reads are short (reads.py) when half of the common memory is taken.
 """
 
 from __future__ import annotations

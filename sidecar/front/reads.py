@@ -1,8 +1,8 @@
 """The buffer for bytes from clients and from the broker: one for all sockets of the loop.
 
-How much is read at once is how much a connection may have to keep of which nobody knew before. So it is little where
-all connections together keep half of what they may: that they go on, and keep no more, costs processor time instead.
-It is as little when the time of this iteration of the loop is over (budget.py).
+A connection may have to keep all bytes of a read, which are counted only afterwards. So reads are short where all
+connections together keep half of their limit: they go on and keep no more, at the cost of processor time. Reads are
+also short when the time of this iteration of the loop is over (budget.py).
 """
 
 from __future__ import annotations

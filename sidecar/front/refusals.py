@@ -1,4 +1,4 @@
-"""A client whose handshake fails is told why, by an alert of TLS.
+"""Sends the TLS alert to a client whose handshake fails, so the client learns the reason.
 
 OpenSSL leaves the alert in the outgoing buffer. Neither uvloop nor asyncio before its repair (python/cpython#98078)
 sends it before the connection closes, so it goes to the socket from here.

@@ -1,6 +1,5 @@
 """One client connection on real sockets: moves bytes between client, broker (upstream.py) and `ClientConnection`. It
-decides nothing about requests, and flow_control.py says when a side is read.
-"""
+decides nothing about requests; flow_control.py decides when a side is read."""
 
 from __future__ import annotations
 
@@ -175,7 +174,7 @@ class Session(Reader):
             self.flow.end_large()
         self.run(self.conn.answer(token, frame))
         if not self._running:
-            self.flow.adjust()  # otherwise whoever runs looks at it in the end
+            self.flow.adjust()  # otherwise `run`'s caller adjusts in the end
 
     def forward(self, got: Got, frame: bytes | None = None) -> None:
         if self.flow.has_place:

@@ -18,10 +18,10 @@ a time, and a commit waits for all in-sync replicas."""
 
 @dataclass(frozen=True)
 class DoorSettings:
-    """`per_ip_max`: of one address; `per_ip_overrides`: of single addresses instead. `idle_s` 0: connections may
-    be quiet for ever. `first_s`: a connection without any request is closed after so long.
-    `rate`: new connections a second, and at once; `line`: so many that came faster wait, more are closed. `repeat_s`: a
-    refusal for the same reason is logged so often."""
+    """Limits of connections. `per_ip_max`: of one address; `per_ip_overrides`: of single addresses instead. `idle_s` 0:
+    connections may be quiet for ever. `first_s`: a connection without any request is closed after this time. `rate`:
+    new connections a second, and at once; `line`: connections beyond the rate that wait; further ones are closed.
+    `repeat_s`: interval between log lines on refusals for the same reason."""
 
     connections_max: int = 10_000
     per_ip_max: int = 2_147_483_647
@@ -35,14 +35,14 @@ class DoorSettings:
 
 @dataclass(frozen=True)
 class FrontSettings:
-    """`hold_ms`: how long a request waits for a coordinator that is still starting. `held_bytes`: of one session;
-    `all_unread_bytes`: of what was sent and is not read, of all sessions together, 0: no limit;
+    """Settings of a front. `hold_ms`: how long a request waits for a coordinator that is still starting. `held_bytes`:
+    of one session; `all_unread_bytes`: of what was sent and is not read, of all sessions together, 0: no limit;
     `unproven_bytes`: of a request that is looked into before the broker has let its client in; `remembered_bytes`: of
     rights and of steady heartbeats of all sessions; `memory_bytes`: of requests of all sessions that are not handled
-    yet, 0: no limit; `large_requests`: that are worked on at a time. `upstream_tls()`: for a client's connection to
-    the broker, whose certificate is to name `upstream_host` ("": the host of `broker`). `silence_ms`: how long the
-    broker owes an answer before it is silent, 0: it never is. `own`: what is the sidecars' alone, but for the
-    principals in `own_principals`, which are the sidecars'. `internal_topic`: shown to clients as internal."""
+    yet, 0: no limit; `large_requests`: that are worked on at a time. `upstream_tls()`: for a client's connection to the
+    broker, whose certificate must name `upstream_host` ("": the host of `broker`). `silence_ms`: how long the broker
+    owes an answer before it is silent, 0: it never is. `own`: names that belong to the sidecars alone, unless the
+    client's principal is in `own_principals`. `internal_topic`: shown to clients as internal."""
 
     node_id: int
     broker: Address

@@ -2,7 +2,7 @@
 
 A steady member sends the same bytes each time and is due the same answer. The coordinator grants that answer: until
 the member's session would end, until the group changes (`Void`), and as long as the coordinator's lease lasts. The
-broker's word on the connection's principal has an end of its own.
+principal's rights, as the broker told them, have an end of their own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ REQUEST_BYTES, STEADY_BYTES = 1_024, 300
 """Longest request that is remembered, and the memory of an answer beside its own bytes."""
 OF_A_CONNECTION = 1 << 18
 REST_MS, APART_MS = 300, 1_000
-"""While topics change: time in which the coordinator answers every heartbeat, and the pause between two such times."""
+"""While topics change: time in which the coordinator answers every heartbeat, and least time between two beginnings."""
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class Grants:
         if group is None:
             group = self.groups[grant.group_id] = GroupGrant()
         touch = Touch(grant.group_id, grant.member_id)
-        # The first answer under a grant is told at once: the session was armed without the touches' allowance.
+        # The first answer under a grant is reported at once: the session was armed without the touches' allowance.
         told_ms = now_ms - TOUCH_MS
         return Steady(group, api_key, version, min(grant.until_ms, until_ms), touch, told_ms, frame[:4], frame[8:])
 

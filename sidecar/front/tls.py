@@ -2,9 +2,8 @@
 
 A handshake takes a millisecond of the event loop, so it must be earned. Before it begins, the connection is let in by
 the door (limits of connections, of an address, of a second), and its first bytes are there and look like TLS; until
-then it costs a socket. One begins in each turn of the loop, and only so many are under way; who comes then waits in
-line, and the oldest one under way gives its place up once it has had it for `CROWDED_S`. A client that is there needs
-less.
+then it costs a socket. One begins in each turn of the loop, and their number is limited. Further connections wait in
+line, and the oldest handshake gives its place up once it has had it for `CROWDED_S`: a live client needs less.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Limits the bytes that all sessions keep because clients, or the broker, have not taken them.
 
-A broker makes no second answer for a client that has not taken the first. So does the sidecar: a session keeps one read
-from the broker, one from the client, and one answer. Thousands of sessions may do so at a time, which has a limit.
+A broker makes no second answer for a client that has not taken the first, and neither does the sidecar: a session keeps
+one read from the broker, one from the client, and one answer. Thousands of sessions may do so at a time, which needs a
+limit.
 
-What passes comes in small pieces from half of it on (reads.py), and stops where it is not taken, so that slow clients
-are slow and nothing else. An answer that the sidecar has made is there as a whole. So beyond the limit a client gives
-way that has not taken such an answer: the one that has been at it for longest, which reads slowest, or not at all.
+From half of the limit on, passing bytes come in small pieces (reads.py) and stop where they are not taken, so slow
+clients are slow and nothing else. An answer of the sidecar's own is there as a whole. So beyond the limit a client with
+such an answer gives way: the one that has not taken its answer for longest, which reads slowest, or not at all.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Requests that wait: for a coordinator, for its word on which groups are managed, or until it is known who owns their
-group, because the owner that is known may be gone.
+"""Requests that wait: for a coordinator, for the managed groups to be known, or for the owner of their group, because
+the known owner may be gone.
 
-A client that is led to a dead owner, or refused by the one that is just taking over, backs off and asks again; one
-that waits a moment has its answer when there is one.
+A client that is sent to a dead owner, or refused during a takeover, backs off and asks again. One that waits a moment
+gets its answer as soon as there is one.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ class Cluster:
     def _opened(self, link: Link | None, task: asyncio.Task[BrokerConnection]) -> None:
         del self._opening[link]
         if not task.cancelled():
-            task.exception()  # those who waited may be gone, and then nobody has looked at it
+            task.exception()  # marks it as seen, as all waiting callers may be gone
 
     async def _first_that_answers(self) -> tuple[BrokerConnection, Address]:
         known = dict.fromkeys([*self.bootstrap, *self.brokers.values()])

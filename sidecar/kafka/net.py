@@ -116,7 +116,7 @@ class BrokerConnection(asyncio.Protocol):
             raise ConnectionLost(f"{host}:{port}: {plain(exc)}") from exc.with_traceback(None)  # it holds this task
         finally:
             if conn is not None and not ready:
-                conn.close()  # nobody else will
+                conn.close()  # no caller has it
         security.accepted(host, port)
         return conn
 

@@ -1,12 +1,13 @@
 """Requests of the one member that a sidecar holds in a broker's group: look, join, sync, heartbeat, leave.
 
-It is a static member: whoever joins with its instance id and no member id replaces it, and what the former holder of
-the placeholder sends from then on is refused with FENCED_INSTANCE_ID (KIP-345).
+It is a static member: a join with its instance id and no member id replaces it, and the broker refuses all further
+requests of the former holder with FENCED_INSTANCE_ID (KIP-345).
 
 Its protocol type is that of consumers, so that tools know the group as an ordinary one once the placeholder is given
 up. Its protocol has a name of its own, so no consumer can join the group beside it. Its subscription cannot be read:
 then the broker lets no offset expire, and refuses to turn the group into one of the new protocol (Kafka's
-ClassicGroup.offsetExpirationCondition, ConsumerGroup.fromClassicGroup)."""
+ClassicGroup.offsetExpirationCondition, ConsumerGroup.fromClassicGroup).
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Kafka's own client properties, as the file that `--command-config` of its tools names: how to reach secured brokers.
 
-Java's names count, and those of librdkafka where it has others (`sasl.username`, `ssl.ca.location`). What has nothing
-to do with security is ignored, so one file serves Kafka's tools and this program; and so is TLS where the protocol has
-no TLS, and SASL where it has no SASL. What counts and is not known is refused: a connection must not be less secure
-than its file says.
+Java's names count, and those of librdkafka where it has others (`sasl.username`, `ssl.ca.location`). Properties without
+an effect on security are ignored, so one file serves Kafka's tools and this program. Those of TLS are ignored where the
+protocol has no TLS, and those of SASL where it has no SASL. An unknown property of security is refused: a connection
+must not be less secure than its file says.
 
-Values may name where they are, as Kafka's configuration providers do: ${env:NAME}, ${file:PATH:KEY}, a key of another
+Values may name their source, as Kafka's configuration providers do: ${env:NAME}, ${file:PATH:KEY}, a key of another
 properties file, and ${directory:PATH:FILE}, the contents of a file.
 """
 

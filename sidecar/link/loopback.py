@@ -1,9 +1,9 @@
 """Front and coordinator in one process: a message is a call. Nothing else passes between them.
 
-When thousands of members come at once, and all are answered at once, the event loop must still turn: what they write
-has to leave for the broker, and the broker's answers must be seen. So of requests that are not answered at once, and
-of replies that nobody has just asked for, only some pass in a row. Those behind them wait in a queue for the next turn
-of the loop, and whatever comes behind a queue waits in it, too: all stay in their order.
+When thousands of members come at once, and all are answered at once, the event loop must still turn: their records have
+to leave for the broker, and the broker's answers must be seen. So only some messages pass in a row, of requests without
+an immediate answer and of replies to earlier requests. The others wait in a queue for the next turn of the loop, and
+any message behind a queue waits in it, too: all stay in their order.
 """
 
 from __future__ import annotations

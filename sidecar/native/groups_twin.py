@@ -28,7 +28,8 @@ def gather(rows: list[dict[Id, Any]], index: dict[Id, int], off: Ints) -> Csr:
 
 
 def gather_sums(rows: list[dict[Id, Any]], index: dict[Id, int], off: Ints) -> tuple[bytearray, bytearray, bytearray]:
-    """As `gather` from key -> number -> sum, in the order of the mappings, and with the sums as 64-bit integers."""
+    """Gathers as `gather` does, from key -> number -> sum, in the order of the mappings, with the sums as 64-bit
+    integers."""
     offs = read(off)
     ends, values, sums = array("i", [0]), array("i"), array("q")
     for row in rows:
@@ -200,7 +201,8 @@ def _candidates(
     standby: tuple[Sequence[int], Sequence[int]],
     hints: tuple[Sequence[int], Sequence[int], Sequence[int]],
 ) -> None:
-    """For each task the members that can restore it soon: those with a standby task first, then by higher offset."""
+    """Notes in `run` the members that can restore each task soon: those with a standby task first, then by higher
+    offset."""
     found: dict[int, list[tuple[int, int, int]]] = {}
     for m in range(members):
         sums = {hints[1][e]: hints[2][e] for e in range(hints[0][m], hints[0][m + 1])}

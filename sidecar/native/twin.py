@@ -42,7 +42,8 @@ def uniform(off: Ints, id_rank: Ints, class_off: Ints, class_topics: Ints, class
 
 
 def _homogeneous(off: Sequence[int], topics: Sequence[int], n: int, owner: list[int]) -> list[int]:
-    """Each member has a quota. One above it gives up its last partitions; one below it takes free ones."""
+    """Returns the new owners. Each member has a quota: one above it gives up its last partitions, one below it takes
+    free ones."""
     rest: list[int] = []
     held: list[list[int]] = [[] for _ in range(n)]
     wanted = set(topics)

@@ -1,7 +1,7 @@
-"""HTTP for operators: /metrics, /livez (the loop turns), /readyz (it serves what it was assigned, or says why not),
-/owners, /group, /about; /api/v1 and the page (admin_page.py). Who may ask is decided by admin_access.py.
+"""HTTP for operators: /metrics, /livez (the loop turns), /readyz (it serves its partitions, or tells why not), /owners,
+/group, /about; /api/v1 and the page (admin_page.py). admin_access.py decides which requests are answered.
 
-What a client can cost is limited: connections, the size of what it sends, and the time it takes for it.
+The cost of a client is limited: its connections, the size of its requests, and the time that they take.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Admin:
 
     async def start(self) -> None:
         """Listens at the address; both it and `access` must be set. Raises OSError if it is not free."""
-        # Only where it is asked for, and not on the loop: the import takes 0.2 s, and seconds on a busy machine, in
-        # which the sidecar would answer nobody.
+        # Only where it is needed, and not on the loop: the import takes 0.2 s, and seconds on a busy machine, in
+        # which the sidecar would answer no request.
         await asyncio.to_thread(importlib.import_module, "aiohttp.web")
         from aiohttp import web
 

@@ -3,9 +3,9 @@ headers for browsers.
 
 It decides nothing about content. A request is refused, in this order:
     421  its Host is a name that is not this endpoint's: a page elsewhere has that name lead here (DNS rebinding)
-    401  a token is wanted, and it has none
-Only a browser can be misled by a name, so a request that brings a token itself may call this endpoint what it likes,
-and probes and scrapes (/livez, /readyz, /metrics) may, too: what they are told is no secret.
+    401  it needs a token, and has none
+Only a browser can be misled by a name. So any name is good for a request with a token of its own, and for probes and
+scrapes (/livez, /readyz, /metrics), whose answers are no secret.
 """
 
 from __future__ import annotations
@@ -203,8 +203,8 @@ class Access:
         return not self.guarded or path in PROBES or (path == METRICS and self.settings.metrics_open)
 
     def knows_host(self, header: str | None) -> bool:
-        """Returns whether Host names this endpoint. An address always does: no DNS name can lead there. `*` in `hosts`:
-        any name."""
+        """Returns whether Host names this endpoint. An IP address always does, as it is no other site's name. `*` in
+        `hosts`: any name."""
         host = host_of(header or "")
         return host in self._hosts or "*" in self._hosts or _is_address(host)
 

@@ -1,7 +1,6 @@
-"""Connections to the admin endpoint. There are few places, and a probe must always find one: a newcomer is let in, and
-where all places are taken another one gives way, of the address that has most of them: first one that asks nothing at
-the moment, and of those the one that has been silent for longest.
-"""
+"""Connections to the admin endpoint. There are few places, and a probe must always find one: so a new connection is let
+in, and where all places are taken another one gives way. It is one of the address that has most places: first one
+without an open request, and among these the one that has been silent for longest."""
 
 from __future__ import annotations
 

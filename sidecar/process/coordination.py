@@ -306,7 +306,7 @@ class CoordinatorRunner:
         return float(len(half.follower.state_topic.faults)) if isinstance(half, Coordination) else 0.0
 
     async def first_look(self, check: Callable[[Cluster], Awaitable[None]]) -> None:
-        """Finds the broker. Raises StartError if it is not one of this cluster's; `check` may raise it, too."""
+        """Finds the broker. Raises StartError without a fit answer for `broker_wait_ms`; `check` may raise it, too."""
         s = self._settings
         cluster = own_cluster(s, self._brokers.client_id, self._app.reach.own)
         control = Control(self._start_settings(s.broker_wait_ms / 1000), cluster)

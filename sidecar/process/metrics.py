@@ -1,6 +1,6 @@
 """Prometheus metrics: the way of the values from the code to a scrape. Their table is metric_definitions.py.
 
-What is counted often is counted where it happens, in plain integers, and handed on when somebody looks.
+Frequent events are counted where they happen, in plain integers, which a scrape reads.
 """
 
 from __future__ import annotations

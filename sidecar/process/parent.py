@@ -3,8 +3,8 @@ is no worker, and starts another worker when one dies. It knows nothing of Kafka
 stay small and must not break.
 
 `sidecar run` (cli/run.py) opens the sockets and becomes this. A worker gets them as systemd would give them: from
-descriptor 3 on, with LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES. Two pipes lead to each worker: on one it says what it
-would say to systemd, a line each; on the other one it hears when it may coordinate, and that it is replaced.
+descriptor 3 on, with LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES. Two pipes lead to each worker: by one it sends its
+messages to systemd, a line each; by the other one it learns when it may coordinate, and that it is replaced.
 
     a signal, or a bug in a worker that had listened    another worker: at once if this one was ready, and
                                                         else later and later

@@ -1,6 +1,6 @@
 """Background tasks that must not die unseen.
 
-The tasks of a coordinator belong together (`Supervisor`): what one of them does not expect makes all that they know
+The tasks of a coordinator belong together (`Supervisor`): an unexpected exception in one of them makes their state
 doubtful, so they end together, and the coordinator is started again from the log (coordination.py). The tasks of the
 process stand alone (`Lasting`): the log names the one that broke, and the ports stay open.
 """

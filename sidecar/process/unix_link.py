@@ -1,10 +1,10 @@
 """Front and coordinator in two processes: the messages over a Unix socket, in the bytes of link/codec.py.
 
-When the socket closes, both sides forget what they knew of each other: the front refuses what was not answered and
-gives no answer of its own any more, the coordinator drops the front; then the front connects again.
+When the socket closes, both sides forget what they knew of each other. The front refuses open requests and gives no
+answer of its own any more, and the coordinator drops the front; then the front connects again.
 
-Each side says first who it is. Two that are not of one version would misunderstand each other, so they part at once,
-and the log of both names the versions.
+Each side sends a Hello with its version first. Sides of two versions would misunderstand each other, so they close the
+link at once, and both logs name the versions.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class ClientConnection:
         self.more = False
         """Whether the turn is over and bytes are left for the next one (`go_on`)."""
         self.stopped = False
-        """Set by flow_control.py: nothing new is looked at, because the client does not read its answers."""
+        """Set by flow_control.py: nothing new is looked at, as the client waits for its turn or reads no answers."""
         self.requests = 0
         """Requests looked at so far; the number of a handled request is its token."""
 
@@ -403,7 +403,7 @@ class ClientConnection:
                     break
                 self._upstream.popleft()
                 frame = bytes(buf[pos:whole])
-                if first:  # else nobody waits for it any more
+                if first:  # else it was abandoned
                     out += [Answered(first, frame)] if first > 0 else self._shaken(-first, frame)
                 pos = whole
                 continue

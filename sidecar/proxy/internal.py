@@ -1,10 +1,10 @@
 """Shows the state topic to clients as internal: one bit in the answers to Metadata and DescribeTopicPartitions.
 
-Clients leave internal topics out of what their patterns match. The answers pass as they come, in pieces of any size, so
-nothing is decoded: in each topic's entry the flag stands at a fixed distance behind the name, and a name is known by
-its length and its bytes. An answer that does not tell of the topic costs one search.
+Clients' patterns do not match internal topics. The answers pass as they come, in pieces of any size, so nothing is
+decoded: in each topic's entry the flag stands at a fixed distance behind the name, and a name is known by its length
+and its bytes. An answer without the topic costs one search.
 
-The end of an answer to a request that changes topics is told of, too (`Passing`).
+The end of an answer to a request that changes topics is reported, too (`Passing`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Marker:
     __slots__ = ("_behind", "_held", "_name")
 
     def __init__(self, name: bytes, behind: int) -> None:
-        """`name` with its length; `behind`: bytes between it and the flag."""
+        """Takes in the position of the flag. `name`: with its length; `behind`: bytes between it and the flag."""
         self._name = name
         self._behind = behind
         self._held = b""

@@ -1,8 +1,8 @@
 """Tells SASL tokens from requests after a SaslHandshake of version 0: each is a size and then bytes of the mechanism
 (KIP-43; since KIP-152 there is SaslAuthenticate). Their meaning is between client and broker.
 
-A broker answers the last token as well, if only with no bytes. GSSAPI's last token alone has no answer, so of what is
-not listed here nobody can say how many answers come.
+A broker answers the last token as well, if only with no bytes. Only GSSAPI's last token has no answer, so for
+mechanisms that are not listed here the number of answers is unknown.
 """
 
 from __future__ import annotations

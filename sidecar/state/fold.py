@@ -43,7 +43,7 @@ class Claims:
 
 @dataclass(slots=True)
 class PartitionFold:
-    """`position` is the next offset to come. `groups`: group id -> key -> value bytes."""
+    """The state of one partition. `position`: the next offset to come. `groups`: group id -> key -> value bytes."""
 
     position: int = 0
     records: int = 0
@@ -65,14 +65,14 @@ class PartitionFold:
                 self.claims[key.sub_id] = value
                 self.owners.claim(int(key.sub_id))
             else:
-                self.owners.void += 1  # nobody can claim by it; written by no sidecar
+                self.owners.void += 1  # it is no claim; no sidecar writes such a key
         elif key.kind == SCHEMA:
             if value is not None:
                 self.schemas.add(key.sub_id)
         elif key.kind == CONFIG:
             _put(self.configs, key.group_id, key.sub_id, value)
         else:
-            # A value that is damaged says nothing of its owner; it is kept, and whoever needs it will find out.
+            # A damaged value has no owner epoch; it is kept, and decoding it reports the damage.
             epoch = owner_epoch if value is None else owner_epoch_of(value) if value[:2] == MARK else -1
             if epoch < 0 or self.owners.admits(epoch):
                 _put(self.groups, key.group_id, key, value)

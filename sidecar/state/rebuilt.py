@@ -44,7 +44,7 @@ class Rebuilt:
         return 0 if self.group is None else self.group.member_count()
 
     def facts(self) -> dict[str, Any]:
-        """Returns the kind's facts about the group, with `epoch` or generation among them; None if it is not known."""
+        """Returns the kind's facts about the group. `epoch` is its epoch or generation, None if it is not known."""
         return {"epoch": None} if self.group is None or self.inspect is None else self.inspect.facts(self.group)
 
 

@@ -95,7 +95,7 @@ TERMINATE, REWRITE = Decision.TERMINATE, Decision.REWRITE
 OWN_IDS = "It passes, except for the transactional ids of the sidecars."
 SHARE_STATE = "The broker alters its share state, once the placeholder has left."
 NEVER = 32767
-"""`flexible_from` of an API whose versions have no tagged fields."""
+"""Value of `flexible_from` for an API whose versions have no tagged fields."""
 SERVED: dict[int, ApiSpec] = {
     Api.OFFSET_COMMIT: ApiSpec(TERMINATE, Kind.ANY, 0, 10, 8, "The member is checked here, the broker stores."),
     Api.OFFSET_FETCH: ApiSpec(TERMINATE, Kind.ANY, 0, 10, 6, "The member is checked here, the broker reads."),
