@@ -75,7 +75,7 @@ class FormerOwners:
                 owner.shard.doubt_ends(owner.leases_end_ms(at), at)
 
     def _is_over(self, claim: bytes, following: bytes) -> bool:
-        """Returns whether the owner that wrote `claim` has had no lease on the partition since the claim `following`."""
+        """Returns whether the owner that wrote `claim` has had no lease on the partition since claim `following`."""
         try:
             _, member_id, _ = self._claimed[claim]
             _, next_id, generation = self._claimed[following]

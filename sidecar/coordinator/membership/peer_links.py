@@ -195,9 +195,9 @@ class _Link(asyncio.Protocol):
 
 
 class Peers:
-    """This sidecar's links to its peers. `members()`: the peers to watch, by node id; `remove(node, member id, why)`:
-    has the brokers remove a peer, and returns whether they did; `suspected(nodes)`: called with all nodes that may be
-    gone now; `hears`: the calls for the words LEFT and TOPICS of a peer."""
+    """Links from this sidecar to its peers. `members()`: the peers to watch, by node id; `remove(node, member id,
+    why)`: has the brokers remove a peer, and returns whether they did; `suspected(nodes)`: called with all nodes that
+    may be gone now; `hears`: the calls for the words LEFT and TOPICS of a peer."""
 
     def __init__(
         self,
