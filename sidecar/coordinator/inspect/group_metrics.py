@@ -87,8 +87,7 @@ class Census:
 
     def _unsettled_ms(self, partition: int, group: Group, soft: Soft, inspect: Inspect) -> int | None:
         """Returns for how many ms the group has not been stable; None if it is. A new owner takes the age of the
-        group's record, which is as old as the rebalance under way, or younger; else a takeover would hide a stuck
-        group."""
+        group's record, at most that of the rebalance under way; else a takeover would hide a stuck group."""
         at = now()
         known = None if soft.unsettled_since_ms is None else at.mono_ms - soft.unsettled_since_ms
         if group.state_name() in inspect.at_rest:

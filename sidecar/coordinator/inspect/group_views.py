@@ -214,8 +214,7 @@ class Views:
         return head
 
     def _facts(self, seen: Rebuilt) -> Told:
-        """Returns `kind`, `state`, `at_rest` (no rebalance is under way), `because`, `problems`, and the kind's
-        facts."""
+        """Returns `kind`, `state`, `at_rest` (no rebalance is under way), `because`, `problems`, the kind's facts."""
         told: Told = {"kind": seen.kind, "state": seen.state, "because": seen.why, "problems": seen.problems}
         if seen.inspect is None:
             return told | {"at_rest": True}

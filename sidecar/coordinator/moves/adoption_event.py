@@ -12,8 +12,7 @@ from sidecar.kafka.native import CLASSIC, CONSUMER, SHARE, STREAMS, Member, Nati
 from sidecar.wire.generated import streams_group_describe as td
 
 SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS = 45_000, 300_000
-"""Timeouts of adopted members: clients' defaults, as brokers do not describe them. They count until the member joins
-again."""
+"""Timeouts of adopted members: clients' defaults, as brokers do not describe them. They count until the next join."""
 
 
 def obstacle(found: Native) -> str:

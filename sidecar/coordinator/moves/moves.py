@@ -202,8 +202,7 @@ class Moves:
             self._vacate(group_id)
 
     def stopped(self, partition: int) -> None:
-        """Refuses the partition's requests if another sidecar owns it now. Also called before it is taken over
-        again."""
+        """Refuses the partition's requests if it is elsewhere now. Also called before it is taken over again."""
         self._settled.clear()
         if self._service.owners[partition].phase is Phase.ELSEWHERE:
             self.parked.refuse(partition, Code.NOT_COORDINATOR)

@@ -32,8 +32,7 @@ class UnservedGroups:
         self._log = log
 
     async def look(self, group_id: str) -> None:
-        """Returns when the broker can serve the members of this unwanted group, or when the group is wanted after
-        all."""
+        """Returns when the broker can serve this unwanted group's members, or when the group is wanted after all."""
         said = ""
         while self._core.serves_group(group_id) and not self._rules.wanted(group_id):
             verdict = self._rules.settings.as_verdict(group_id, "true")

@@ -54,8 +54,7 @@ class UnstableGroups:
         self._first_try_s: dict[str, float] = {}
 
     def tick(self) -> None:
-        """Begins to watch groups with the verdict `later`; called about every 50 ms, so that a new owner does so
-        too."""
+        """Begins to watch groups with the verdict `later`; called about every 50 ms, also at a new owner."""
         for group_id in self._rules.later:
             if group_id not in self.watched and self._core.serves_group(group_id):
                 self.watched.add(group_id)
@@ -110,8 +109,7 @@ class UnstableGroups:
         await self._store(group_id, {cf.VERDICT: self._rules.settings.as_verdict(group_id, word)}, why)
 
     async def _comes(self, group_id: str) -> None:
-        """Removes the verdict `later`, so that the group comes. An older sidecar has written it in place of the
-        order."""
+        """Removes the verdict `later`, so that the group comes. An older sidecar wrote it in place of the order."""
         name, value = cf.VERDICT, None
         if self._rules.settings.value(group_id, cf.MANAGED) == cf.LATER:
             name, value = cf.MANAGED, None if self._rules.matches(group_id) else "true"
