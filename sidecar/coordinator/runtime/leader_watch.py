@@ -13,7 +13,7 @@ from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Logger
 
 GONE_S = 5.0
-"""Seconds for which a broker is unreached before its partitions' leaders are asked for often."""
+"""Seconds after a failed connection to a leader during which leaders are asked for often."""
 
 
 class LeaderWatch:
