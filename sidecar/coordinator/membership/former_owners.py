@@ -80,7 +80,7 @@ class FormerOwners:
             _, member_id, _ = self._claimed[claim]
             _, next_id, generation = self._claimed[following]
         except StateError:
-            return False  # damaged: nobody can tell
+            return False  # damaged: the owner is unknown
         if member_id == next_id:
             return True  # it counts by its last claim
         present = {there for there, _, _ in self._assignment().members.values()}

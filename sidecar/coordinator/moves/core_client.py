@@ -41,7 +41,7 @@ class CoreClient:
             if future is not None and not future.done():
                 future.set_result(message.answer)
 
-    # ---- what is there --------------------------------------------------------------------------------------
+    # ---- questions ------------------------------------------------------------------------------------------
     def serves(self, partition: int) -> bool:
         """Returns whether this sidecar serves the partition under a valid lease."""
         owner = self._service.owners[partition]

@@ -210,7 +210,7 @@ class Placeholders:
             if final:
                 placeholder.generation = (
                     identity.generation + 1
-                )  # what the broker makes of it when the placeholder is given up
+                )  # the broker raises it when the placeholder is given up
                 self._heartbeats.begin(placeholder)
         self._look_after(placeholder)
         self.commits.wake(placeholder)

@@ -318,7 +318,7 @@ class SharePlaceholders:
                 self._figures("placeholders_lost").inc()
             p.epoch = 0
         elif code in REFUSED:
-            # The next report tells that all is well.
+            # So the next report is sent, and shows the core that the refusal is over.
             p.told = None
             self._ports.done(p.partition, p.attempt, PlaceholderRefused(p.group_id, wanted.hold_id, code, message))
             raise Refused(problem, REFUSED[code])

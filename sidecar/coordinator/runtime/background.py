@@ -113,7 +113,7 @@ class Background:
             error: BaseException | None = None
             try:
                 result = job.work()
-            except BaseException as exc:  # noqa: BLE001 - it travels to whoever asked
+            except BaseException as exc:  # noqa: BLE001 - it travels to the caller
                 error = exc
             ended = time.monotonic()
             with self._lock:

@@ -44,7 +44,7 @@ def _since_the_last_claim(codec: StateCodec, there: PartitionFold, node_id: int,
     try:
         before, member_id = codec.claimed_by(last)
     except StateError:
-        return ASSIGNED  # damaged: nobody can tell, and the audit lists it
+        return ASSIGNED  # damaged: the claimant is unknown, and the audit lists it
     is_now = assignment.members.get(before, ("", "", 0))[0]
     if is_now != member_id:
         return f"sidecar {before} has joined anew" if is_now else f"sidecar {before} is gone"

@@ -67,7 +67,7 @@ class TailListener:
         try:
             there = self._state.codec.claimed_in(next(reversed(claims.values())))
         except (StateError, StopIteration):
-            return  # damaged, or compacted already: nobody can tell
+            return  # damaged, or compacted already: the cluster is unknown
         if own and there not in ("", own) and self._roster.due("foreign"):
             where = {"partition": partition, "own": own, "theirs": there}
             self._log.error("a sidecar of another cluster has claimed a partition", **where, remedy=FOREIGN)

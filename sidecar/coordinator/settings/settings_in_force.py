@@ -97,7 +97,7 @@ class SettingsInForce:
     def regex_time_s(self) -> float:
         return float(self._consumer.values["regex_time_ms"]) / 1000
 
-    # ---- what is in force -----------------------------------------------------------------------------------
+    # ---- values in force ------------------------------------------------------------------------------------
     def _make(self, kind: str, group_id: str) -> Any:
         effective = self.effective()
         try:

@@ -70,7 +70,7 @@ class StoredSettings:
             records.append(self._codec.config(group_id, name, value, now().wall_ms, revision, why))
         await append(self.partition_of(group_id), records)
 
-    # ---- orders, and what owners have found about them ------------------------------------------------------
+    # ---- orders, and owners' verdicts about them ------------------------------------------------------------
     def order(self, group_id: str, name: str = cf.REBALANCE) -> str:
         """Returns the group's order as a text that identifies it (`order_of`); "" if there is none."""
         return order_of(self._body(group_id, name))
