@@ -8,7 +8,7 @@ from sidecar.core.runtime.turn import Now
 from sidecar.link.clock import CLOCK
 
 STEP_MS = 1_000
-"""A wall clock that is set forward by less than this ends no lease."""
+"""Slack for the wall clock, in ms: setting it forward by less than this ends no lease early."""
 
 
 def wall_ms() -> int:
@@ -20,5 +20,5 @@ def now() -> Now:
 
 
 def lease_end(sent: Now, lease_ms: int) -> Now:
-    """When a lease ends that began with what was sent then."""
+    """Returns the end of a lease that a request sent at `sent` has proved."""
     return Now(sent.mono_ms + lease_ms, sent.wall_ms + lease_ms + STEP_MS)

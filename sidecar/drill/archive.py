@@ -1,7 +1,7 @@
 """Makes an archive of the classes that a broker loads (JDK, class data sharing): `python -m sidecar.drill.archive`.
 
-Brokers that start with it need half of the processor time. Whoever starts many makes it once; without it, or with one
-of another Java or other jars, a broker starts as ever.
+Brokers that start with it need half of the processor time. It is made once, for runs with many brokers; without it, or
+with one of another Java or other jars, a broker starts as usual.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ STOP_S = 60.0
 
 
 def make(version: str) -> Path:
-    """Raises DrillError if the broker does not start, or leaves no archive."""
+    """Make the archive for this version, if there is none, and return its path. Raises DrillError if the broker does
+    not start, or leaves no archive."""
     kafka_libs(version)
     made = archive_file(version)
     if made.exists():

@@ -13,7 +13,7 @@ KAFKA = "4.4.0"
 """The anchor, and the only place that names it: the sidecar does what this Kafka does, its messages are generated, and
 brokers, Java clients and tools have this version unless told otherwise."""
 BEFORE = "4.3.1"
-"""The newest one before it, beside which tests play, too."""
+"""The newest version before the anchor, on which tests run, too."""
 ANCHORS = (KAFKA, BEFORE)
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
@@ -28,7 +28,8 @@ LOGS = {
     "3": (("org.slf4j", "slf4j-reload4j", "1.7.36"),),
 }
 LOGS_SINCE_4 = (("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),)
-"""What Kafka's distribution adds to these, so that a broker writes a log. Kafka 2 needs nothing."""
+"""Logging jars that Kafka's distribution adds to ARTIFACTS, without which a broker writes no log. Kafka 2 needs
+none."""
 COMPLETE = "complete-with-logs"
 
 
@@ -51,14 +52,15 @@ def java() -> str:
 
 
 def archive_file(version: str) -> Path:
-    """Where the archive of this Kafka's classes is for this Java, if archive.py has made it."""
+    """Return the path of the archive of this Kafka's classes for this Java, which archive.py may have made."""
     binary = Path(java()).resolve()
     which = zlib.crc32(f"{binary} {binary.stat().st_mtime_ns}".encode())
     return cache_dir() / f"kafka-{version}" / f"classes-{which:08x}.jsa"
 
 
 def class_archive(version: str) -> tuple[str, ...]:
-    """Options of a JVM that takes the classes from there. It says nothing if it cannot, and loads them as ever."""
+    """Return the options with which a JVM takes the classes from the archive. If it cannot, it silently loads them as
+    usual."""
     file = archive_file(version)
     return (f"-XX:SharedArchiveFile={file}", "-Xlog:disable") if file.exists() else ()
 
@@ -109,7 +111,7 @@ def _wanted(version: str) -> list[Artifact]:
 
 
 def _fetch(artifacts: list[Artifact], target: Path) -> None:
-    """With what they depend on."""
+    """Fetch the artifacts with their dependencies."""
     if shutil.which("mvn"):
         _with_maven(artifacts, target)
     else:

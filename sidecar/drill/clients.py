@@ -1,4 +1,4 @@
-"""The clients of a run, and what each one reported: what it was assigned, consumed and committed."""
+"""The clients of a run, and the journal of each: what it was assigned, consumed and committed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class Owned:
 
 @dataclass
 class Journal:
-    """What one client has reported so far."""
+    """The reports of one client so far. `consumed`: by partition, first and last offset of each report; `committed`: by
+    partition, the last committed offset."""
 
     name: str
     owned: list[Owned] = field(default_factory=list)
@@ -118,14 +119,14 @@ ASSIGNORS = {
     "range": "org.apache.kafka.clients.consumer.RangeAssignor",
     "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
 }
-"""Of the classic protocol: by the names that members exchange."""
+"""Assignors of the classic protocol: the name that members exchange -> Kafka's class."""
 
 
 def java_consumer(
     kafka: LocalKafka, name: str, topic: str, group: str, *extra: str, protocol: str = "consumer", bootstrap: str = ""
 ) -> Client:
     """Make a client that is Kafka's own VerifiableConsumer. `protocol`: consumer, or an assignor of the classic one;
-    `bootstrap`: where it connects if not to the sidecars."""
+    `bootstrap`: its bootstrap servers, if not the sidecars."""
     config = kafka.folder / f"{name}.properties"
     settings = {"client.id": name, **kafka.client}
     spoken = ("consumer",) if protocol == "consumer" else ("classic", "--assignment-strategy", ASSIGNORS[protocol])
@@ -253,7 +254,7 @@ def backward_commits(journals: Iterable[Journal]) -> list[str]:
 
 
 def not_in_audit(journals: Iterable[Journal], intervals: list[dict[str, Any]]) -> list[str]:
-    """List what a client says it owned although no interval of the audit contains it."""
+    """List the partitions that a client reported as owned although no interval of the audit contains that."""
     found = []
     for j in journals:
         mine = [i for i in intervals if i["client_id"] == j.name]

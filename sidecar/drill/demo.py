@@ -118,7 +118,7 @@ DOES = {SHARE: "acknowledged", STREAMS: "counted exactly once"}
 
 
 def _told(group: GroupUnderTest) -> str:
-    """How far the clients of a group of a further kind have come, in one line."""
+    """Return the progress of a share or streams group's clients, in one line."""
     what = "  ".join(f"{c.name} {c.journal.count}" for c in group.clients)
     return f"[dim]{group.kind} group {group.group}:[/] {what} records {DOES[group.kind]}"
 
@@ -163,7 +163,7 @@ def _now_ms() -> int:
 
 
 def _play(s: Scenario, screen: Screen) -> list[Mark]:
-    """Play the scenario, and return what was done and when."""
+    """Play the scenario, and return a mark for each step with its time."""
     say = screen.say
     marks: list[Mark] = []
 
@@ -225,7 +225,8 @@ def _kill_owner(s: Scenario, say: Callable[[str], None], mark: Callable[[str, bo
     heard_ms = at_ms + heard_s * 1000
 
     def commits_ms() -> list[float]:
-        """The commits behind that heartbeat: an earlier answer may be the former owner's, on its way at the kill."""
+        """Return the commits after that heartbeat: an earlier answer may be the former owner's, sent before the
+        kill."""
         return [c[0] for j in s.journals for c in j.commit_log if c[0] >= heard_ms]
 
     s.wait("a commit by a consumer", lambda: bool(commits_ms()), 30)
@@ -293,7 +294,7 @@ BAD = {
 
 
 def _checks(group: GroupUnderTest, produced: dict[int, int]) -> list[tuple[str, object, bool]]:
-    """What is known of a group of a further kind at the end."""
+    """Return the checks of a share or streams group at the end: label, count, and whether it is good."""
     found = zip(BAD[group.kind], (group.lost(produced), len(group.went_back())), strict=True)
     return [(f"{group.kind} group: {label}", count, not count) for label, count in found]
 

@@ -1,7 +1,7 @@
 """Clients of share groups and of streams groups: Kafka's VerifiableShareConsumer, and an application on Kafka Streams.
 
-Nobody owns a partition of a share group: what counts is which records were acknowledged. An application commits within
-itself: what counts is what it writes, and that is read as transactions commit it.
+No member owns a partition of a share group: the acknowledged records count. A streams application commits within
+itself: its output counts, and is read as transactions commit it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from sidecar.drill.processes import Process
 from sidecar.drill.secured import private
 
 SHARE_SINCE = (4, 2)
-"""The first Kafka whose brokers have share groups without further ado."""
+"""The first Kafka whose brokers have share groups by default."""
 STREAMS_SINCE = (3, 9)
-"""The first on which the sidecars' streams groups were tried."""
+"""The first Kafka on which the sidecars' streams groups were tried."""
 BUCKETS = 200
 PROGRAM = Path(__file__).parent / "programs" / "CountOrders.java"
 JVM = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -34,11 +34,11 @@ JVM = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"
 # ---- share groups -----------------------------------------------------------------------------------------------
 @dataclass
 class ShareJournal(Journal):
-    """`consumed` has what was acknowledged."""
+    """The journal of a share consumer, whose `consumed` has the acknowledged records."""
 
     in_doubt: Journal = field(default_factory=lambda: Journal(""))
-    """`consumed` has what was delivered, but nobody knows whether its acknowledgement arrived: the connection broke
-    before the answer. If it has, the record does not come again."""
+    """A journal whose `consumed` has the records with an acknowledgement that may not have arrived: the connection
+    broke before the answer. If it has arrived, the record does not come again."""
 
     def add(self, e: dict[str, Any]) -> None:
         if e.get("name") == "records_consumed":
@@ -79,7 +79,7 @@ def acknowledged_twice(journals: Iterable[Journal]) -> list[str]:
 
 
 def share_consumer(kafka: LocalKafka, name: str, topic: str, group: str, bootstrap: str = "") -> Client:
-    """Makes a member of a share group that acknowledges what each poll gave it."""
+    """Makes a member of a share group that acknowledges the records of each poll."""
     config = kafka.folder / f"{name}.properties"
     private(config, "".join(f"{n}={value}\n" for n, value in {"client.id": name, **kafka.client}.items()))
     # fmt: off
@@ -111,7 +111,7 @@ def streams_program(folder: Path) -> Path:
 
 
 def streams_instance(kafka: LocalKafka, name: str, source: str, sink: str, group: str, bootstrap: str = "") -> Client:
-    """Makes an instance of the application. What it has committed is told by the reader of its sink."""
+    """Makes an instance of the application. Its commits are read from its sink, by SinkReader."""
     classes = f"{streams_program(kafka.folder)}:{streams_libs()}/*"
     arguments = [bootstrap or kafka.bootstrap, group, source, sink, name, str(BUCKETS), str(kafka.folder / f"{name}.d")]
     command = [java(), *JVM, "-cp", classes, "CountOrders", *arguments]
@@ -120,14 +120,14 @@ def streams_instance(kafka: LocalKafka, name: str, source: str, sink: str, group
 
 
 class SinkReader:
-    """A thread that reads what the application has committed, and notes in the journal of each instance when it came.
-    `counts`: the last count of each bucket; `back`: counts that did not rise."""
+    """A thread that reads the committed output of the application, and notes in the journal of each instance when it
+    came. `counts`: the last count of each bucket; `back`: counts that did not rise by one."""
 
     def __init__(self, bootstrap: str, sink: str, partitions: int) -> None:
         self.counts: dict[str, int] = {}
         self.back: list[str] = []
         self.journals: dict[str, Journal] = {}
-        """By name of the instance."""
+        """Name of an instance -> its journal."""
         self._stop = threading.Event()
         self._consumer = Consumer(
             {

@@ -1,4 +1,4 @@
-"""The audit at the end of a drill or of the demo: the command that users run, and what its lake says."""
+"""The audit at the end of a drill or of the demo: the command that users run, and queries of its lake."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sidecar.audit.lake import Lake
 
 TIMEOUT_S = 600.0
 SAID = (0, 1, 4)
-"""Exit codes of an audit that was made, whatever it found."""
+"""Exit codes of a complete audit, with or without findings."""
 EVER_MS = 1 << 52
 
 
 def audited(bootstrap: str, folder: Path, command_config: Sequence[str] = ()) -> Lake:
-    """The lake in this folder, brought up to date. A state topic that was made anew begins a new one beside the old.
-    Raises AuditError, with what the command said."""
+    """Bring the lake in this folder up to date, and return it. A state topic that was made anew begins a new
+    incarnation beside the old one. Raises AuditError, with the command's output."""
     command = [sys.executable, "-m", "sidecar.cli.main", "audit", "run", "--from", f"kafka://{bootstrap}"]
     command += ["--lake", str(folder), "--new-incarnation", "-o", "json", *command_config]
     try:
@@ -39,6 +39,6 @@ def rows(lake: Lake, table: str) -> list[dict[str, Any]]:
 
 
 def owned(lake: Lake, group: str) -> list[dict[str, Any]]:
-    """Who owned which partition, in the order of the log, with the `client_id` of each."""
+    """Return the ownership intervals of the group's members, in the order of the log, each with its `client_id`."""
     everything = {"topic": None, "partition": None, "group": group, "since": 0, "until": EVER_MS}
     return query.ask(lake, query.OWNERSHIP, everything)

@@ -1,8 +1,8 @@
-"""TCP lines between processes of this machine that can be cut: what is sent stays where it is, no end is told of, and
-new connections are taken and never answered. When the line is mended everything goes on from where it was.
+"""TCP lines between processes of this machine that can be cut: then sent bytes stay in the line, no close passes, and
+new connections are accepted and never answered. When the line is mended everything goes on from where it was.
 
-That is a network that loses all packets of a host for a while, except that a connection can still be opened; the kernel
-of a host that is suspended does the same. Who opened a connection is known by the client id of its first request.
+A cut is like a network that loses all packets of a host for a while, except that a connection can still be opened, as
+with the kernel of a suspended host. The client id of a connection's first request shows its host.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 CHUNK_BYTES = 65_536
 STEP_S = 10.0
 RESET = struct.pack("ii", 1, 0)
-"""SO_LINGER: closing resets the connection, as the kernel does where nobody listens."""
+"""SO_LINGER: closing resets the connection, as the kernel does for a port without a listener."""
 PING = re.compile(rb"ping from (sidecar-\d+)")
 HEAD = struct.Struct(">ihhih")
 """Size, API, version, correlation id, length of the client id."""
@@ -27,7 +27,7 @@ HEAD = struct.Struct(">ihhih")
 
 @dataclass(frozen=True)
 class Route:
-    """From `port` to `target`; `host`: the number of the host that the target is on."""
+    """A line from `port` to `target`; `host`: the number of the target's host."""
 
     host: int
     port: int
@@ -36,7 +36,7 @@ class Route:
 
 @dataclass(frozen=True)
 class Wire:
-    """A connection: to which host and port there, and the client id of its first request, "" before that."""
+    """A connection: host and port of its target, and the client id of its first request, "" before that."""
 
     to_host: int
     to_port: int
@@ -44,12 +44,12 @@ class Wire:
 
 
 Cut = Callable[[Wire], bool]
-"""Whether a connection is silent."""
+"""Returns whether a connection must be silent."""
 
 
 def client_id_of(chunk: bytes) -> str:
-    """Return the client id of the request that begins here, or "" if it is not there as a whole. The pings of sidecars
-    are no requests; they tell their sidecar, too."""
+    """Return the client id of the request that begins here, or "" if it is incomplete. The pings of sidecars are no
+    requests, but name their sidecar, too."""
     if pinging := PING.match(chunk):
         return pinging[1].decode()
     if len(chunk) < HEAD.size:
@@ -65,7 +65,7 @@ class _Connection:
         self.flows.set()
 
     def obey(self, cut: Cut | None) -> bool:
-        """Be silent or not; returns whether it is silent."""
+        """Silence the connection, or let it flow; return whether it is silent."""
         silent = cut is not None and cut(self.wire)
         if silent:
             self.flows.clear()
@@ -106,7 +106,7 @@ class Lines:
         self._thread.join(timeout=5)
 
     def cut(self, rule: Cut) -> list[Wire]:
-        """Silence all connections that `rule` names, those of now and those to come. Returns those of now."""
+        """Silence all connections that `rule` names, present and future ones. Return the present ones."""
 
         async def begin() -> list[Wire]:
             self._cut = rule
@@ -163,7 +163,7 @@ class Lines:
     async def _pump(
         self, conn: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asks: bool
     ) -> None:
-        """Pass on what is said, and then its end. `asks`: this side sends requests."""
+        """Pass bytes on, and then the close. `asks`: whether this side sends requests."""
         try:
             while data := await reader.read(CHUNK_BYTES):
                 if asks and not conn.wire.client_id:

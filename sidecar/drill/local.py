@@ -71,12 +71,12 @@ class Broker:
 
 
 PORTS = 6
-"""Of one broker and its sidecar."""
+"""Ports of one broker and its sidecar."""
 
 
 @dataclass
 class LocalKafka:
-    """Start with `start()`, end with `stop()`; everything it writes is under `folder`."""
+    """A cluster. Start it with `start()`, end it with `stop()`; everything that it writes is under `folder`."""
 
     folder: Path
     brokers: int = 3
@@ -87,21 +87,21 @@ class LocalKafka:
     jvm: tuple[str, ...] = JVM
     sidecar_main: str = "sidecar.cli.main"
     split: bool = False
-    """Each sidecar is two processes, a front and a coordinator."""
+    """Whether each sidecar is two processes, a front and a coordinator."""
     halved: set[int] = field(default_factory=set)
-    """Node ids of those that are so where the others are not."""
+    """Node ids of sidecars that are two processes although the others are not."""
     socket_units: SocketUnits | None = None
-    """They hold the sidecars' listening sockets."""
+    """The holder of the sidecars' listening sockets; None: each sidecar opens its own."""
     proxied: dict[int, int] = field(default_factory=dict)
-    """Port on which something listens -> port that others are told instead: a proxy stands between."""
+    """Port of a listener -> port of a proxy before it, which others use instead."""
     trees: dict[int, Path] = field(default_factory=dict)
     """Node id -> another checkout of this project, whose sidecar runs there."""
     bare: set[int] = field(default_factory=set)
-    """Node ids of brokers without a sidecar: their own listener for clients is where the sidecar's would be."""
+    """Node ids of brokers without a sidecar: their listener for clients has the port that the sidecar would have."""
     client: Mapping[str, str] = field(default_factory=dict)
-    """Kafka's own properties of whoever connects: sidecars, clients, commands. Empty: the cluster is open."""
+    """Kafka's properties for all connections of sidecars, clients and commands. Empty: the cluster is open."""
     scram: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """User -> password: they are there from the start, so brokers may be users, too."""
+    """User -> password. The users exist from the start, so brokers may be users, too."""
     nodes: list[Broker] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -115,12 +115,12 @@ class LocalKafka:
 
     # ---- addresses ----------------------------------------------------------------------------------------
     def told(self, port: int) -> int:
-        """The port that others use to reach what listens on `port`."""
+        """Return the port that others use to reach the listener on `port`."""
         return self.proxied.get(port, port)
 
     @property
     def bootstrap(self) -> str:
-        """Where clients connect: the sidecars, or the brokers if there are none."""
+        """The clients' bootstrap servers: the sidecars, or the brokers if there are none."""
         ports = [n.clients_port if self.front == "none" else n.sidecar_port for n in self.nodes]
         return ",".join(f"127.0.0.1:{self.told(p)}" for p in ports)
 
@@ -131,27 +131,27 @@ class LocalKafka:
         return ",".join(f"127.0.0.1:{self.told(p)}" for p in ports)
 
     def internal_sidecars(self) -> str:
-        """The sidecars' addresses, whatever clients are told."""
+        """Return the sidecars' addresses, for any `front`."""
         return ",".join(f"127.0.0.1:{self.told(n.sidecar_port)}" for n in self.nodes)
 
     @property
     def has_consumer_groups(self) -> bool:
-        """Kafka 3 has none by default, and Kafka 2 none at all."""
+        """Whether the brokers have consumer groups: Kafka 3 has none by default, and Kafka 2 none at all."""
         return numbers(self.version) >= (4,)
 
     def clients_listener(self, n: Broker) -> int:
-        """The port of the broker's own listener for clients."""
+        """Return the port of the broker's own listener for clients."""
         return n.sidecar_port if n.node_id in self.bare else n.clients_port
 
-    # ---- who connects -------------------------------------------------------------------------------------
+    # ---- credentials --------------------------------------------------------------------------------------
     @property
     def command_config(self) -> tuple[str, ...]:
-        """For Kafka's tools and for our own commands; nothing where the cluster is open."""
+        """Options with the credentials for Kafka's tools and for our own commands; none if the cluster is open."""
         return ("--command-config", str(self._client_file)) if self.client else ()
 
     @cached_property
     def security(self) -> Security:
-        """For our own wire client. All share it, and read the certificates once."""
+        """Credentials for our own wire client. All connections share them, and read the certificates once."""
         if not self.client:
             return OPEN
         from sidecar.kafka.properties import of  # takes a while, and few need it
@@ -226,7 +226,7 @@ class LocalKafka:
         node.process = Process(f"broker-{node.node_id}", command, self.folder / f"broker-{node.node_id}.log").start()
 
     def _java(self, opts: tuple[str, ...] = JVM) -> list[str]:
-        """A JVM with the brokers' classes; the main class comes next."""
+        """Return the command of a JVM with the brokers' classes, up to the main class."""
         log = [
             f"-Dlog4j2.configurationFile={self.folder}/log4j2.xml",
             f"-Dlog4j.configuration=file:{self.folder}/log4j.properties",
@@ -314,13 +314,13 @@ class LocalKafka:
         return n.sidecar
 
     def start_coordinator(self, n: Broker) -> Process:
-        """One half of a sidecar that is split; it answers the admin address."""
+        """Start the coordinator of a split sidecar, which answers the admin address."""
         env = {**self.sidecar_settings(n), **self._link(n, "coordinator")}
         n.coordinator = self._sidecar(f"coordinator-{n.node_id}", env, self.trees.get(n.node_id))
         return n.coordinator
 
     def start_front(self, n: Broker) -> Process:
-        """The half that holds the clients' connections."""
+        """Start the front of a split sidecar, which holds the clients' connections."""
         env = {**self.sidecar_settings(n), **self._link(n, "front")}
         del env["SIDECAR_ADMIN"]
         n.sidecar = self._sidecar(f"sidecar-{n.node_id}", env, self.trees.get(n.node_id))
@@ -340,7 +340,7 @@ class LocalKafka:
         return Process(name, command, self.folder / f"{name}.log", env, cwd=tree, sock=sock).start()
 
     def wait_ready(self, timeout_s: float = 60) -> None:
-        """Wait until every running sidecar serves what it was assigned, and all of them agree on the owners."""
+        """Wait until every running sidecar serves its partitions, and all of them agree on the owners."""
         running = [n for n in self.nodes if n.sidecar is not None and n.sidecar.alive]
         procs = [n.sidecar for n in running if n.sidecar is not None]
 
@@ -360,7 +360,7 @@ class LocalKafka:
         wait_until("the sidecars to own all partitions", ready, timeout_s, procs)
 
     def get(self, n: Broker, path: str) -> Any:
-        """Get JSON from a sidecar's admin address, or None if it gives no good answer."""
+        """Return JSON from a sidecar's admin address, or None if it gives no good answer."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{n.admin_port}{path}", timeout=1.0) as res:
                 return json.load(res)
@@ -368,7 +368,7 @@ class LocalKafka:
             return None
 
     def problems(self, n: Broker) -> list[str]:
-        """Return why a sidecar says in /readyz that it is not ready; nothing if it is, or gives no answer."""
+        """Return the problems in a sidecar's /readyz; none if it is ready, or gives no answer."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{n.admin_port}/readyz", timeout=1.0):
                 return []
@@ -384,8 +384,8 @@ class LocalKafka:
         return AdminClient({"bootstrap.servers": self.internal, "log_level": 2, **self.security.librdkafka()})
 
     def at_home(self) -> bool:
-        """Whether each partition is owned beside its leader in `__consumer_offsets`, which a sidecar follows only after
-        `ownership.follow_leader_ms`."""
+        """Return whether each partition is owned beside its leader in `__consumer_offsets`, which ownership follows
+        only after `ownership.follow_leader_ms`."""
         from confluent_kafka import KafkaException
 
         try:
@@ -417,7 +417,7 @@ class LocalKafka:
         return Process(name or main.rsplit(".", 1)[-1], command, self.folder / f"{name or main}.log", lines=lines)
 
     def run_tool(self, main: str, *args: str, timeout_s: float = 60) -> tuple[int, str]:
-        """Run a Kafka program to its end; return its exit code and what it printed."""
+        """Run a Kafka program to its end; return its exit code and output."""
         p = self.tool(main, *args)
         done = subprocess.run(p.command, capture_output=True, text=True, timeout=timeout_s, check=False)
         return done.returncode, done.stdout + done.stderr

@@ -1,8 +1,8 @@
-"""Members on our own wire client that heartbeat and commit fast, and note when a coordinator accepted what they sent.
+"""Members on our own wire client that heartbeat and commit fast, and note when a coordinator accepted each request.
 
 Each has a group of its own, whose id hashes to the same partition as the group under test, so that it has the same
-coordinator and never disturbs that group. It does not back off: what it measures is the coordinator. What unmodified
-clients make of it is in their journals.
+coordinator and never disturbs that group. It does not back off, as it measures the coordinator. The times of unmodified
+clients are in their journals.
 """
 
 from __future__ import annotations
@@ -31,23 +31,25 @@ from sidecar.wire.generated import sync_group as sg
 HEARTBEAT_EVERY_S = 0.1
 COMMIT_EVERY_S = 0.05
 PATIENCE_S = 0.5
-"""For a connection, and for an answer; then the coordinator is looked for again and asked anew, beside the other."""
+"""Seconds for a connection, or for an answer; then the coordinator is looked up and asked anew, in parallel."""
 SECURED_S = 5.0
-"""For a connection with a login, which is four answers more, and all members calculate theirs in one thread."""
+"""Seconds for a connection with a login, which is four answers more, and whose keys all members compute in one
+thread."""
 ANSWER_S = 15.0
-"""An answer that comes later is not waited for at all."""
+"""Timeout of an answer, in seconds."""
 JOIN_S = 5.0
 LATE = 6
-"""So many requests of one kind may be unanswered at once."""
+"""Most requests of one kind that may be unanswered at once."""
 SESSION_MS = 45_000
 LOST = (Code.FENCED_MEMBER_EPOCH, Code.UNKNOWN_MEMBER_ID, Code.GROUP_ID_NOT_FOUND, Code.ILLEGAL_GENERATION)
 ELSEWHERE = (Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE)
 
 LOOK_S, LATE_S = 0.1, 0.1
-"""How often is looked whether the members' own loop stands still, and when it is late: they ask nobody meanwhile."""
+"""Interval of the checks whether the members' own loop stands still, and the delay from which on it does. Members send
+no requests meanwhile."""
 
 Accepted = list[tuple[float, float]]
-"""(sent, answered), in monotonic seconds."""
+"""Times of accepted requests: (sent, answered), in monotonic seconds."""
 
 
 def first_after(accepted: Accepted, at: float) -> float | None:
@@ -56,17 +58,17 @@ def first_after(accepted: Accepted, at: float) -> float | None:
 
 
 class Speaker(Protocol):
-    """How a member of one protocol joins and proves that it is alive. `epoch` is its generation in the classic one."""
+    """The joins and heartbeats of a member, by its protocol. `epoch`: its generation in the classic protocol."""
 
     member_id: str
     epoch: int
 
     async def heartbeat(self, conn: BrokerConnection) -> int:
-        """Join if that must be, heartbeat, and return the error code; a join alone returns REBALANCE_IN_PROGRESS."""
+        """Join if needed, heartbeat, and return the error code; a join alone returns REBALANCE_IN_PROGRESS."""
 
 
 class ConsumerSpeaker:
-    """KIP-848. It subscribes to no topic, so it never has to give a partition up."""
+    """A KIP-848 member. It subscribes to no topic, so it never has to give a partition up."""
 
     def __init__(self, group: str) -> None:
         self.group = group
@@ -86,7 +88,7 @@ class ConsumerSpeaker:
 
 
 class ClassicSpeaker:
-    """JoinGroup, SyncGroup, Heartbeat: the only member, and so the leader, of its group."""
+    """A classic member: JoinGroup, SyncGroup, Heartbeat. It is the only member, and so the leader, of its group."""
 
     instance_id: str | None = None
 
@@ -95,7 +97,7 @@ class ClassicSpeaker:
         self.member_id = ""
         self.epoch = -1
         self._joining = asyncio.Lock()
-        """Two joins at once would be two members, and the rebalance would wait for both."""
+        """Lock for joins: two at once would be two members, and the rebalance would wait for both."""
 
     async def heartbeat(self, conn: BrokerConnection) -> int:
         async with self._joining:
@@ -144,7 +146,7 @@ class ClassicSpeaker:
 
 
 class ConsumerNewcomer:
-    """KIP-848. Each turn is a member that joins, gets the partitions of a topic, and leaves."""
+    """KIP-848 members: each turn is a member that joins, gets the partitions of a topic, and leaves."""
 
     epoch = 0
     TURNS = 100
@@ -178,8 +180,8 @@ class ConsumerNewcomer:
 
 
 class ClassicNewcomer(ClassicSpeaker):
-    """Each turn is a member that joins, leads its group through a generation, and leaves. It is a static member: one
-    that could not leave is replaced by the next."""
+    """Classic members: each turn is a member that joins, leads its group through a generation, and leaves. It is a
+    static member: one that could not leave is replaced by the next."""
 
     instance_id: str | None = "newcomer"
 
@@ -202,7 +204,7 @@ def speaker(group: str, kind: str, topic: str, newcomer: bool) -> Speaker:
 
 
 class Member:
-    """One member. `topic` is any topic that is there: its partition 0 is what the member commits an offset of."""
+    """One member. `topic`: any topic that exists; the member commits offsets of its partition 0."""
 
     def __init__(
         self,
@@ -213,7 +215,7 @@ class Member:
         newcomer: bool = False,
         security: Security = OPEN,
     ) -> None:
-        """A newcomer joins and leaves again and again; its heartbeats are what it brought to an end."""
+        """`newcomer`: the member joins and leaves again and again, and its heartbeats are its finished turns."""
         self.group = group
         self.newcomer = newcomer
         self.heartbeats: Accepted = []
@@ -227,7 +229,7 @@ class Member:
 
     @property
     def epoch(self) -> int:
-        """Of the membership, or its generation: it stays what it is as long as the group need not begin anew."""
+        """Member epoch, or generation. It stays the same as long as the member need not join again."""
         return self._speaker.epoch
 
     async def run(self, stopped: Callable[[], bool]) -> None:
@@ -252,8 +254,8 @@ class Member:
     async def _converse(
         self, turn: Callable[[BrokerConnection], Awaitable[int]], pause_s: float, stopped: Callable[[], bool]
     ) -> None:
-        """Ask the coordinator again and again; `turn` asks once and returns the error code. Who does not answer at once
-        may still do so while the coordinator is looked for and asked anew."""
+        """Ask the coordinator again and again; `turn` asks once and returns the error code. A late answer still counts
+        while the coordinator is looked up and asked anew."""
         conn: BrokerConnection | None = None
         late: set[asyncio.Task[None]] = set()
         while not stopped():
@@ -316,7 +318,7 @@ class Members:
         self.members = members
         self.failed: BaseException | None = None
         self.stood_still: list[tuple[float, float]] = []
-        """From when to when, in monotonic seconds, no member could ask or hear anything."""
+        """Times, from and to, in monotonic seconds, in which no member could send or receive anything."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="members", daemon=True)
 
@@ -342,5 +344,5 @@ class Members:
         try:
             asyncio.run(all_of_them())
         except Exception as exc:
-            self.failed = exc  # whoever waits for a member raises it
+            self.failed = exc  # raised by the drill that waits for a member
             raise

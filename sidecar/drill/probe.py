@@ -1,7 +1,7 @@
 """A small KIP-848 member on our own wire client. It heartbeats fast, and notes when a heartbeat was accepted.
 
-It joins a group of its own, whose id hashes to the same state partition as the group under test. So it has the same
-owner, and never touches the group.
+The probe joins a group of its own, whose id hashes to the same state partition as the group under test. So it has the
+same owner, and never touches the group under test.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def sibling_group(group: str, prefix: str, partitions: int) -> str:
 
 @dataclass
 class View:
-    """What ConsumerGroupDescribe says about the group under test."""
+    """The last answer of ConsumerGroupDescribe about the group under test."""
 
     state: str = "?"
     group_epoch: int = 0

@@ -1,4 +1,4 @@
-"""Child processes that never outlive us: each dies with this process, whatever ends it, and logs to its own file."""
+"""Child processes that never outlive this process: each dies with it, however it ends, and logs to its own file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ os.execv(sys.executable, [sys.executable, *command])
 
 
 def with_socket(sock: socket.socket, *python: str, name: str = "clients") -> list[str]:
-    """The command that runs `python` with the listening socket handed over. `sock` must be among the `pass_fds`."""
+    """Return the command that runs `python` with the listening socket handed over. `sock` must be in `pass_fds`."""
     return [sys.executable, "-c", _WITH_SOCKET, str(sock.fileno()), name, *python]
 
 
@@ -57,7 +57,7 @@ class SocketUnits:
 
 
 class DrillError(Exception):
-    """Says what went wrong and where the log is."""
+    """Raised when a drill cannot go on; the text has the problem and the log's place."""
 
 
 def interrupt_on_sigterm() -> None:
@@ -129,12 +129,12 @@ class Process:
 
     @property
     def worker_pid(self) -> int:
-        """Of the one child that does a sidecar's work (process/parent.py); of this process if it has none."""
+        """Process id of the worker, a sidecar's only child (process/parent.py); of this process if it has none."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         return int(children[0]) if children else self.pid
 
     def signal(self, sig: signal.Signals) -> None:
-        """To this process; what stops or continues it goes to its children, too."""
+        """Send a signal to this process; SIGSTOP and SIGCONT go to its children, too."""
         if not self.alive:
             return
         if sig in (signal.SIGSTOP, signal.SIGCONT):
@@ -143,7 +143,7 @@ class Process:
             os.kill(self.pid, sig)
 
     def kill_worker(self) -> None:
-        """SIGKILL to a sidecar's worker alone: its parent starts another one."""
+        """Send SIGKILL to a sidecar's worker alone: its parent starts another one."""
         os.kill(self.worker_pid, signal.SIGKILL)
 
     def stop(self, timeout_s: float = 8.0) -> int | None:
@@ -158,7 +158,7 @@ class Process:
         return self._popen.returncode
 
     def kill(self) -> None:
-        """SIGKILL to this process and its children: of a sidecar parent and worker die, as with their container."""
+        """Send SIGKILL to this process and its children: a sidecar's parent and worker die, as with their container."""
         if self._popen is not None and self._popen.poll() is None:
             os.killpg(self.pid, signal.SIGKILL)
             self._popen.wait()
@@ -171,10 +171,10 @@ class Process:
 
 
 def free_ports(n: int) -> list[int]:
-    """Return ports on which nobody listens now.
+    """Return ports without a listener.
 
     They lie below those that the system gives to outgoing connections (32768 and up on Linux), so none is taken
-    while its process is down. Each process looks from a place of its own.
+    while its process is down. Each process begins the search at another port.
     """
     found: list[int] = []
     while len(found) < n:

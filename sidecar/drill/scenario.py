@@ -1,4 +1,4 @@
-"""What the demo and drills share: a cluster with sidecars, a topic, a producer, clients, and ways to wait for them."""
+"""Common parts of demo and drills: a cluster with sidecars, a topic, a producer, clients, and waits for them."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ SIDECAR_ENV = {
     "SIDECAR_OWNERSHIP__FOLLOW_LEADER_MS": "2000",
 }
 PLACES = {SHARE: ("1", "2"), STREAMS: ("1",)}
-"""Clients of the groups of further kinds."""
+"""Kind -> suffixes of the names of its group's clients."""
 
 
 def further_kinds(version: str) -> tuple[str, ...]:
-    """Kinds of groups beside classic and consumer groups that sidecars coordinate on these brokers."""
+    """Return the kinds beside classic and consumer groups that sidecars coordinate on these brokers."""
     since = {SHARE: SHARE_SINCE, STREAMS: STREAMS_SINCE}
     return tuple(kind for kind, first in since.items() if numbers(version) >= first)
 
@@ -41,8 +41,8 @@ def further_kinds(version: str) -> tuple[str, ...]:
 def all_kinds(
     folder: Path, version: str, properties: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None
 ) -> LocalKafka:
-    """Sidecars that coordinate groups of all kinds that these brokers have, and whose members send heartbeats twice a
-    second."""
+    """Return a cluster whose sidecars coordinate all kinds of groups that its brokers allow, with members that send
+    heartbeats twice a second."""
     kinds = further_kinds(version)
     quick = {
         f"group.{kind}.{of}heartbeat.interval.ms": "500"
@@ -51,7 +51,7 @@ def all_kinds(
         if numbers(version) >= SHARE_SINCE
     }
     served = {"SIDECAR_GROUPS__KINDS": json.dumps(["classic", "consumer", *kinds])}
-    # Of brokers that do not know these settings.
+    # For brokers that do not know these settings.
     served |= {f"SIDECAR_STREAMS__{of}HEARTBEAT_INTERVAL_MS": "500" for of in ("MIN_", "") if STREAMS in kinds}
     return LocalKafka(
         folder, version=version, properties={**(properties or {}), **quick}, sidecar_env={**(env or {}), **served}
@@ -109,7 +109,7 @@ class Scenario:
         return {p: c.name for c in self.clients if not c.journal.ended for p in c.journal.current()}
 
     def lag(self) -> dict[int, int]:
-        """Count, by partition, the records acknowledged to the producer that nobody has consumed yet."""
+        """Count, by partition, the records acknowledged to the producer that no client has consumed yet."""
         ends = self.producer.ends if self.producer else {}
         done = {p: max((h for j in self.journals for _, h in j.consumed.get(p, [])), default=-1) + 1 for p in ends}
         return {p: max(0, end - done[p]) for p, end in ends.items()}
@@ -133,11 +133,11 @@ class Scenario:
         return time.monotonic() - start
 
     def consumed_all(self) -> bool:
-        """Return whether the groups of further kinds are through with everything."""
+        """Return whether the groups of further kinds have processed all records."""
         return self.producer is not None and all(g.consumed_all(self.producer.ends) for g in self.beside)
 
     def balanced(self, members: int) -> bool:
-        """Return whether so many clients share all partitions evenly, and the coordinator says Stable."""
+        """Return whether `members` clients share all partitions evenly, and the group's state is Stable."""
         held = [len(c.journal.current()) for c in self.clients if not c.journal.ended]
         held = [n for n in held if n]
         view = self.probe.view if self.probe else None

@@ -1,6 +1,6 @@
-"""What secures the cluster of a drill: SASL_SSL with SCRAM on both listeners of each broker, and at the sidecars.
+"""Security of a drill's cluster: SASL_SSL with SCRAM on both listeners of each broker, and at the sidecars.
 
-The certificate and the password are made for this one cluster. They lie in its folder, where only their owner may read.
+The certificate and the password are made for this one cluster. They lie in its folder, readable by their owner only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Secured:
-    """What a LocalKafka is given. `client`: properties of whoever connects; `scram`: user -> password."""
+    """Arguments for a LocalKafka. `client`: properties of all clients, sidecars and commands; `scram`: user ->
+    password."""
 
     properties: Mapping[str, str]
     client: Mapping[str, str]
@@ -30,7 +31,7 @@ class Secured:
 
 
 def private(path: Path, text: str) -> Path:
-    """A file that nobody else may read."""
+    """Write a file that only its owner may read; return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
         out.write(text)
@@ -62,7 +63,7 @@ def secured(folder: Path) -> Secured:
 
 
 def _issued() -> tuple[str, str]:
-    """A key and its certificate, which vouches for itself, as PEM."""
+    """Return a key and its self-signed certificate, as PEM."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec

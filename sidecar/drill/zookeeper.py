@@ -16,13 +16,13 @@ from sidecar.drill.processes import DrillError, Process, free_ports, port_open, 
 KRAFT_SINCE = (3, 3)
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 TICK_MS = 500
-"""The shortest session is two ticks: a broker that was killed can come back when its session is over."""
+"""ZooKeeper's tick. The shortest session is two ticks; a killed broker can come back when its session is over."""
 SESSION_MS = 4_000
 UP_S = 60
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """The numbers of a version: (2, 8, 2). Raises DrillError."""
+    """Return the numbers of a version: (2, 8, 2). Raises DrillError."""
     found = re.findall(r"\d+", version)
     if not found:
         raise DrillError(f"{version!r} is no version of Kafka: 4.3.1 is one")
@@ -38,7 +38,7 @@ class ZooKeeper:
         self.process: Process | None = None
 
     def start(self, java: Sequence[str]) -> None:
-        """`java`: the command of a JVM with Kafka's class path, up to the main class. Raises DrillError."""
+        """Start. `java`: the command of a JVM with Kafka's class path, up to the main class. Raises DrillError."""
         config = self._folder / "zookeeper.properties"
         settings = {
             "dataDir": str(self._folder / "zookeeper"),
@@ -60,12 +60,13 @@ class ZooKeeper:
         }
 
     def wait_without(self, node_id: int) -> None:
-        """A broker ends at its start while the session lives that a killed one of its id had. Raises DrillError."""
+        """Wait until the session of a killed broker is over: until then one with its id ends at its start. Raises
+        DrillError."""
         gone = f"/brokers/ids/{node_id}\n"
         wait_until(f"ZooKeeper to forget broker {node_id}", lambda: gone not in self._dump(), UP_S)
 
     def _dump(self) -> str:
-        """Sessions and what ends with each."""
+        """Return ZooKeeper's sessions, and the nodes that end with each."""
         with closing(socket.create_connection(("127.0.0.1", self.port), 5.0)) as conn, conn.makefile("rb") as answer:
             conn.sendall(b"dump")
             return answer.read().decode()

@@ -1,7 +1,7 @@
 """The groups as a list, for people: one row for each, from this sidecar's copy of the state topic.
 
-Rows are made when somebody asks, and then anew for groups of which something was written since. All of it is done
-in small steps (generators that yield), as there may be 100,000 groups and the loop has clients to serve.
+Rows are made on the first question, and then anew for groups with later records. All work is done in small steps
+(generators that yield), as there may be 100,000 groups and the loop has clients to serve.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from sidecar.state.keys import StateKey
 from sidecar.state.rebuilt import NO_TARGETS, rebuilt
 
 SLICE = 250
-"""Rows that are looked at before others have their turn."""
+"""Rows of one step, before the loop turns."""
 SORTS = ("group", "kind", "state", "members", "epoch", "changed", "owner")
 OTHER = "other"
-"""The kind of a group of which nothing can be read."""
+"""The kind of a group whose records cannot be read."""
 UNKNOWN_EPOCH = UNKNOWN_MEMBERS = -1
 Slices = Generator[None, None, Any]
 
 
 @dataclass(slots=True)
 class Row:
-    """`epoch`: or generation, UNKNOWN_EPOCH if nobody knows it. `changed_ms`: when the group's own record was written
-    last, and `why`; where there is none yet, its first record. `broker`: node id of the broker that coordinates the
-    group, -1 for one of the sidecars'."""
+    """One group in the list. `epoch`: or generation; UNKNOWN_EPOCH if it cannot be read. `changed_ms`, `why`: time and
+    reason of the last record of the group itself; where there is none yet, of its first record. `broker`: node id of
+    the broker that coordinates the group, -1 for a group of the sidecars."""
 
     group: str
     partition: int
@@ -55,7 +55,7 @@ class Rows:
         owner: Callable[[int], int],
         listed: Callable[[], Iterable[Row]],
     ) -> None:
-        """`owner(partition)`: node id, -1 if nobody; `listed()`: the groups that brokers list."""
+        """`owner(partition)`: node id of the owner, -1 if there is none; `listed()`: the groups that brokers list."""
         self._state = state
         self._codec = codec
         self._past = past
@@ -65,11 +65,11 @@ class Rows:
         self._todo: dict[str, int] = {}
 
     def version(self) -> int:
-        """Rises with each record of the topic."""
+        """Returns a number that rises with each record of the topic."""
         return sum(p.position for p in self._state.partitions)
 
     def refresh(self) -> Slices:
-        """Bring the rows up to date. Who gives up in between loses nothing."""
+        """Brings the rows up to date. A refresh that ends early loses nothing: the next one goes on."""
         touched = self._past.take_touched()
         if touched is None:
             for number, fold in enumerate(self._state.partitions):
@@ -98,21 +98,21 @@ class Rows:
 
     # ---- questions ----------------------------------------------------------------------------------------
     def _all(self) -> Iterator[list[Row]]:
-        """In slices. Of a group of the sidecars a broker lists the placeholder."""
+        """Yields all rows in slices, without the placeholders that brokers list for groups of the sidecars."""
         rows = [*chain.from_iterable(of.values() for of in self._rows), *self._listed()]
         for at in range(0, len(rows), SLICE):
             yield [r for r in rows[at : at + SLICE] if r.broker < 0 or r.group not in self._rows[r.partition]]
 
     def owner(self, row: Row) -> int:
-        """Node id of the sidecar or broker that coordinates it, -1 if nobody."""
+        """Returns the node id of the sidecar or broker that coordinates the group; -1 if there is none."""
         return self._owner(row.partition) if row.broker < 0 else row.broker
 
     def row(self, group_id: str) -> Row | None:
-        """Of a group of the sidecars."""
+        """Returns the row of a group of the sidecars; None for any other group."""
         return self._rows[partition_for(group_id, len(self._rows))].get(group_id)
 
     def find(self, search: str, kind: str, state: str, sort: str, begin: int, limit: int) -> Slices:
-        """A page of the rows that fit: how many fit, and these. A `sort` with `-` before it is the other way round."""
+        """Returns how many rows match, and one page of them. A `-` before `sort` reverses the order."""
         text, name = search.lower(), sort.removeprefix("-")
         down = sort.startswith("-")
         key = self._key(name)
@@ -145,7 +145,7 @@ class Rows:
         return makers.get(name, lambda r: r.group)
 
     def counts(self) -> Slices:
-        """How many groups there are: by kind, by state, by the node of the owner or of the broker."""
+        """Returns the number of groups by kind, by state, by the owner's node and by the broker's node."""
         found: dict[str, Counter[Any]] = {name: Counter() for name in ("kinds", "states", "owners", "brokers")}
         for rows in self._all():
             yield

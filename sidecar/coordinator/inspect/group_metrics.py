@@ -1,7 +1,7 @@
-"""What the groups of this sidecar come to, counted when somebody asks: by kind and state, and which of them rebalance
-most. Nothing of it is kept up to date meanwhile, so that it costs nothing else.
+"""Counts of this sidecar's groups for a scrape: by kind and state, and the groups that rebalance most. They are counted
+on demand and not kept up to date, so they cost nothing between scrapes.
 
-All groups are looked at, in slices, as a large coordinator has many and heartbeats must not wait for them.
+All groups are counted, in slices, as a large coordinator has many and heartbeats must not wait for them.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ SLICE_S = 0.001
 LOOKED_AT = 16
 """Groups between two looks at the clock."""
 NAMED = 5
-"""Groups that a metric names: those that have most of something."""
+"""Groups that a metric names: those with the highest values."""
 RECENT_MS = 600_000
 
 
 class Gauges(Figures, Protocol):
     def only(self, name: str, values: Iterable[tuple[tuple[str, ...], float]]) -> None:
-        """A gauge has these values, by labels, and no others any more."""
+        """Sets a gauge to these values, by labels, and removes all its other values."""
 
 
 @dataclass
 class Counted:
-    """`members`: by the kind of the group, and the protocol that they speak."""
+    """Counts of one round. `groups`: by kind and state; `members`: by the kind of the group and the protocol that the
+    members speak; `rebalances`: rebalances within RECENT_MS and group id; `unsettled`: seconds and group id."""
 
     groups: Counter[tuple[str, str]] = field(default_factory=Counter)
     members: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -49,14 +50,14 @@ class Census:
     def __init__(
         self, service: Service, figures: Gauges, changed_ms: Callable[[int, str], int | None] = lambda p, g: None
     ) -> None:
-        """`changed_ms(partition, group)`: Unix time of the group's own record (StateLog)."""
+        """`changed_ms(partition, group)`: Unix time of the last record of the group itself (StateLog)."""
         self._service = service
         self._changed_ms = changed_ms
         self._figures = figures
         self._asked = asyncio.Lock()
 
     async def take(self) -> None:
-        """Bring the figures of groups up to date. Two who ask at once wait for each other."""
+        """Brings the figures of groups up to date. Two scrapes at once wait for each other."""
         async with self._asked:
             self._tell(await self._count())
 
@@ -85,8 +86,8 @@ class Census:
         return found
 
     def _unsettled_ms(self, partition: int, group: Group, soft: Soft, inspect: Inspect) -> int | None:
-        """For how long the group has not been stable. A new owner knows it from the group's record, which is as old as
-        the rebalance that was under way, or younger; else a takeover would hide who is stuck."""
+        """Returns for how many ms the group has not been stable; None if it is. A new owner takes the age of the
+        group's record, at most that of the rebalance under way; else a takeover would hide a stuck group."""
         at = now()
         known = None if soft.unsettled_since_ms is None else at.mono_ms - soft.unsettled_since_ms
         if group.state_name() in inspect.at_rest:

@@ -1,7 +1,7 @@
-"""What the admin endpoint's API tells, as values for JSON: the overview, a page of groups, one group. Any sidecar can
-tell it of any group, from its copy of the state topic; who owns what is as the owners' group has it.
+"""The answers of the admin endpoint's API as values for JSON: the overview, a page of groups, one group. Any sidecar
+can answer for any group, from its copy of the state topic; owners are those of the owner map.
 
-Everything here is a generator that yields after little work and returns what it has found (`group_list.py`).
+The views are generators that yield after little work and return the answer (`group_list.py`).
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from sidecar.state.rebuilt import Rebuilt, rebuilt
 LOOKED_AT = 32
 Told = dict[str, Any]
 Whose = dict[str, list[str]]
-"""`owner`, `target`, `leaves` -> members."""
+"""`owner`, `target` or `leaves` -> ids of the members that own a partition, have it as target, or must give it up."""
 
 
 async def _none(rows: Collection[Row]) -> None:
-    """Nothing more can be known."""
+    """Asks nothing: no lags can be known."""
 
 
 @dataclass(frozen=True)
 class Lag:
-    """`of(group)`: by topic and partition; None: it is not known here. `version()`: another one whenever that is
-    something else. `look(rows)`: ask for these groups, and wait a little."""
+    """A source of groups' lags. `of(group)`: the lags by topic and partition; None: not known here. `version()`:
+    changes whenever the lags do. `look(rows)`: asks for the lags of these groups, and waits a little."""
 
     of: Callable[[str], Mapping[Place, PartitionLag] | None] = lambda group_id: None
     version: Callable[[], object] = lambda: 0
@@ -46,8 +46,9 @@ class Lag:
 
 @dataclass(frozen=True)
 class Known:
-    """Of the cluster. `id()`: "" while it is not known; `suspects()`: nodes whose sidecars do not answer this one;
-    `sidecar(node)`: what it has said of itself, and whether it says that it is ready; None where it does not say."""
+    """Facts about the cluster. `id()`: its id, "" while unknown; `suspects()`: nodes whose sidecars do not answer this
+    one; `sidecar(node)`: a sidecar's record in the roster, and whether it reports to be ready; None where it reports
+    neither."""
 
     brokers: BrokerGroups
     id: Callable[[], str] = lambda: ""
@@ -86,18 +87,18 @@ class Views:
         return owners[partition] if partition < len(owners) else -1
 
     def version(self) -> str:
-        """Another one whenever something else would be told, but for lag."""
+        """Returns a text that changes whenever the overview or the list does, lags apart."""
         suspects, written = sorted(self._cluster.suspects()), f"{self.rows.version()}.{self.brokers.version()}"
         a = self._assignment()
         peers = [self._cluster.sidecar(node)[1] for node in self._nodes(a)]
         return f"{written}.{a.generation}.{self._cluster.id()}.{suspects}.{peers}"
 
     def _nodes(self, a: Assignment) -> list[int]:
-        """Those that have a sidecar, or have had one and still own something."""
+        """Returns the nodes that have a sidecar, or have had one and still own a partition."""
         return sorted({*a.members, *a.owners})
 
     def version_of(self, group_id: str) -> str:
-        """The same of one group."""
+        """Returns a text that changes whenever the view of this group does, lags apart."""
         number = partition_for(group_id, len(self._state.partitions))
         moves = f"{self._rules.whereabouts(group_id)}.{self.brokers.version()}"
         return f"{self._state.partitions[number].position}.{self._assignment().generation}.{moves}"
@@ -129,13 +130,13 @@ class Views:
         return {**head, "sidecars": sidecars, "brokers": brokers, "groups": groups}
 
     def find(self, search: str, kind: str, state: str, sort: str, begin: int, limit: int) -> Slices:
-        """A page of the list: how many groups fit, and rows from `begin` on."""
+        """Returns how many groups match, and the rows of a page that begins at `begin`."""
         yield from self.rows.refresh()
         found = yield from self.rows.find(search, kind, state, sort, begin, limit)
         return found
 
     def row(self, group_id: str) -> Slices:
-        """None if it is neither here nor listed by a broker."""
+        """Returns the row of a group; None if the sidecars do not have it and no broker lists it."""
         yield from self.rows.refresh()
         return self.rows.row(group_id) or self.brokers.row(group_id)
 
@@ -157,8 +158,9 @@ class Views:
 
     # ---- one group ----------------------------------------------------------------------------------------
     def group(self, group_id: str, members_from: int, partitions_from: int, limit: int) -> Slices:
-        """Head, a page of the members, a page of the partitions, and the last rebalances; None if neither it is here,
-        nor a broker lists it, nor anything was said of it. Of a broker's group only the lags of its partitions."""
+        """Returns head, a page of the members, a page of the partitions, and the last rebalances. None if the group has
+        no records, no broker lists it, and no order or pattern is about it. A broker's group has only its head and the
+        lags of its partitions."""
         head = yield from self._head(group_id)
         if head is None:
             return None
@@ -174,7 +176,7 @@ class Views:
         return {**head, "members": page, "partitions": partitions, "rebalances": rebalances}
 
     def whole(self, group_id: str) -> Slices:
-        """Head and all members, in order; None as above."""
+        """Returns the head and all members, in order; None as `group`."""
         head = yield from self._head(group_id)
         if head is not None:
             members = head["members"]
@@ -182,7 +184,7 @@ class Views:
         return head
 
     def _head(self, group_id: str) -> Slices:
-        """`members`: by id."""
+        """Returns the facts about the group as a whole, with all members by id in `members`; None as `group`."""
         number = partition_for(group_id, len(self._state.partitions))
         values = list(self._state.partitions[number].groups.get(group_id, {}).items())
         theirs = None if values else self.brokers.row(group_id)
@@ -212,7 +214,7 @@ class Views:
         return head
 
     def _facts(self, seen: Rebuilt) -> Told:
-        """`kind`, `state`, `at_rest`: nothing is under way, `because`, `problems`, and what the kind tells."""
+        """Returns `kind`, `state`, `at_rest` (no rebalance is under way), `because`, `problems`, the kind's facts."""
         told: Told = {"kind": seen.kind, "state": seen.state, "because": seen.why, "problems": seen.problems}
         if seen.inspect is None:
             return told | {"at_rest": True}
@@ -220,7 +222,7 @@ class Views:
         return told | {"at_rest": seen.state in seen.inspect.at_rest} | names | seen.facts()
 
     def _members(self, seen: Rebuilt) -> Slices:
-        """Member id -> its fields."""
+        """Returns member id -> its fields."""
         members: dict[str, Told] = {}
         if seen.group is not None and seen.inspect is not None:
             for i, member_id in enumerate(tuple(seen.group.member_ids())):
@@ -232,8 +234,8 @@ class Views:
         return members
 
     def _partitions(self, head: Told, members: Mapping[str, Told], begin: int, limit: int) -> Slices:
-        """Topic (or role and subtopology) and partition, who has it, who shall have it, and who still has to give it
-        up; several members where the kind allows it."""
+        """Returns a page of partitions by topic (or role and subtopology): the members that own each, have it as
+        target, or still have to give it up. There are several where the kind allows it."""
         found: dict[str, dict[int, Whose]] = {}
         for member_id, m in members.items():
             yield
@@ -264,7 +266,7 @@ class Views:
 
 
 def _freed(things: dict[Any, Any]) -> Slices:
-    """All at once, thousands of them would keep the loop for longer than anything else here."""
+    """Frees a dict in small steps: thousands of values at once would hold the loop longer than any other step."""
     while things:
         for _ in range(min(LOOKED_AT, len(things))):
             things.popitem()
@@ -276,5 +278,5 @@ def _behind(known: PartitionLag | None) -> dict[str, int | None]:
 
 
 def _sum(lag: Mapping[Place, PartitionLag] | None) -> int | None:
-    """None also for a group that has committed nothing."""
+    """Returns the group's total lag; None if it is not known, or if the group has committed nothing."""
     return sum(p.lag for p in lag.values()) if lag else None

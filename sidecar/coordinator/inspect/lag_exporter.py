@@ -1,10 +1,10 @@
-"""Offsets and lags of groups under the names of kafka_exporter, so that boards and alerts made for it go on.
+"""Offsets and lags of groups under the names of kafka_exporter, so that boards and alerts made for it keep working.
 
-Each group is told by the sidecar that owns it, each partition of a topic by the one beside its leader, the brokers by
-the owner of the first partition of the state topic: sums over all sidecars count everything once.
+Each group is exported by its owner, each partition of a topic by the sidecar beside its leader, the number of brokers
+by the owner of partition 0 of the state topic: sums over all sidecars count everything once.
 
-The brokers are asked in rounds, never when somebody scrapes, and the text is made in a thread at the end of a round.
-There are never more series than `series`: what is most useful comes first, the rest is cut and counted.
+The brokers are asked in rounds, never during a scrape, and the text is made in a thread at the end of a round.
+There are never more series than `series`: the most useful come first, the rest is cut and counted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sidecar.link.ports import Figures, Logger
 
 ANSWER_S = 30.0
 LOOKED_AT = 64
-"""Groups that are looked at before the loop turns."""
+"""Groups of one step, before the loop turns."""
 FAMILIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "kafka_consumergroup_lag_sum": (
         "Current Approximate Lag of a ConsumerGroup at Topic for all partitions",
@@ -57,16 +57,17 @@ FAMILIES: dict[str, tuple[str, tuple[str, ...]]] = {
         ("topic", "partition"),
     ),
 }
-"""In the order in which they are cut, the last first."""
+"""Name -> help text and labels, the most useful first: series are cut from the end."""
 Row = tuple[tuple[str, ...], int]
 """Label values and value."""
 Lags = dict[str, dict[Place, PartitionLag]]
-"""Of each group that is told of here."""
+"""Lags by group, of the groups that this sidecar exports."""
 
 
 @dataclass(frozen=True)
 class ExporterSettings:
-    """`every_s` 0: off. `named(group)`: whether it is exported. `topics`: whether partitions are, too."""
+    """Settings of the exporter. `every_s`: time between two rounds, 0: off; `series`: most series; `named(group)`:
+    whether this group is exported; `topics`: whether partitions of topics are, too."""
 
     node_id: int
     every_s: float
@@ -77,8 +78,8 @@ class ExporterSettings:
 
 @dataclass(frozen=True)
 class ExporterPorts:
-    """`leader_of(partition)`: node id of the broker that keeps the offsets of its groups, -1 while unknown; `view()`:
-    the topics as last read."""
+    """The exporter's sources. `leader_of(partition)`: node id of the broker that keeps the offsets of its groups, -1
+    while unknown; `view()`: the topics as last read."""
 
     leader_of: Callable[[int], int]
     view: Callable[[], ClusterView]
@@ -86,16 +87,16 @@ class ExporterPorts:
 
 @dataclass
 class Found:
-    """What one round has come to."""
+    """The findings of one round."""
 
     members: dict[str, int] = field(default_factory=dict)
     committed: dict[str, Offsets] = field(default_factory=dict)
     latest: Offsets = field(default_factory=dict)
     earliest: Offsets = field(default_factory=dict)
     led: dict[Place, bool] = field(default_factory=dict)
-    """Partitions that the broker behind this sidecar leads, and whether some replica is not in sync."""
+    """Partitions that this sidecar's broker leads -> whether some replica is not in sync."""
     partitions: dict[str, int] = field(default_factory=dict)
-    """Of each topic of which this broker leads the first one."""
+    """Topic -> number of its partitions, of each topic whose partition 0 this sidecar's broker leads."""
     brokers: int = -1
     node_id: int = -1
 
@@ -135,7 +136,7 @@ class Exporter:
         return -1.0 if self.page.at_s < 0 else time.monotonic() - self.page.at_s
 
     async def rounds(self) -> None:
-        """For ever."""
+        """Runs rounds for ever."""
         every_s = self._settings.every_s
         while True:
             began = time.monotonic()
@@ -143,7 +144,7 @@ class Exporter:
             await asyncio.sleep(max(0.1 * every_s, every_s - (time.monotonic() - began)))
 
     async def look(self) -> None:
-        """One round: ask the brokers, then make the page anew."""
+        """Runs one round: asks the brokers, then makes the page anew."""
         began = time.monotonic()
         found, view = Found(node_id=self._settings.node_id), self._ports.view()
         keepers = await self._groups(found)
@@ -164,7 +165,7 @@ class Exporter:
         self._took.set(time.monotonic() - began)
 
     async def _groups(self, found: Found) -> dict[int, list[str]]:
-        """By the broker that keeps their offsets."""
+        """Counts the members of the exported groups. Returns node id of the broker that keeps the offsets -> groups."""
         keepers: dict[int, list[str]] = {}
         seen = 0
         for owner in self._service.owners:
@@ -220,7 +221,7 @@ def _made(found: Found, most: int) -> tuple[tuple[bytes, int, int], Lags]:
 
 
 def page_of(found: Found, most: int) -> tuple[bytes, int, int]:
-    """The text, how many series it has, and how many were cut."""
+    """Returns the text, the number of its series, and the number of series that were cut."""
     lines: list[str] = []
     series = cut = 0
     for name, rows in rows_of(found).items():

@@ -1,5 +1,5 @@
-"""What only the owner of a group knows and no record says: who has joined the rebalance under way, whether an assignor
-runs, when a silent member would be removed. For people; all of it is lost with the owner."""
+"""A group's live state, which only its owner knows and no record has: the members that have joined the rebalance under
+way, whether an assignor runs, when a silent member would be removed. For people; it is lost with the owner."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections.abc import Generator
 from sidecar.core.runtime.shard import Shard
 
 LOOKED_AT = 256
-"""Members between two turns of others."""
+"""Members of one step, before the loop turns."""
 
 
 def live(shard: Shard | None, group_id: str, now_ms: int) -> Generator[None, None, dict[str, object] | None]:
-    """`shard`: of the group's partition, None where it is not served; `now_ms`: monotonic. A little at a time; None: it
-    is not here, or not loaded yet. Else the fields of core/runtime/inspect.py's Live that the kind knows."""
+    """Returns, in small steps, the fields of core/runtime/inspect.py's Live that the group's kind knows; None if the
+    group is not here, or not loaded yet. `shard`: the group's partition, None where it is not served; `now_ms`:
+    monotonic."""
     group = None if shard is None else shard.groups.get(group_id)
     if shard is None or group is None:
         return None

@@ -1,7 +1,8 @@
-"""A group's last rebalances, from the records of the state topic as they come: who joined or left, what was assigned,
-when it came to rest. Any sidecar has them, and one that starts has those that the topic still tells.
+"""A group's last rebalances, from the records of the state topic as they come: members that joined or left,
+assignments, when the group came to rest. Any sidecar has them; one that starts has those whose records the topic still
+has.
 
-A record costs a look at its key here: values are kept as they are, and read when somebody wants to see them.
+A record costs only a look at its key: values are kept as bytes, and decoded when a view needs them.
 """
 
 from __future__ import annotations
@@ -19,26 +20,27 @@ from sidecar.state.keys import StateKey
 from sidecar.state.schema import StateError
 
 NAMES_MAX = 20
-"""Members that are told by name for one step; the others are counted."""
+"""Members that a step keeps by name; the others are counted."""
 CHANGES_MAX = 20_000
-"""Assignments before and after, of all groups together; of older steps it is not told how many partitions moved."""
+"""Changes of assignments that are kept, of all groups together. Older steps do not show how many partitions moved."""
 CHANGES_BYTES, VALUE_MAX = 32 << 20, 64 << 10
-"""The same in bytes. Nor is it told of a step with a larger value than that: clients choose what they assign."""
+"""Bytes of the changes that are kept, and of one change. A step with a larger change does not show how many partitions
+moved: clients choose the size of what they assign."""
 NAME_MAX = 300
-"""Characters of a member id that are told."""
+"""Characters of a member id that are kept."""
 TOUCHED_MAX = 50_000
-"""Groups."""
+"""Groups with new records that are remembered; beyond that, any group counts as changed."""
 STEPS_MAX = 100_000
-"""Of all groups together; beyond that, the oldest are forgotten. With their values they take about 40 MB."""
+"""Steps of all groups together; beyond that, the oldest are forgotten. With their values they take about 40 MB."""
 STEPS = 4
-"""Values of a classic group's state in one rebalance, at most as a rule."""
+"""Steps that one rebalance may have: a classic group writes its state so many times, as a rule at most."""
 Told = dict[str, Any]
 Slices = Generator[None, None, Any]
 
 
 @dataclass(slots=True)
 class MemberCount:
-    """Members: how many, and the first of them by name."""
+    """The number of some members, and the names of the first ones."""
 
     count: int = 0
     names: list[str] = field(default_factory=list)
@@ -51,7 +53,7 @@ class MemberCount:
 
 @dataclass(slots=True)
 class Step:
-    """What was written from one value of the group itself to the next one."""
+    """The records of a group from one value of the group itself to the next one."""
 
     kind: str
     value: bytes
@@ -61,20 +63,21 @@ class Step:
     last: bytes | None = None
     """The last value of a member's current assignment."""
     changes: list[tuple[bytes | None, bytes]] | None = None
-    """Of what members shall own: before, after."""
+    """Changes of members' target assignments: value before, value after."""
     forgotten: bool = False
-    """Not all changes are there any more."""
+    """Whether some changes were dropped, so that moved partitions cannot be counted."""
     moved: int | None = None
 
 
 @dataclass(slots=True)
 class _Group:
     steps: list[Step] = field(default_factory=list)
-    """Few; an empty deque takes ten times as much, and there may be one for each group that was deleted."""
+    """The last steps, the oldest first. A list, because an empty deque takes ten times the memory, and there may be one
+    for each deleted group."""
     joined: MemberCount | None = None
     left: MemberCount | None = None
     dropped: int = 0
-    """Steps that made room for others of this group."""
+    """Steps of this group that were removed but still stand in `_order`."""
 
 
 class RebalanceHistory:
@@ -85,15 +88,15 @@ class RebalanceHistory:
         self.kinds: Collection[str] = frozenset(self._roles)
         self._groups: dict[str, _Group] = {}
         self._changed: deque[tuple[Step, int]] = deque()
-        """By each change: its step, and the bytes of it."""
+        """The changes that are kept, the oldest first: step of each, and its size in bytes."""
         self._changes_bytes = 0
         self._order: deque[_Group] = deque()
-        """Whose steps came, the oldest first."""
+        """The group of each step, the oldest step first."""
         self._touched: set[str] | None = None
-        """Groups of which something came since somebody asked; None: any."""
+        """Groups with records since the last `take_touched`; None: it may be any."""
 
     def note(self, key: StateKey, before: bytes | None, value: bytes | None) -> None:
-        """This value counts now in the place of that one."""
+        """Takes in a record: `value` replaces `before`."""
         if self._touched is not None:
             self._touched.add(key.group_id)
             if len(self._touched) > TOUCHED_MAX:
@@ -102,7 +105,7 @@ class RebalanceHistory:
             self._note(key, before, value)
 
     def take_touched(self) -> set[str] | None:
-        """Groups of which something was written since this was asked last; None: it may be any."""
+        """Returns the groups with records since the last call; None: it may be any."""
         touched, self._touched = self._touched, set()
         return touched
 
@@ -171,12 +174,12 @@ class RebalanceHistory:
         while len(self._changed) > CHANGES_MAX or self._changes_bytes > CHANGES_BYTES:
             oldest, size = self._changed.popleft()
             self._changes_bytes -= size
-            if oldest.changes:  # what has been counted is told
+            if oldest.changes:  # changes that have been counted are not needed
                 oldest.changes, oldest.forgotten = None, True
 
     # ---- for people ---------------------------------------------------------------------------------------
     def of(self, group_id: str) -> Slices:
-        """The last rebalances, the newest first. Yields now and then, and returns them."""
+        """Returns the last rebalances, the newest first, in small steps."""
         group = self._groups.get(group_id)
         found: list[Told] = []
         before: Heading | None = None
@@ -211,7 +214,8 @@ class RebalanceHistory:
         return self._codec.registry.records[step.kind].kind.inspect
 
     def _by_members(self, found: list[Told], step: Step) -> None:
-        """When it was assigned, and when its members came to rest, where no record of the group says so."""
+        """Fills in when a rebalance was assigned and when its members came to rest, for kinds whose group record has no
+        state."""
         target, last = self._read(step.target), self._read(step.last)
         if target is not None:
             for told in found:  # the assignor may have run while the group went on
@@ -221,7 +225,7 @@ class RebalanceHistory:
             found[-1]["settled_ms"] = _ms(last["time_ms"])
 
     def _count(self, step: Step, inspect: Inspect) -> Slices:
-        """Partitions or tasks that a member is to own which did not before."""
+        """Counts the partitions or tasks of members' targets that their previous targets did not have."""
         moved, changes = 0, step.changes or []
         counted = len(changes)
         for before, after in changes[:counted]:

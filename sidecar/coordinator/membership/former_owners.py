@@ -1,10 +1,10 @@
 """Until when former owners of a partition may have leases, and so may still answer members.
 
-A lease ends `ownership.proof_ms` at the latest after the next owner was given the partition: what would prove it is
-refused from then on. Whoever has read the claim of that owner counts from then, by its own clock, so the time does not
-begin anew when the partition moves on. It is over earlier where the former owner has said in the state topic
+A lease ends at the latest `ownership.proof_ms` after the next owner was given the partition: brokers refuse its proofs
+from then on. Each sidecar counts from when it read the claim of that next owner, by its own clock, so the time does not
+begin anew when the partition moves on. The lease is over earlier if the former owner has written to the state topic
 (giving_up.py) that it answers no more: it gave the partition up by agreement, left in order, or came back under another
-member id. Without such a word the time is the longest.
+member id. Without such a record the whole time counts.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ class GivenUp(Protocol):
     """The roster: the state topic's records of members of the owners' group."""
 
     def gave_up(self, member_id: str, generation: int) -> bool:
-        """Whether this member has said that it answers for nothing that the map of that generation gives to others."""
+        """Returns whether this member has recorded that it answers for no partition that the owner map of that
+        generation gives to others."""
 
 
 class FormerOwners:
     def __init__(self, state: StateLog, given_up: GivenUp, assignment: Callable[[], Assignment], lease_ms: int) -> None:
-        """`assignment()`: of the owners' group, as it is now."""
+        """`assignment()`: the current owner map of the owners' group."""
         self._state = state
         self._given_up = given_up
         self._assignment = assignment
         self._lease_ms = lease_ms
         self._read_ms: list[dict[str, int]] = [{} for _ in state.partitions]
-        """By partition, when each claim was read."""
+        """By partition: owner epoch -> monotonic time in ms at which its claim was read."""
         self._claimed = BoundedCache(make=state.codec.claimed_as)
 
     def tells(self, owners: Sequence[Owner]) -> None:
@@ -54,7 +55,8 @@ class FormerOwners:
             self._read_ms[partition] = {epoch: ms for epoch, ms in read_ms.items() if epoch in claims}
 
     def _leases_end_ms(self, partition: int, at: Now) -> int:
-        """When the last of them ends; now if none is open. The last claim is that of the owner."""
+        """Returns the monotonic time in ms at which the last lease of a former owner ends; now if none is open. The
+        partition's last claim is that of the present owner."""
         now_ms = at.mono_ms
         read_ms = self._read_ms[partition]
         newest_first = reversed(self._state.partitions[partition].claims.items())
@@ -67,18 +69,18 @@ class FormerOwners:
         return now_ms
 
     def look_again(self, owners: Sequence[Owner], at: Now) -> None:
-        """A former owner may have said something."""
+        """Ends the owners' doubt early where a former owner has now recorded that it answers no more."""
         for owner in owners:
             if owner.shard is not None and owner.shard.doubt_until_ms > at.mono_ms:
                 owner.shard.doubt_ends(owner.leases_end_ms(at), at)
 
     def _is_over(self, claim: bytes, following: bytes) -> bool:
-        """The owner that made this claim has no lease on the partition since that one made the following."""
+        """Returns whether the owner that wrote `claim` has had no lease on the partition since claim `following`."""
         try:
             _, member_id, _ = self._claimed[claim]
             _, next_id, generation = self._claimed[following]
         except StateError:
-            return False  # damaged: nobody can tell
+            return False  # damaged: the owner is unknown
         if member_id == next_id:
             return True  # it counts by its last claim
         present = {there for there, _, _ in self._assignment().members.values()}

@@ -1,6 +1,6 @@
-"""The newest that is known of a topic's leaders. A broker that was cut off or stood still tells of those before until
-it has heard of the change itself; so each partition keeps the leader with the highest leader epoch, as clients do
-(KIP-320)."""
+"""The newest known leaders of a topic's partitions. A broker that was cut off or stood still reports the previous
+leaders until it has heard of the change itself; so each partition keeps the leader with the highest leader epoch, as
+clients do (KIP-320)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class Leaders:
         self._epochs: tuple[int, ...] = ()
 
     def take(self, view: ClusterView) -> bool:
-        """Returns whether the view has the topic. What it says of another topic of this name counts as a whole."""
+        """Merges the view's leaders, and returns whether the view has the topic. A topic id or a number of partitions
+        that differs means another topic of this name, whose leaders replace all that were known."""
         leaders, epochs = view.leaders.get(self._topic, ()), view.epochs.get(self._topic, ())
         if not leaders:
             return False

@@ -1,11 +1,11 @@
-"""What the coordinator of the owners' group can answer only together with the other brokers: a commit now and then.
+"""Commits in the owners' group that prove the lease: its coordinator can answer them only with the other brokers.
 
-It answers heartbeats without writing anything. So one that is cut off from the others goes on doing so after another
-has taken over, and one that is still loading says that all is well, too. A commit of a member is checked as a heartbeat
-is, and then written to all in-sync replicas.
+The coordinator answers heartbeats without writing anything. So a broker that is cut off goes on answering after another
+has taken over, and a broker that is still loading the group answers without an error, too. A member's commit is checked
+as its heartbeat is, and then written to all in-sync replicas.
 
-It has a connection and a rhythm of its own: while a broker that died is still in the in-sync set, no commit is
-answered, and heartbeats must go on.
+The commits have a connection and an interval of their own: while a broker that died is still in the in-sync set, no
+commit is answered, and heartbeats must go on.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from sidecar.link.ports import Logger
 from sidecar.wire.generated import offset_commit as oc
 
 TRIES = 15
-"""So many commits are tried while one proof lasts."""
+"""Commits that are tried at most within `proof_ms`, the time that one proof lasts."""
 COMMIT_V = 9
 """The last version of OffsetCommit that names topics."""
 
 
 class Confirming:
-    """`member()`: the member id and generation, or None while there is none; `committed(sent)`: told when a commit that
-    was sent then is written. `topic`: any that is there."""
+    """The loop that commits. `member()`: the member id and generation, or None while there is no member;
+    `committed(sent)`: called when a commit that was sent at `sent` is written; `topic`: any topic that exists."""
 
     def __init__(
         self,
@@ -52,11 +52,11 @@ class Confirming:
         self._log = log
         self._due = asyncio.Event()
         self._asked: BrokerConnection | None = None
-        """Where a commit waits for its answer."""
+        """The connection on which a commit waits for its answer."""
 
     def at_once(self) -> None:
-        """There is a new generation. A commit of the one before, which may wait at a broker that is gone, tells nothing
-        of it."""
+        """Commits at once, for a new generation. Ends an open commit of the one before: it may wait at a broker that is
+        gone, and its answer proves nothing about the new generation."""
         self._due.set()
         if self._asked is not None:
             self._asked.close()

@@ -1,5 +1,5 @@
-"""Whose the map of owners is: the leader's of the sidecars, or a stranger's who may READ their group; and whether two
-sidecars have one node id."""
+"""Checks of a new owner map: a sidecar must have made it, not a stranger with the right to READ the owners' group; and
+no two sidecars may have one node id."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ STABLE = "Stable"
 class MapCheck:
     def __init__(self, node_id: int, roster: Members, group: OwnersClient, log: Logger) -> None:
         self.double = ""
-        """Where another sidecar is that has this node id, and was started later."""
+        """Address `host:port` of another sidecar with this node id that was started later; "" if there is none."""
         self._node_id = node_id
         self._roster = roster
         self._group = group
         self._log = log
 
     async def checked(self, generation: int, leader: str, told: bytes, own: bytes | None) -> Assignment:
-        """The map of this generation. `own`: what this sidecar has sent as the leader; None: another one leads. Raises
-        ConnectionLost if the map is a stranger's: whoever may READ the group can lead it when the sidecars have left
-        it, and can speak in the leader's name."""
+        """Returns the map of this generation, decoded from `told`. `own`: the map that this sidecar has sent as the
+        leader; None: another member leads. Raises ConnectionLost if the map is a stranger's: any client that may READ
+        the group can lead it when the sidecars have left it, and can send a SyncGroup in the leader's name."""
         if own is not None and told != own:
             if self._roster.due("forged"):
                 self._log.error("somebody has spoken in this sidecar's name in the owners' group", remedy=REMEDY)
@@ -41,8 +41,8 @@ class MapCheck:
             raise ConnectionLost(f"the map of owners cannot be read: {exc}") from None
 
     async def _judge(self, leader: str) -> None:
-        """Raises ConnectionLost if this leader is no sidecar and is removed, or if that cannot be told. A broker that
-        has lost the group's last records has it with former members, of which one led it."""
+        """Raises ConnectionLost if this leader is no sidecar, which removes it from the group, or if the group is not
+        stable. A broker that has lost the group's last records has it with former members, one of them the leader."""
         group = await self._group.describe()
         if group.group_state != STABLE:
             raise ConnectionLost("the owners' group has changed already")
@@ -53,8 +53,8 @@ class MapCheck:
             raise ConnectionLost("a stranger leads the owners' group")
 
     def without_doubles(self, a: Assignment, own_id: str) -> Assignment:
-        """The map without this node id, if another sidecar has the same id. For a moment that may be so while one
-        sidecar takes another one's place; but two of them would shut each other out for ever."""
+        """Returns the map, without this node's partitions if another sidecar has the same node id. This may happen
+        for a moment while one sidecar replaces another; but two that stay would fence each other for ever."""
         member_id, host, port = a.members.get(self._node_id, (own_id, "", 0))
         if member_id == own_id:
             self.double = ""

@@ -1,4 +1,4 @@
-"""Until when a sidecar may take itself for a member of the owners' group (owners_group.py says why so)."""
+"""The lease: until when a sidecar may rely on its membership in the owners' group (owners_group.py says why)."""
 
 from __future__ import annotations
 
@@ -11,35 +11,36 @@ NEVER = Now(-(1 << 62), -(1 << 62))
 
 
 class MemberLease:
-    """The lease ends `proof_ms` after the last request that proves that something could be committed, and a session
-    timeout after the last answer of any broker. Each counts from when it was *sent*. `proved(until)` is told each new
-    end."""
+    """The lease ends `proof_ms` after the last request whose answer proves a commit, or a session timeout after the
+    last request that any broker answered, whichever is earlier. Both count from when the request was *sent*.
+    `proved(until)` is called with each new end."""
 
     def __init__(self, session_timeout_ms: int, proof_ms: int, proved: Callable[[Now], None]) -> None:
         self._session_timeout_ms = session_timeout_ms
         self._proof_ms = proof_ms
         self._proved = proved
         self._committed = NEVER
-        """When the last request was sent whose answer proves that something could be committed."""
+        """Time at which the last request was sent whose answer proves that the group's coordinator could commit."""
         self._heard = NEVER
-        """When the last request was sent that a broker answered, as to a member that was alive when it last heard."""
+        """Time at which the last request was sent that a broker answered as it answers a live member."""
 
     @property
     def heard(self) -> bool:
-        """A broker has answered this member, since the former one was lost."""
+        """Whether a broker has answered this member since the previous membership was lost."""
         return self._heard is not NEVER
 
     def lost(self) -> None:
-        """A new member begins: what the former one was told says nothing of it."""
+        """Forgets the proofs: answers to the previous member prove nothing about the next one."""
         self._committed = self._heard = NEVER
 
     def committed(self, sent: Now) -> None:
-        """The commit that was sent then is written."""
+        """Extends the lease: the commit that was sent at `sent` is written."""
         self._committed = sent
         self.answered(self._heard)
 
     def answered(self, sent: Now, written: bool = False) -> None:
-        """A broker has answered what was sent then. `written`: it could do so only together with the others."""
+        """Extends the lease: a broker has answered the request that was sent at `sent`. `written`: the answer needed
+        the other brokers too, so it also proves a commit."""
         if written:
             self._committed = sent
         self._heard = sent

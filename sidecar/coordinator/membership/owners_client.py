@@ -1,5 +1,4 @@
-"""Requests about the owners' group that are not those of a membership: who is in it, who coordinates it, and that a
-member leaves."""
+"""Requests about the owners' group beside those of a membership: its members, its coordinator, and LeaveGroup."""
 
 from __future__ import annotations
 
@@ -17,15 +16,15 @@ from sidecar.wire.generated import leave_group as lg
 
 LEAVE_AGAIN_S = 0.1
 WATCH_S = 1.0
-"""So often it is asked, while a request waits at the coordinator of the owners' group, whether that is another one."""
+"""Seconds between two FindCoordinator requests while a JoinGroup or SyncGroup waits at the group's coordinator."""
 
 
 class Lost(Exception):
-    """This sidecar is no member any more."""
+    """Raised when the broker does not know this sidecar's membership or generation any more."""
 
 
 def check(code: int, what: str) -> None:
-    """Raises Lost or ConnectionLost if this is an error."""
+    """Raises Lost if the error code ends the membership, ConnectionLost for every other error. `what`: the request."""
     if code == Code.NONE:
         return
     name = name_of(code)
@@ -35,7 +34,7 @@ def check(code: int, what: str) -> None:
 
 
 class OwnersClient:
-    """Each request raises ConnectionLost, TimeoutError or WireError."""
+    """Client for the owners' group. Each request raises ConnectionLost, TimeoutError or WireError."""
 
     def __init__(self, cluster: Cluster, group_id: str, log: Logger) -> None:
         self._cluster = cluster
@@ -43,24 +42,24 @@ class OwnersClient:
         self._log = log
 
     async def coordinator(self) -> int:
-        """Its node id."""
+        """Returns the node id of the broker that coordinates the owners' group."""
         return await self._cluster.coordinator_node(self._group_id, 0)
 
     async def describe(self) -> Any:
-        """The group, as DescribeGroups has it."""
+        """Returns the group as DescribeGroups describes it."""
         conn = await self._cluster.coordinator(self._group_id, 0)
         req = dg.DescribeGroupsRequest(groups=[self._group_id])
         res = await conn.request(dg, "DescribeGroups", req, high=5, timeout_s=2.0)
         return res.groups[0]
 
     async def present(self) -> set[str]:
-        """The member ids. Raises Lost, too."""
+        """Returns the ids of the members. Raises Lost, too."""
         group = await self.describe()
         check(group.error_code, "DescribeGroups")
         return {m.member_id for m in group.members}
 
     async def alone(self) -> bool:
-        """Whether the owners' group has no members, as far as the brokers can be asked."""
+        """Returns whether the owners' group has no members; False if no broker answers."""
         try:
             group = await self.describe()
         except NO_ANSWER as exc:
@@ -69,7 +68,7 @@ class OwnersClient:
         return group.error_code == Code.NONE and not group.members
 
     async def leave(self, member_id: str) -> int:
-        """Returns the node id of the broker that did it. Raises if the group may still have this member."""
+        """Removes a member; returns the node id of the broker that did. Raises if the group may still have it."""
         node = await self.coordinator()
         conn = await self._cluster.lane(node, Lane.REMOVAL)
         member = lg.MemberIdentity(member_id=member_id)
@@ -87,8 +86,9 @@ class OwnersClient:
             self._log.warning("could not leave the owners' group; the session will end by itself", error=str(exc))
 
     async def leave_surely(self, member_id: str, stopping: Callable[[], bool]) -> None:
-        """The broker that coordinates the owners' group may be the one that is gone; the next one starts every session
-        anew, and what this member owned would be nobody's for as long."""
+        """Repeats LeaveGroup until it succeeds or `stopping()`. The coordinator of the owners' group may be the broker
+        that is gone: the next one starts every session anew, and this member's partitions would have no owner until
+        its session ends."""
         while not stopping():
             try:
                 await self.leave(member_id)
@@ -98,8 +98,8 @@ class OwnersClient:
                 await asyncio.sleep(LEAVE_AGAIN_S)
 
     async def close_when_moved(self, node: int, conn: BrokerConnection) -> None:
-        """While a JoinGroup or SyncGroup waits there. A broker that stands still or is cut off neither answers nor
-        closes; nothing comes of it any more when the others say that another broker coordinates the group."""
+        """Closes `conn`, on which a JoinGroup or SyncGroup waits, when another broker than `node` coordinates the
+        group. A broker that stands still or is cut off neither answers nor closes the connection itself."""
         found = node
         while found == node:
             await asyncio.sleep(WATCH_S)

@@ -1,15 +1,15 @@
-"""Who owns which partition: the sidecars are an ordinary classic group on the brokers, and the broker is the arbiter.
+"""Agreement on the owner of each partition: the sidecars are an ordinary classic group at the brokers, which arbitrate.
 
-Our own wire client, because the placement is ours and a lost peer must be noticed in milliseconds. A second connection
-carries the heartbeats (owners_heartbeat.py). What a sidecar may rely on is its *lease* (member_lease.py). It ends
+The wire client is our own, because the placement is ours and a lost peer must be noticed in milliseconds. A second
+connection carries the heartbeats (owners_heartbeat.py). A sidecar relies on its *lease* (member_lease.py). It ends
 `proof_ms` after the last request that the coordinator could answer only with the other brokers and only to a live
-member: the SyncGroup of the group's leader, which is written, and a commit in each generation and now and then
+member: the SyncGroup of the group's leader, which is written, and a commit in each generation and at intervals
 (lease_commit.py).
-To any other member a broker that has lost its office can answer JoinGroup and SyncGroup from what it remembers. The
-lease is longer than the brokers take to make another one coordinator when that one dies (`broker.session.timeout.ms`, 9
-s), and no owner removes a silent member for as long after a takeover (Turn.arm_removal), or until the former owner has
-said that it answers no more (giving_up.py). And the lease ends a session timeout after the last answer of any broker,
-so that a sidecar that is cut off sends its clients away soon.
+A broker that is coordinator no more can answer JoinGroup and SyncGroup of any other member from its memory. The lease
+is longer than the brokers need to elect another coordinator when one dies (`broker.session.timeout.ms`, 9 s). No owner
+removes a silent member for as long after a takeover (Turn.arm_removal), or until the former owner has recorded that it
+answers no more (giving_up.py). The lease also ends a session timeout after the last answer of any broker, so that a
+sidecar that is cut off soon sends its clients to others.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class OwnersGroup:
         tasks: Tasks,
         answers: Answers | None = None,
     ) -> None:
-        """`answers`: where this sidecar answers the pings of others; None: nowhere."""
+        """`answers`: the listener that answers the pings of other sidecars; None: there is none."""
         self.cluster = cluster
         self.node_id = node_id
         self.address = address
@@ -67,7 +67,7 @@ class OwnersGroup:
         self._giving_up = GivingUp(roster, tasks, settings.front_within)
         self._barriers = Barriers(settings.rebalance_wait_ms / 1000, log)
         self._enrolled = ""
-        """The member id under which the state topic says who this sidecar is."""
+        """The member id under which this sidecar has its record in the state topic; "" before there is one."""
         self.log = log
         self.tasks = tasks
         self.member_id = ""
@@ -78,9 +78,10 @@ class OwnersGroup:
         self.map_check = MapCheck(node_id, roster, self._group, log)
         self._started_ms = int(time.time() * 1000)
         self._removed: dict[str, int] = {}
-        """Member ids of peers that this sidecar has had removed since it last joined, and by which broker."""
+        """Peers that this sidecar has removed since it last joined: member id -> node id of the broker that did it."""
         self._expects_until_s = 0.0
-        """A peer has said that it has left: until when a generation without it is waited for."""
+        """Monotonic time until which this sidecar joins again and again: a peer said that it has left, and the next
+        generation, without that peer, has not come yet."""
         self._rejoin = asyncio.Event()
         self._joining = False
         self._answers = answers
@@ -102,8 +103,9 @@ class OwnersGroup:
         ]
 
     async def stop(self, for_good: bool = True) -> bool:
-        """Leave the group, so that the others need not wait for the session to end. Returns whether nobody is left.
-        `for_good`: a sidecar of another version may come in the place of this one."""
+        """Leaves the group, so that the others need not wait for the session to end. Returns whether the group is empty
+        then. `for_good`: a sidecar of another version may take the place of this one, so its record says that it
+        left."""
         self._stopping = True
         for task in self._tasks:
             task.cancel()
@@ -121,7 +123,7 @@ class OwnersGroup:
         return not self._enabled.is_set()
 
     def withdraw(self, why: str) -> None:
-        """Own nothing until `resume`: the broker beside this sidecar is gone, so no client can come here."""
+        """Leaves the group and owns nothing until `resume`: this sidecar's broker is gone, so no client can come."""
         if self.withdrawn:
             return
         self._enabled.clear()
@@ -146,17 +148,17 @@ class OwnersGroup:
         return self._warm.is_set()
 
     def take_part(self) -> None:
-        """What is in the state topic is known now. Before that, whoever takes partitions over stops their groups until
-        it has read everything, and the owner that was there knew it all."""
+        """Lets this sidecar join, once its tail has read the state topic. Before that, a takeover would stop the groups
+        until everything is read, although their previous owner had it all in memory."""
         self._warm.set()
 
     def place_anew(self) -> None:
-        """Another member counts than before."""
+        """Makes the group's leader join again, because the roster has changed: other members count as sidecars now."""
         if self.is_leader:
             self._rejoin.set()
 
     def placement_changed(self) -> None:
-        """Leadership of `__consumer_offsets` moved: the group's leader asks for a new placement."""
+        """Makes the group's leader join again if the leaders of `__consumer_offsets` now give another owner map."""
         if self.is_leader and self.assignment.owners:
             wanted = self._owners_among(set(self.assignment.members))
             if tuple(wanted) != self.assignment.owners:
@@ -197,9 +199,9 @@ class OwnersGroup:
                 await asyncio.sleep(0.05)
 
     async def _send_predecessors_away(self) -> None:
-        """Whoever was here under this name before did not leave, if it was killed, and the first JoinGroup would wait
-        until its session is over. It is not there any more: its address is ours. Only at the start: two sidecars with
-        one node id are not to shut each other out for ever."""
+        """Removes earlier members with this sidecar's client id. One that was killed did not leave, and the first
+        JoinGroup would wait until its session ends. It cannot be running: its address is ours. Runs only at the start:
+        two sidecars with one node id must not remove each other for ever."""
         group = await self._group.describe()
         if group.error_code != Code.NONE:
             raise ConnectionLost(f"DescribeGroups: {name_of(group.error_code)}")
@@ -223,7 +225,7 @@ class OwnersGroup:
         node = await self._group.coordinator()
         conn = await self.cluster.lane(node, Lane.OWNERS)
         for member_id, at in list(self._removed.items()):
-            if at != node:  # what the former coordinator did may have died with it
+            if at != node:  # the removal by the former coordinator may have died with it
                 self._removed[member_id] = await self._group.leave(member_id)
         watch = self.tasks.spawn(self._group.close_when_moved(node, conn), "ownership-coordinator")
         try:
@@ -242,7 +244,7 @@ class OwnersGroup:
         said = self._giving_up.said(self._said())
         meta, sent = joining(said, self.listener.barriers()), now()
         timeout_ms = self.settings.session_timeout_ms
-        # That there is a rebalance is told in answers to heartbeats, which wait until commits of the coordinator are
+        # Members learn of a rebalance by answers to heartbeats, which wait until commits of the coordinator are
         # written: while a broker that died is in the in-sync set, for longer than a session.
         rebalance_ms = max(timeout_ms, self.settings.proof_ms)
         while True:
@@ -310,7 +312,7 @@ class OwnersGroup:
         self._rejoin.set()
         return True
 
-    # ---- what heartbeats are told ---------------------------------------------------------------------------
+    # ---- called by the heartbeats ---------------------------------------------------------------------------
     def _rebalances(self) -> None:
         if not self._joining:
             self._rejoin.set()
@@ -320,13 +322,14 @@ class OwnersGroup:
         self._rejoin.set()
 
     def _live_member(self) -> tuple[str, int] | None:
-        """The broker gives a member id before the member joins, and does not know it until then."""
+        """Returns member id and generation once a broker has answered this member; None before. A broker hands out the
+        member id before the member joins, and does not know it until then."""
         there = self.member_id and self._lease.heard and self.assignment.generation >= 0
         return (self.member_id, self.assignment.generation) if there else None
 
 
 def sidecar_of(group: OwnersGroup, node: int) -> tuple[SidecarInfo | None, bool | None]:
-    """For people: what the sidecar of this node has said of itself, and whether it says that it is ready; None where it
-    does not say."""
+    """Returns, for people, the record of this node's sidecar, and whether it reports to be ready; None where it reports
+    neither."""
     member_id = group.assignment.members.get(node, ("", "", 0))[0]
     return group.roster.said(member_id), group.peers.ready.get(node)

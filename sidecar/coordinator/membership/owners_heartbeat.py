@@ -19,15 +19,16 @@ from sidecar.link.ports import Logger
 from sidecar.wire.generated import heartbeat as hb
 
 BRISK_S = 0.1
-"""The time between two heartbeats while the coordinator of the owners' group is looked for, and a little longer: it has
-news then. Its own broker may be the one that died, and what was owned there is nobody's until all have joined again."""
+"""Seconds between two heartbeats while the coordinator of the owners' group is looked up, and a little longer: a
+rebalance is likely then. The broker that died may have had a sidecar too, and its partitions have no owner until all
+have joined again."""
 BRISK_FOR_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatPorts:
-    """`member()`: the member id and generation, or None while there is none; `rebalances()`: there is a rebalance, or
-    another generation; `lost(why)`: the broker does not know the member."""
+    """The heartbeats' calls. `member()`: the member id and generation, or None while there is no member;
+    `rebalances()`: there is a rebalance, or another generation; `lost(why)`: the broker does not know the member."""
 
     member: Callable[[], tuple[str, int] | None]
     rebalances: Callable[[], None]
@@ -47,7 +48,7 @@ class OwnersHeartbeats:
         self._brisk_until_s = 0.0
 
     async def rounds(self) -> None:
-        """Every `heartbeat_ms`, for ever."""
+        """Sends a heartbeat every `heartbeat_ms`, for ever."""
         beat_s = self._settings.heartbeat_ms / 1000
         while True:
             await asyncio.sleep(min(beat_s, BRISK_S) if time.monotonic() < self._brisk_until_s else beat_s)
@@ -73,7 +74,7 @@ class OwnersHeartbeats:
             self._log.debug("owners' heartbeat failed", error=str(exc) or "timed out")
             self._close()
             return
-        if asked == self._ports.member():  # else it has joined again since, and that of which this speaks is over
+        if asked == self._ports.member():  # else it has joined again since, and this answer is out of date
             self._told(res.error_code, sent)
 
     def _is_still(self, member_id: str) -> bool:
@@ -94,7 +95,7 @@ class OwnersHeartbeats:
             self._close()
 
     def _close(self) -> None:
-        """The next heartbeat comes soon, and where the coordinator is then."""
+        """Closes the connection: the next heartbeat comes soon, and looks the coordinator up first."""
         if self._conn is not None:
             self._conn.close()
         self._conn = None

@@ -1,5 +1,5 @@
-"""What goes through the owners' group: the metadata of each member (SidecarInfo), and the map of owners that its leader
-makes (Assignment). Kafka's classes of this kind are ConsumerProtocolSubscription and ConsumerProtocolAssignment."""
+"""The payloads of the owners' group: the metadata of each member (SidecarInfo), and the owner map that its leader makes
+(Assignment). Kafka's classes of this kind are ConsumerProtocolSubscription and ConsumerProtocolAssignment."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 from sidecar.coordinator.membership.peer_links import Peer
 
 OwnPatterns = dict[str, list[str]]
-"""`include` and `exclude` of a sidecar's own settings."""
+"""`include` and `exclude` patterns of a sidecar's own settings."""
 
 
 SAID_BYTES = 262_144
-"""What a member says is not looked at if it is longer."""
+"""Size limit of a member's metadata; longer ones are not decoded."""
 NOT_SO = (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError, IndexError)
-"""What comes of JSON that is none, or that says something else than it should."""
+"""The errors that decoding raises on bytes that are no JSON, or JSON of another shape."""
 NODE_MAX = 0x7FFFFFFF
 EVERY_GENERATION = 1 << 31
 """Greater than any generation of the owners' group."""
@@ -25,21 +25,21 @@ FORMER_MAX = 8
 KINDS_MAX = 16
 VERSION_MAX = 64
 KINDS_BEFORE = ("classic", "consumer")
-"""Kinds of groups that a sidecar coordinates which does not tell it: those of the versions before share groups."""
+"""The kinds of a sidecar whose info has no `kinds`: the versions before share groups coordinate these."""
 
 
 def own_patterns(told: Any) -> OwnPatterns:
-    """As a peer wrote it, which may be of another version."""
+    """Returns the patterns that a peer wrote, perhaps in another version, with both names and sorted."""
     return {name: sorted(map(str, told.get(name, ()))) for name in ("include", "exclude")}
 
 
 @dataclass(frozen=True)
 class SidecarInfo:
-    """What a sidecar says of itself when it joins. `host`, `port`: of its broker; `started_ms`: Unix time;
-    `peer_port`: where it answers pings, 0: nowhere; `left_ms`: when it left in order, Unix time, 0: it has not;
-    `gave_up`: it answers for nothing that the map of this generation gives to others; `former`: member ids under which
-    the same process was a member before, the last ones, and under which it answers for nothing any more; `kinds`: of
-    groups that it coordinates; `version`: of its package."""
+    """A sidecar's description of itself. `host`, `port`: its broker's address; `started_ms`: start, Unix time;
+    `peer_port`: the port for pings, 0: none; `left_ms`: Unix time at which it left in order, 0: it has not;
+    `gave_up`: it answers for no partition that the map of this generation gives to others; `former`: the last member
+    ids of the same process before this one, under which it answers for nothing any more; `kinds`: the kinds of groups
+    that it coordinates; `version`: its package's version."""
 
     node_id: int
     host: str
@@ -61,7 +61,7 @@ class SidecarInfo:
 
     @staticmethod
     def decode(raw: bytes) -> SidecarInfo:
-        """Raises ValueError, and nothing else, whatever a stranger wrote."""
+        """Returns the decoded info. Raises ValueError, and nothing else, on any bytes that a stranger wrote."""
         if len(raw) > SAID_BYTES:
             raise ValueError(f"{len(raw)} bytes")
         try:
@@ -86,7 +86,7 @@ def joining(said: SidecarInfo, barriers: Collection[int]) -> bytes:
 
 
 def barriers_of(raw: bytes) -> frozenset[int]:
-    """Nothing, if these bytes are a stranger's."""
+    """Returns the barriers in a member's JoinGroup metadata; none if the bytes are not a sidecar's."""
     if len(raw) > SAID_BYTES:
         return frozenset()
     try:
@@ -97,9 +97,9 @@ def barriers_of(raw: bytes) -> frozenset[int]:
 
 @dataclass(frozen=True)
 class Assignment:
-    """The whole map, known to every member. `members`: node id -> (member id, host, port); `patterns`: node id -> which
-    groups this sidecar's own settings name, of those that tell it; `peer_ports`: node id -> where it answers pings, of
-    those that do; `kinds`: node id -> kinds of groups that it coordinates."""
+    """The whole owner map, the same for every member. `owners`: node id by partition; `members`: node id -> (member id,
+    host, port); `patterns`: node id -> patterns of this sidecar's own settings, if it has sent them; `peer_ports`: node
+    id -> port for pings, 0: none; `kinds`: node id -> kinds of groups that it coordinates."""
 
     generation: int = -1
     owners: tuple[int, ...] = ()
@@ -118,7 +118,7 @@ class Assignment:
 
     @staticmethod
     def decode(generation: int, raw: bytes) -> Assignment:
-        """Raises ValueError, and nothing else, whatever a stranger wrote who leads the group."""
+        """Returns the decoded map. Raises ValueError, and nothing else, on any bytes of a stranger that leads."""
         try:
             j = json.loads(raw)
             members = {int(n): (str(m[0]), str(m[1]), int(m[2])) for n, m in j["members"].items()}
@@ -133,7 +133,8 @@ class Assignment:
         return self.owners[partition] if partition < len(self.owners) else -1
 
     def lacking(self, kind: str) -> list[int]:
-        """Sidecars that do not coordinate this kind of groups, or whose leader is of a version that does not tell."""
+        """Returns the nodes whose sidecars do not coordinate this kind of groups, or do not tell their kinds because
+        they or the group's leader are of an older version."""
         return sorted(n for n in self.members if kind not in self.kinds.get(n, KINDS_BEFORE))
 
     def peers(self) -> dict[int, Peer]:

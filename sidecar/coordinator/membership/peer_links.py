@@ -1,13 +1,13 @@
-"""The other sidecars, watched: a process that dies closes its links at once, and one that stands still answers no ping.
+"""Links to the other sidecars: a process that dies closes its links at once, and one that stands still answers no ping.
 
-Each sidecar listens for the others on a port of its own (`PeerListener`), which it tells them with its membership, and
-sends back what it gets there. So a ping goes through the event loop that coordinates, and through nothing that clients
-can fill up. Its links are no proof of anything: a peer that was removed by mistake is a member again a moment later.
+Each sidecar listens for the others on a port of its own (`PeerListener`), which is in its membership's metadata, and
+echoes all bytes there. So a ping goes through the event loop that coordinates, and through nothing that clients can
+fill up. Links prove nothing: a peer that was removed by mistake is a member again a moment later.
 
-A sidecar whose broker is gone says so on its links (`LEFT`), so that the others need not wait until the brokers tell
-them that there is a rebalance: while a commit waits for the dead broker, no heartbeat is answered. A sidecar through
-which topics were changed says that (`TOPICS`): the groups of the others hear of it as soon as its own. Behind the
-answer to a ping it says whether it is ready (`STATES`).
+A sidecar whose broker is gone sends `LEFT` on its links, so that the others need not wait until the brokers announce
+the rebalance: while a commit waits for the dead broker, no heartbeat is answered. A sidecar through which topics were
+changed sends `TOPICS`: the groups of the others hear of it as soon as its own. The echo of a ping is followed by a word
+of `STATES`: whether the sidecar is ready.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from sidecar.link.eviction import gives_way
 from sidecar.link.ports import Logger, Tasks
 
 PING, LEFT, TOPICS = b"ping from sidecar-%d", b"left", b"topics"
-"""A ping tells whose it is, so that a capture of packets can be read. An older version skips a word that it does not
-know."""
+"""The words on a link. A ping names its sender, so that a capture of packets can be read. An older version skips a word
+that it does not know."""
 STATES = {b"+ready+": True, b"+waits+": False}
-"""Behind the answer to a ping: whether this sidecar is ready. For people only."""
+"""The words behind the echo of a ping: whether this sidecar is ready. For people only."""
 STATE_S = 0.2
-"""So often it is looked up, however many ask."""
+"""Seconds for which an answer of `ready()` is reused, however many peers ask."""
 ECHO_BYTES = 64
-"""Of what comes in at once, no more is sent back."""
+"""Most bytes of one read that are echoed."""
 LISTENS_MAX = 1_000
-"""Links to this sidecar; more are closed at once."""
+"""Most links to this sidecar. A further one displaces a link that gives way to it."""
 CONNECT_S = 0.5
 AGAIN_S = 0.5
 QUICK_S = 0.02
 SUSPECT_PINGS = 2
-"""So many pings without an answer, and requests for the peer's groups wait."""
+"""Unanswered pings after which a peer is suspected: requests for its groups wait then."""
 CALM_S = 10.0
-"""A peer whose links break again and again is suspected of being gone once in so long, for `silence_s` at most."""
+"""Seconds between two suspicions of a peer whose links break again and again; each lasts `silence_s` at most."""
 LATE = 2.0
-"""A round that took so much longer than it should says something of this process, not of the peer."""
+"""Factor by which a round must exceed `ping_s` to count as this process's own delay, not the peer's silence."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A member of the owners' group. `port`: where it answers pings; 0: it does not say, being an older version, and
-    its `client_port` shows only whether its process is there."""
+    """A member of the owners' group. `port`: its port for pings; 0: none, as an older version; a link to `client_port`
+    then shows only whether its process is there."""
 
     member_id: str
     host: str
@@ -56,7 +56,7 @@ class Peer:
 
 @dataclass(frozen=True)
 class PeerSettings:
-    """`silence_s`: a peer that answers no ping for so long is removed."""
+    """Settings of the links. `silence_s`: a peer that answers no ping for this long is removed."""
 
     links: bool = True
     ping_s: float = 0.2
@@ -68,7 +68,7 @@ class PeerSettings:
 
 
 class Answers(Protocol):
-    """What the other sidecars hear on their links: PeerListener, or what stands for it."""
+    """The sending side of this sidecar's links to its peers: PeerListener, or a test's stand-in."""
 
     @property
     def port(self) -> int: ...
@@ -83,7 +83,7 @@ Links: TypeAlias = "dict[asyncio.BaseTransport, _Echo]"
 
 
 class _Echo(asyncio.Protocol):
-    """Strangers may come, too: they keep no peer out."""
+    """A connection to this sidecar's port for pings. Strangers may connect, too: they keep no peer out."""
 
     def __init__(self, links: Links, state: Callable[[], bytes]) -> None:
         self._links = links
@@ -115,7 +115,7 @@ class _Echo(asyncio.Protocol):
 
 
 class PeerListener:
-    """Where peers ping this sidecar. `port` is the one that they are told; `ready()`: what they hear of it."""
+    """Listener for the pings of peers. `port`: the port that peers are given; `ready()`: whether this sidecar is."""
 
     def __init__(self, links: Links) -> None:
         self._servers: list[asyncio.Server] = []
@@ -126,8 +126,8 @@ class PeerListener:
 
     @staticmethod
     async def open(hosts: Sequence[str], port: int, advertised: int = 0) -> PeerListener:
-        """Port 0: any that is free, the same at all addresses. `advertised`: what peers are told instead; 0: the same.
-        Raises OSError."""
+        """Opens a listener at these addresses. Port 0: any free port, the same at all addresses. `advertised`: the port
+        that peers are given instead; 0: the same. Raises OSError."""
         links: Links = {}
         loop, made = asyncio.get_running_loop(), PeerListener(links)
         servers = made._servers
@@ -149,11 +149,11 @@ class PeerListener:
         return self._state
 
     def say_left(self) -> None:
-        """To all that are linked: this sidecar owns nothing any more."""
+        """Tells all linked peers that this sidecar owns nothing any more."""
         self._say(LEFT)
 
     def say_topics(self) -> None:
-        """To all that are linked: topics were changed through this sidecar."""
+        """Tells all linked peers that topics were changed through this sidecar."""
         self._say(TOPICS)
 
     def _say(self, word: bytes) -> None:
@@ -169,14 +169,14 @@ class PeerListener:
 
 # ---- asking -------------------------------------------------------------------------------------------------------
 Hears: TypeAlias = Mapping[bytes, Callable[[], None]]
-"""By the word of a peer."""
+"""Word of a peer -> the call that it triggers."""
 
 
 class _Link(asyncio.Protocol):
     def __init__(self, hears: Hears) -> None:
         self.heard = False
         self.ready: bool | None = None
-        """What the peer said last; None: nothing, as an older version does."""
+        """Whether the peer is ready, by its last word; None: it has sent none, as an older version."""
         self._hears = hears
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -195,9 +195,9 @@ class _Link(asyncio.Protocol):
 
 
 class Peers:
-    """`members()`: who is watched, by node id; `remove(node, member id, why)`: have the brokers remove it, returns
-    whether they did; `suspected(nodes)`: these may be gone, as far as this sidecar can tell now; `hears`: what is done
-    when a peer says that it is out of the group, or that topics were changed."""
+    """Links from this sidecar to its peers. `members()`: the peers to watch, by node id; `remove(node, member id,
+    why)`: has the brokers remove a peer, and returns whether they did; `suspected(nodes)`: called with all nodes that
+    may be gone now; `hears`: the calls for the words LEFT and TOPICS of a peer."""
 
     def __init__(
         self,
@@ -221,14 +221,14 @@ class Peers:
         self._watched: dict[int, asyncio.Task[None]] = {}
         self._suspects: frozenset[int] = frozenset()
         self._answered: dict[int, str] = {}
-        """Node id -> member id of the peer that has answered a ping. One that never has is not one that is silent."""
+        """Node id -> member id of the peer that has answered a ping. A peer that never has does not count as silent."""
         self._broke_s: dict[int, float] = {}
-        """Node id -> since when it is suspected, or was, because a link broke."""
+        """Node id -> monotonic time at which a broken link last made the peer a suspect."""
         self.ready: dict[int, bool | None] = {}
-        """Node id -> what the peer says of itself, of those that are linked."""
+        """Node id -> whether the peer reports to be ready; linked peers only."""
 
     def watch(self) -> None:
-        """There is a new assignment: watch its members."""
+        """Watches the members of a new owner map, and ends the watch of those that are not in it."""
         if not self._settings.links:
             return
         members = self._members()
@@ -236,7 +236,7 @@ class Peers:
             if node not in members or task.done():
                 task.cancel()
                 del self._watched[node]
-        # A new map says who owns what now; who is gone is not in it, or has come again.
+        # A new map has new owners; a peer that was gone is not in it, or has come again.
         self._suspect(self._suspects & self._watched.keys())
         for node in members:
             if node != self._node_id and node not in self._watched:
@@ -256,7 +256,8 @@ class Peers:
         self._suspect(self._suspects | {node} if may_be_gone else self._suspects - {node})
 
     def _broke(self, node: int) -> None:
-        """Its link has ended. It may be gone, and requests for its groups wait; or somebody cuts links."""
+        """Suspects a peer whose link has ended: it may be gone, and requests for its groups wait. If links break again
+        within CALM_S, the cause is probably the network, and the peer gets credit."""
         if time.monotonic() - self._broke_s.get(node, -CALM_S) >= CALM_S:
             self._broke_s[node] = time.monotonic()
             self._now_suspect(node, True)
@@ -268,7 +269,7 @@ class Peers:
             self._now_suspect(node, False)
 
     async def _watch(self, node: int) -> None:
-        """Until this peer is no member any more, whatever member ids it has meanwhile, or is removed."""
+        """Watches a peer until it is no member any more, under any member id, or until it is removed."""
         reached = False
         while (peer := self._members().get(node)) is not None:
             try:
@@ -299,7 +300,7 @@ class Peers:
         return await loop.create_connection(lambda: _Link(self._hears), peer.host, peer.port or peer.client_port)
 
     async def _follow(self, node: int, peer: Peer, transport: asyncio.Transport, link: _Link) -> str:
-        """Until the link ends. Returns why the peer is taken for gone; "": the link was closed, it may be there."""
+        """Pings until the link ends. Returns why the peer counts as gone; "": the link closed, and it may be alive."""
         try:
             if not peer.port:
                 self._now_suspect(node, False)
@@ -313,7 +314,7 @@ class Peers:
         return ""
 
     async def _ping_until_silent(self, node: int, peer: Peer, transport: asyncio.Transport, link: _Link) -> bool:
-        """False: the link is closed."""
+        """Pings until the peer is silent, which returns True, or until the link is closed, which returns False."""
         ping_s = self._settings.ping_s
         missed = 0
         while True:

@@ -1,4 +1,4 @@
-"""What owners_group.py is told, and whom it tells."""
+"""The ports of owners_group.py: its settings, and the listener that it calls."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ class OwnershipSettings:
     patterns: OwnPatterns = field(default_factory=dict)
     proof_ms: int = 15_000
     proof_topic: str = "__group_state"
-    """What the offset is committed for: any topic that is there."""
+    """The topic of the commits that prove the lease: any topic that exists."""
     front_within: bool = True
-    """The front is in this process."""
+    """Whether the front is in this process."""
     rebalance_wait_ms: int = 30_000
-    """So long at most a partition stays where it is because of rebalances of its groups."""
+    """Longest time that rebalances of its groups keep a partition with its owner."""
     kinds: tuple[str, ...] = KINDS_BEFORE
-    """Of groups that this sidecar coordinates."""
+    """The kinds of groups that this sidecar coordinates."""
     version: str = ""
-    """Of this sidecar, for people."""
+    """The version of this sidecar's package, for people."""
 
 
 class OwnersListener(Protocol):
-    """Who is told of ownership."""
+    """Listener for changes of ownership, and the facts that decide the placement."""
 
     def owners_assigned(self, a: Assignment) -> None: ...
 
     def owners_lost(self, why: str) -> None:
-        """This sidecar is no member of the owners' group any more."""
+        """Called when this sidecar is no member of the owners' group any more."""
 
     def lease_proved(self, until: Now) -> None:
-        """The brokers answered as to a live member; until when that counts."""
+        """Called with the new end of the lease when the brokers have answered as they answer a live member."""
 
     def peers_suspected(self, nodes: frozenset[int]) -> None:
-        """These may be gone; there will be a new assignment, or they are not."""
+        """Called with the nodes that may be gone. A new owner map follows, or another call without them."""
 
     def topics_changed(self) -> None:
-        """A peer says so: they changed through it a moment ago."""
+        """Called when a peer reports that topics were changed through it a moment ago."""
 
     def offsets_leaders(self) -> Sequence[int]:
-        """Leader of each partition of `__consumer_offsets`, as known now."""
+        """Returns the leader of each partition of `__consumer_offsets`, as known now."""
 
     def new_leaders(self) -> Set[int]:
-        """Partitions of `__consumer_offsets` whose leaders are not to be followed yet: they are new, or the sidecars
-        beside them are."""
+        """Returns the partitions of `__consumer_offsets` whose leaders must not be followed yet: the leader is new, or
+        the sidecar beside it is."""
 
     def barriers(self) -> Set[int]:
-        """Partitions served here with groups whose members wait for one another."""
+        """Returns the partitions served here with groups whose members wait for one another."""

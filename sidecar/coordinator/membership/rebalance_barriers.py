@@ -1,9 +1,8 @@
 """Partitions that stay with their owner because groups there are in the middle of a rebalance.
 
 The members of a classic group wait for one another, to join and then to sync, and with another owner that begins anew.
-Each sidecar tells with its JoinGroup which of its partitions have such groups, and the leader of the owners' group
-leaves these where they are, for a while at most. This is a preference: what is told may be out of date, or what a
-stranger says.
+Each sidecar names in its JoinGroup the partitions with such groups, and the leader of the owners' group leaves these
+with their owners, for a while at most. This is a preference: the names may be out of date, or come from a stranger.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ from sidecar.coordinator.membership.owners_protocol import barriers_of
 from sidecar.link.ports import Logger
 
 FRESH_S = 2.0
-"""Then what was told may be over, and the group is to join anew and tell it again."""
+"""Seconds for which the members' barriers count. Later the rebalances may be over, and the group must join anew, which
+reports them again."""
 
 
 class Barriers:
@@ -25,17 +25,17 @@ class Barriers:
         self._told: Set[int] = frozenset()
         self._told_s = float("-inf")
         self._since_s: dict[int, float] = {}
-        """Partition that is to move -> since when."""
+        """Partition that should move -> monotonic time since when."""
         self._late: set[int] = set()
-        """Of these, those that were waited for in vain."""
+        """The partitions of `_since_s` that move although their groups still rebalance: the wait is over."""
 
     def told(self, metadata: Iterable[bytes]) -> None:
-        """The metadata of the owners' group, of each member as it joined the generation that begins."""
+        """Takes in the metadata with which each member joined the generation that begins."""
         self._told = frozenset(p for raw in metadata for p in barriers_of(raw))
         self._told_s = time.monotonic()
 
     def stay(self, leaders: Sequence[int], owners: Sequence[int], new: Set[int]) -> Set[int]:
-        """Return which partitions stay. `new`: those that stay in any case."""
+        """Returns the partitions that stay because of a barrier. `new`: partitions that stay in any case."""
         at_s = time.monotonic()
         moving = {p for p, pair in enumerate(zip(leaders, owners, strict=False)) if len(set(pair)) > 1} - new
         self._since_s = {p: self._since_s.get(p, at_s) for p in moving}

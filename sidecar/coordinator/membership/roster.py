@@ -1,19 +1,19 @@
-"""Which members of the owners' group are sidecars.
+"""The roster: the members of the owners' group that are sidecars.
 
-Any client that may READ a group at a broker can join it and say anything there. So a sidecar writes who it is into the
+Any client that may READ a group at a broker can join it with any metadata. So a sidecar writes its SidecarInfo into the
 state topic, under the member id that the broker gave it, before it joins. Only a client that may write that topic can
-do that, and such a client decides everything anyway. A member counts if its record stands there. What counts is the
-record, and not what the member says in the group, because a stranger can speak in another member's name.
+do that, and such a client decides everything anyway. A member counts as a sidecar if it has such a record. The record
+counts, and not the member's metadata in the group, because a stranger can send metadata in another member's name.
 
 The record is a setting of brokers that no broker has (`1/MEMBER/sidecar.member` for node 1), which needs no fence and
-which every version passes over. It goes into any partition that takes it. It removes those of the node's former
-members. A sidecar that leaves in order writes into its record when it left.
+which every version passes over. It goes into any partition that takes it. Writing it removes the records of the node's
+former members. A sidecar that leaves in order adds the time to its record.
 
-A sidecar of a version before this one writes no such record. It counts by its word while its node has none and owns a
-partition, or has claimed one within a day, as each owner does every hour (`state.fence_interval_ms`). So a fleet can be
-upgraded one by one. Once a node has its record, its word alone does not count any more, until that record says that the
-sidecar has left: then an older version may come in its place within a quarter of an hour, and stays by its claims. So a
-fleet can be rolled back one by one. The word of a node whose sidecar was killed never counts
+A sidecar of a version before this one writes no such record. Its metadata alone count while its node has no record and
+owns a partition, or has claimed one within a day, as each owner does every hour (`state.fence_interval_ms`). So a fleet
+can be upgraded one by one. Once a node has a record, its metadata alone do not count any more, until that record says
+that the sidecar has left: then an older version may take its place within a quarter of an hour, and stays by its
+claims. So a fleet can be rolled back one by one. Metadata alone never count for a node whose sidecar was killed
 (docs/operate/security.md)."""
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from sidecar.state.keys import ROSTER
 from sidecar.state.schema import StateError
 
 READ_S = 1.0
-"""So long a member without a record is waited for: its record may be on its way to this sidecar's tail."""
+"""Seconds that the leader waits for the record of a member without one: it may be on its way to this sidecar's tail."""
 CLAIMED_LATELY_MS = 86_400_000
 LEFT_LATELY_MS = 900_000
-"""So long after a sidecar has left in order, one of an older version may come in its place."""
+"""Time after a sidecar has left in order in which one of an older version may take its place."""
 STAYS = 1 << 62
-"""When a sidecar left that has not."""
+"""The leaving time of a sidecar that has not left."""
 ENROL_S, ENROL_TRIES = 1.0, 3
-"""So long a partition may take for the record, and so many are tried before the group is asked anew."""
+"""Seconds that a partition may take to append the record; partitions that are tried before the group is asked anew."""
 REPORT_S = 60.0
-"""The same is reported so often."""
+"""Seconds between two log lines about the same trouble."""
 Append = Callable[[int, list[Encoded]], Awaitable[None]]
 """Appends records to a partition without a fence, and returns when the tail has read them. Raises WriteLost."""
 REMEDY = (
@@ -58,58 +58,58 @@ NOT_READ = "none: it counts when the leader of the group has read its record; if
 
 
 class Members(Protocol):
-    """What owners_group.py asks of it."""
+    """The roster as owners_group.py uses it."""
 
     async def enrol(self, member_id: str, said: SidecarInfo, present: Callable[[], Awaitable[set[str]]]) -> None:
-        """Returns when the record is written. `present()`: the members of the group, if that needs to be known. Raises
-        ConnectionLost, and what `present` raises."""
+        """Writes this sidecar's record and returns when it is written. `present()`: the ids of the group's members,
+        asked only if the node has other records. Raises ConnectionLost, and the errors of `present`."""
 
     async def sidecars(self, members: Mapping[str, bytes]) -> dict[str, SidecarInfo]:
-        """Those of the members that are sidecars, by what the state topic says of them."""
+        """Returns the members that are sidecars: the state topic has a record of each. `members`: id -> metadata."""
 
     async def left(self, member_id: str, said: SidecarInfo) -> None:
-        """Returns when the record says that this member has left, or when it cannot be written soon."""
+        """Records that this member has left. Returns when that is written, or when it cannot be written soon."""
 
     async def tell(self, member_id: str, said: SidecarInfo, why: str) -> None:
-        """Returns when the record of this member says this, or when it cannot be written soon."""
+        """Rewrites the record of this member. Returns when that is written, or when it cannot be written soon."""
 
     def said(self, member_id: str) -> SidecarInfo | None:
-        """What the state topic says of this member."""
+        """Returns this member's record in the state topic; None if it has none."""
 
     def enrolled(self, member_id: str) -> bool: ...
 
     def report_leader(self, member_id: str) -> None:
-        """This member, which is no sidecar, led the group."""
+        """Logs that this member, which is no sidecar, led the group."""
 
     async def surely_none(self, member_id: str, metadata: bytes) -> bool:
-        """Whether this member is no sidecar, and this sidecar has read everything that could say that it is."""
+        """Returns whether this member is surely no sidecar: the tail has read all records, and none makes it one."""
 
     def due(self, what: str) -> bool:
-        """Whether what a stranger does may be logged again."""
+        """Returns whether trouble of this name may be logged again; True at most once in REPORT_S."""
 
 
 class Roster:
-    """`all_read()`: whether the tail knows all that was written before."""
+    """The roster of the state topic. `all_read()`: whether the tail has read all that was written before the call."""
 
     def __init__(self, state: StateLog, append: Append, all_read: Callable[[], Awaitable[bool]], log: Logger) -> None:
         self.came_late: Callable[[], None] = lambda: None
-        """Told that the record of a member has come that did not count without it."""
+        """Called when the record of a member has come that counted as a stranger without it."""
         self._state = state
         self._append = append
         self._all_read = all_read
         self._log = log
         self._news = asyncio.Event()
         self._strangers: set[str] = set()
-        """Members that were waited for in vain."""
+        """Members whose records have not come within READ_S."""
         self._first = 0
-        """How many partitions have not taken a record."""
+        """Failed appends so far. The search for a partition that takes a record begins so many partitions later."""
         self._reported_s: dict[str, float] = {}
         self._claimed = BoundedCache(make=state.codec.claimed_when)
         self._seen = BoundedCache[str, bool]()
-        """Member ids whose records were read here."""
+        """Member ids whose records this sidecar has read."""
 
     def record_read(self) -> None:
-        """By the tail."""
+        """Called by the tail when it has read a member's record."""
         self._news.set()
         if self._strangers & self._records().keys():
             self._strangers -= self._records().keys()
@@ -134,7 +134,7 @@ class Roster:
         raise ConnectionLost(f"this sidecar could not tell the others who it is: {problem}")
 
     async def _remove(self, names: set[str]) -> None:
-        """Raises WriteLost."""
+        """Removes the records of these names. Raises WriteLost."""
         for p, part in enumerate(self._state.partitions):
             if there := sorted(names & part.configs.get("", {}).keys()):
                 await self._append(p, [self._record(p, name, None) for name in there])
@@ -152,13 +152,14 @@ class Roster:
                     self._log.warning("the others cannot be told of this sidecar", what=why, problem=str(exc))
 
     def gave_up(self, member_id: str, generation: int) -> bool:
-        """Whether this member has said that it answers for nothing that the map of that generation gives to others."""
+        """Returns whether this member has recorded that it answers for no partition that the owner map of that
+        generation gives to others."""
         records = self._records()
         said = records.get(member_id)
         return (said is not None and said.gave_up >= generation) or any(member_id in s.former for s in records.values())
 
     def _record(self, partition: int, name: str, said: SidecarInfo | None, why: str = "joined") -> Encoded:
-        """The next record of this name; None removes it."""
+        """Returns the next record of this name; `said` None: the record that removes it."""
         codec, there = self._state.codec, self._state.partitions[partition].configs.get("", {}).get(name)
         value = None if said is None else json.dumps(said.told(), separators=(",", ":"))
         return codec.config("", name, value, wall_ms(), codec.next_revision(there), why)
@@ -188,7 +189,7 @@ class Roster:
         return found
 
     async def _report(self, member_id: str) -> None:
-        """Nobody is called a stranger while his record may stand in what has not been read."""
+        """Logs an unknown member: as a stranger only if the tail has read all, since its record may be unread."""
         try:
             async with asyncio.timeout(READ_S):
                 known = await self._all_read()
@@ -222,7 +223,7 @@ class Roster:
             return self._counted(members)
 
     def _counted(self, members: Mapping[str, bytes]) -> dict[str, SidecarInfo]:
-        """Those that count by what has been read so far."""
+        """Returns the members that count as sidecars, by the records read so far."""
         records = self._records()
         found = {m: said for m in members if (said := records.get(m)) is not None and not said.left_ms}
         older = self._nodes_of_older_versions(records.values()) if members.keys() - found.keys() else set()
@@ -236,7 +237,7 @@ class Roster:
         return found
 
     def _nodes_of_older_versions(self, records: Collection[SidecarInfo]) -> set[int]:
-        """Nodes whose sidecars count by their word."""
+        """Returns the nodes whose sidecars count by their metadata alone, since they may be of an older version."""
         left: dict[int, int] = {}
         for said in records:
             left[said.node_id] = max(left.get(said.node_id, 0), said.left_ms or STAYS)
@@ -245,19 +246,19 @@ class Roster:
         return found | {node for node, when_ms in self._claims(now_ms) if when_ms > left.get(node, 0)}
 
     def _claims(self, now_ms: int) -> Iterator[tuple[int, int]]:
-        """Node and time of each claim that still holds, or that is not older than a day."""
+        """Yields node and time of each partition's last claim, and of earlier claims not older than a day."""
         for part in self._state.partitions:
             for i, value in enumerate(reversed(part.claims.values())):
                 try:
                     node, when_ms = self._claimed[value]
                 except StateError:
                     continue
-                if i > 0 and when_ms < now_ms - CLAIMED_LATELY_MS:  # the last one says who owns it now
+                if i > 0 and when_ms < now_ms - CLAIMED_LATELY_MS:  # the last claim is the present owner's, of any age
                     break
                 yield node, when_ms
 
     def _records(self) -> dict[str, SidecarInfo]:
-        """Member id -> what is written of it."""
+        """Returns the records that can be read: member id -> its info."""
         found: dict[str, SidecarInfo] = {}
         for part in self._state.partitions:
             for name, raw in part.configs.get("", {}).items():
@@ -278,7 +279,7 @@ def _name(node_id: int, member_id: str) -> str:
 def assignment_of(
     sidecars: Mapping[str, SidecarInfo], owners: Callable[[set[int]], Sequence[int]], log: Logger
 ) -> bytes:
-    """The map for these sidecars. `owners(nodes)`: which of these nodes owns each partition."""
+    """Returns the encoded owner map for these sidecars. `owners(nodes)`: the owner of each partition, among `nodes`."""
     alive: dict[int, tuple[str, str, int]] = {}
     started: dict[int, int] = {}
     for member_id, said in sorted(sidecars.items()):

@@ -1,1 +1,1 @@
-"""Which groups are managed, and how they move between the brokers and the sidecars."""
+"""Managed groups, and their moves between the brokers and the sidecars."""

@@ -1,7 +1,7 @@
 """Takes groups in from their brokers.
 
-A group that has members at its broker is taken in if it is stable: it is written down here as the broker describes it,
-and then its members are removed from the broker's group. One that is not stable is left to the broker until it is
+A group that has members at its broker is taken in if it is stable: it is recorded as the broker describes it, and then
+its members are removed from the broker's group. A group that is not stable stays with the broker until it is
 (unstable_groups.py).
 """
 
@@ -29,15 +29,15 @@ SAY_AGAIN_MS = 5_000
 
 class Outcome(Enum):
     NOT_TAKEN = auto()
-    """The broker keeps it, or it is not this sidecar's matter any more."""
+    """The broker keeps the group, or this sidecar does not own it any more, or it is not wanted any more."""
     NOBODY = auto()
-    """No members are at the broker."""
+    """The broker's group has no members that would have to be taken in."""
     TAKEN_IN = auto()
 
 
 class Adoptions:
-    """`settle_s`: so long after a change every sidecar has heard of it; `ended(group, outcome)` is called once for each
-    `begin`."""
+    """Adoptions of this sidecar's groups. `settle_s`: time after which every sidecar has read a new order or pattern;
+    `ended(group, outcome)` is called once for each `begin`."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class Adoptions:
         self._tasks = tasks
         self.under_way: set[str] = set()
         self.sent_away: set[str] = set()
-        """Groups whose members are being removed from the broker's group, as they are members here."""
+        """Groups whose adopted members are being removed from the broker's group."""
         self._said_ms = -SAY_AGAIN_MS
 
     def begin(self, group_id: str) -> None:
-        """Unless its broker is being asked already."""
+        """Begins to take the group in, unless its broker is being asked already."""
         if group_id not in self.under_way:
             self.under_way.add(group_id)
             self._tasks.spawn(self._take_in(group_id), "group comes")
@@ -89,7 +89,8 @@ class Adoptions:
         self._ended(group_id, outcome)
 
     def _not_told(self, group_id: str, problem: str, again: bool) -> None:
-        """Members wait for it. `again`: for some seconds already, and somebody has to hear of it."""
+        """Logs that the broker did not describe a group whose members wait. `again`: it has failed for some seconds, so
+        this is a warning."""
         if not again or now().mono_ms - self._said_ms < SAY_AGAIN_MS:
             self._log.debug("the broker does not tell of a group", group_id=group_id, problem=problem)
             return
@@ -101,7 +102,7 @@ class Adoptions:
             return Outcome.NOT_TAKEN
         unserved, patterns = self._natives.fleet.unserved(found.kind), self._rules.matches(group_id)
         if not found.members and not (unserved and not patterns):
-            # Of a group of a kind that nobody here coordinates, api/one_name.py keeps members of ours away.
+            # Where no sidecar coordinates the group's kind, api/one_name.py refuses members of other kinds here.
             self._unstable.forget(group_id)
             return Outcome.NOBODY
         if patterns and unserved:
@@ -129,7 +130,7 @@ class Adoptions:
 
     # ---- members that a former owner adopted -----------------------------------------------------------------------
     def remove_adopted(self, group_id: str) -> None:
-        """The placeholder finds others in the broker's group. Those that were taken in are removed there."""
+        """Removes members that were taken in from the broker's group, where the placeholder has found other members."""
         if group_id not in self.sent_away | self.under_way and self._core.serves_group(group_id):
             self.sent_away.add(group_id)
             self._tasks.spawn(self._remove(group_id), "adopted members")

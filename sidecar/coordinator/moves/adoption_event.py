@@ -1,4 +1,4 @@
-"""What the broker tells of a group, as an event of the core: so a group is taken in."""
+"""The event of the core that takes a group in, made of the broker's description of the group."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sidecar.kafka.native import CLASSIC, CONSUMER, SHARE, STREAMS, Member, Nati
 from sidecar.wire.generated import streams_group_describe as td
 
 SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS = 45_000, 300_000
-"""Of members whose own nobody tells: clients' defaults. They count until the member joins again."""
+"""Timeouts of adopted members: clients' defaults, as brokers do not describe them. They count until the next join."""
 
 
 def obstacle(found: Native) -> str:
-    """Why this group cannot be taken in, stable or not; empty if nothing speaks against it."""
+    """Returns why this group cannot be taken in even when it is stable; "" if it can."""
     if found.kind == CONSUMER and any(m.classic for m in found.members):
         return "it is a consumer group with members of the classic protocol; wait until it is one or the other"
     if found.kind == STREAMS and found.members and found.topology is None:
@@ -25,8 +25,8 @@ def obstacle(found: Native) -> str:
 
 
 def topic_names(found: Native) -> list[str]:
-    """Topics that must be known here before a streams group that is ready at the broker is taken in: without them it
-    would not be ready here, and its members would give up their tasks."""
+    """Returns the topics that must be known here before a streams group that is ready at the broker is taken in:
+    without them it would not be ready here, and its members would give up their tasks."""
     ready = found.kind == STREAMS and found.topology is not None and found.state == "Stable"
     return _topology(found.topology).required_topics() if ready else []
 
@@ -92,7 +92,7 @@ def _streams_member(m: Member) -> NativeStreamsMember:
 
 
 def _topology(told: td.Topology | None) -> Topology:
-    """Without copartition groups, which nobody tells."""
+    """Returns the topology without copartition groups, which StreamsGroupDescribe does not have."""
     assert told is not None
     return Topology(
         told.epoch,

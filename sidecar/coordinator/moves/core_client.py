@@ -1,4 +1,4 @@
-"""The coordinator as a client of its own core: what it asks there, and what it must know of a group there."""
+"""The coordinator as a client of its own core: its requests, and its questions about groups."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from sidecar.core.runtime.service import Service
 from sidecar.link.messages import Reply, ToFront
 
 COORDINATORS_OWN = (1 << 16) - 1
-"""In the place of a front's number: this coordinator asks itself."""
+"""Stands for a front's number in tokens of the coordinator's own requests."""
 
 
 class CoreClient:
-    """`run_commands()` carries out what the core wants done. The answers come as to a front (`from_coordinator`)."""
+    """Client of the core. `run_commands()` carries out the core's commands. The answers come as they come to a front,
+    by `from_coordinator`."""
 
     def __init__(self, service: Service, run_commands: Callable[[], None]) -> None:
         self._service = service
@@ -25,7 +26,7 @@ class CoreClient:
         self._last = 0
 
     async def ask(self, event: Event) -> Answer:
-        """The answer comes when all is committed that was written for it."""
+        """Returns the core's answer, which comes when all records of the event are committed."""
         self._last = key = self._last + 1
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._asked[key] = future
@@ -34,20 +35,20 @@ class CoreClient:
         return await future
 
     def from_coordinator(self, message: ToFront) -> None:
-        """As a front hears it."""
+        """Takes in a message that the core sends to a front: a Reply answers an open request."""
         if isinstance(message, Reply):
             future = self._asked.pop(message.token, None)
             if future is not None and not future.done():
                 future.set_result(message.answer)
 
-    # ---- what is there --------------------------------------------------------------------------------------
+    # ---- questions ------------------------------------------------------------------------------------------
     def serves(self, partition: int) -> bool:
-        """Under a lease."""
+        """Returns whether this sidecar serves the partition under a valid lease."""
         owner = self._service.owners[partition]
         return owner.shard is not None and owner.lease.valid(now())
 
     def serves_group(self, group_id: str) -> bool:
-        """Whether this sidecar is the group's coordinator, be it there or not."""
+        """Returns whether this sidecar is the group's coordinator, whether the group exists or not."""
         return self.serves(self._service.partition_of(group_id))
 
     def has(self, group_id: str) -> bool:
@@ -58,12 +59,12 @@ class CoreClient:
         return () if group is None else group.member_ids()
 
     def kind_of_members(self, group_id: str) -> str:
-        """The kind of this group; empty if it has no members."""
+        """Returns the kind of this group; "" if it has no members."""
         group = self._group(group_id)
         return group.kind if group is not None and group.member_count() else ""
 
     def knows_topics(self, group_id: str, topic_ids: Collection[bytes], names: Collection[str] = ()) -> bool:
-        """Whether the coordinator of this group knows all of them."""
+        """Returns whether the group's coordinator knows all these topics, by id or name."""
         shard = self._service.owner_of(group_id).shard
         if shard is None:
             return False

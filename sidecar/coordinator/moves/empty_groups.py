@@ -1,13 +1,13 @@
-"""A group without members whose offsets are all gone is forgotten, as Kafka does (docs/reference/behaviour.md, 1.34).
+"""Removes groups without members and without offsets, as Kafka does (docs/reference/behaviour.md, 1.34).
 
-The offsets are the broker's, and so is their retention: it lets those of a group expire that has had no members for
-`offsets.retention.minutes`. What is left then are the group's records in the state topic. Without this they would stay
+The offsets are the broker's, and so is their retention: they expire when the group has had no members for
+`offsets.retention.minutes`. The group's records in the state topic are left then. Without this removal they would stay
 for ever, and each console consumer leaves a group of its own.
 
-Only records go, never an offset: should one be committed between the question and the removal, it stays at the broker.
+Only records go, never an offset: one that is committed between the question and the removal stays at the broker.
 
-A share group has no offsets, and the broker keeps its own group of that name for ever. It is forgotten when that one is
-gone: an administrator has deleted it at the broker.
+A share group has no offsets, and the broker keeps its own group of that name for ever. The records go when the broker's
+group is gone: an administrator has deleted it there.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ WHY = "it has no members, and no offsets any more"
 
 @dataclass(frozen=True)
 class EmptyGroupPorts:
-    """`check_s()`: the time between two rounds, 0: none; `leader_of(partition)`: node id, -1 while unknown;
-    `placeholder_gone(group)`: no placeholder is left at the broker; `ask(event)`: the core."""
+    """The calls of EmptyGroups. `check_s()`: time between two rounds, 0: no rounds; `leader_of(partition)`: node id of
+    the broker with the groups' offsets, -1 while unknown; `placeholder_gone(group)`: whether no placeholder is left at
+    the broker; `ask(event)`: asks the core."""
 
     check_s: Callable[[], float]
     leader_of: Callable[[int], int]
@@ -53,7 +54,7 @@ class EmptyGroups:
         self._log = log
 
     async def rounds(self) -> None:
-        """For ever. A change of the interval counts from the next second on."""
+        """Runs rounds for ever. A change of the interval counts from the next second on."""
         loop = asyncio.get_running_loop()
         last_s = loop.time()
         while True:
@@ -64,7 +65,7 @@ class EmptyGroups:
                 last_s = loop.time()
 
     async def look(self) -> None:
-        """One round over the groups whose owner is here."""
+        """Runs one round over the groups that this sidecar owns."""
         for partition, groups in list(self._empty()):
             for batch in group_batches(groups):
                 try:

@@ -1,4 +1,5 @@
-"""Which kinds of groups all sidecars coordinate: a group may be given to any of them, so it comes when all do."""
+"""The kinds of groups that all sidecars coordinate. Any sidecar may get any group, so a group comes only when all can
+coordinate its kind."""
 
 from __future__ import annotations
 
@@ -10,14 +11,14 @@ from sidecar.kafka.native import OTHER, SHARE, STREAMS
 
 @dataclass(frozen=True)
 class FleetKinds:
-    """`lacking(kind)`: node ids of the sidecars that do not coordinate groups of this kind; `size()`: how many sidecars
-    there are."""
+    """The kinds of the whole fleet. `lacking(kind)`: node ids of the sidecars that do not coordinate groups of this
+    kind; `size()`: the number of sidecars."""
 
     lacking: Callable[[str], Sequence[int]]
     size: Callable[[], int]
 
     def unserved(self, kind: str) -> str:
-        """Why a group of this kind cannot come now; empty if it can."""
+        """Returns why a group of this kind cannot come now; "" if it can."""
         if kind == OTHER:
             return "its kind is not known here"
         nodes = self.lacking(kind) if kind in (SHARE, STREAMS) else ()
@@ -25,5 +26,5 @@ class FleetKinds:
         return f"it is a {kind} group, and sidecars {listed} do not coordinate these (groups.kinds)" if nodes else ""
 
     def nobody(self, kind: str) -> bool:
-        """Whether no sidecar coordinates groups of this kind."""
+        """Returns whether no sidecar coordinates groups of this kind."""
         return kind == OTHER or len(self.lacking(kind)) >= self.size()

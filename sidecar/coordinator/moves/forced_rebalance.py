@@ -1,9 +1,9 @@
-"""Rebalances that the administrator asks for, by the setting `sidecar.rebalance` (docs/design/decisions.md, Moves).
+"""Rebalances that the administrator orders by the setting `sidecar.rebalance` (docs/design/decisions.md, Moves).
 
-The setting is an order: it stands in the state topic from the moment at which the command was answered, and the owner
-of the group removes it when the rebalance has begun, that is, when the group's record with its reason is committed. So
-an order that nobody has carried out yet is seen by every sidecar, and the next owner carries it out. If an owner dies
-between the record and the removal, the next one finds the order in the group's last record, and only removes it.
+The setting is an order: it is in the state topic before the command is answered, and the group's owner removes it when
+the rebalance has begun, that is, when the group's record with its reason is committed. So every sidecar sees an order
+that is not carried out yet, and the next owner carries it out. If an owner dies between the record and the removal, the
+next one finds the order in the group's last record, and only removes it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ PAUSE_S = 0.5
 
 
 class Forced:
-    """`mine(group)`: it is served here; `ask(event)`: of the core, answered when all is committed; `store(group,
-    values, why)` writes settings."""
+    """Carries out orders for a rebalance. `mine(group)`: whether the group is served here; `ask(event)`: asks the core,
+    which answers when all is committed; `store(group, values, why)`: writes settings."""
 
     def __init__(
         self,
@@ -41,15 +41,15 @@ class Forced:
         self._log = log
         self._tasks = tasks
         self._orders: dict[str, str] = {}
-        """Group -> its last order, as the group's record will give the reason."""
+        """Group -> its last order, which the group's record will have as its reason."""
         self._at_work: set[str] = set()
 
     def begin(self) -> None:
-        """The state topic has been read to its end."""
+        """Collects the open orders, once the state topic has been read to its end."""
         self._orders = {g: self._rules.settings.order(g) for g in self._rules.settings.groups_with(cf.REBALANCE)}
 
     def stored(self, group_id: str) -> None:
-        """The setting stands there anew, or is gone from there."""
+        """Takes in an order that was written to the state topic, or removed from it."""
         order = self._rules.settings.order(group_id)
         if order:
             self._orders[group_id] = order
@@ -58,7 +58,7 @@ class Forced:
         self.tick()
 
     def tick(self) -> None:
-        """Every 50 ms or so: also a new owner finds what is still to be done."""
+        """Begins open orders of groups served here; called about every 50 ms, so that a new owner finds them too."""
         for group_id in self._orders.keys() - self._at_work:
             if self._mine(group_id):
                 self._at_work.add(group_id)
@@ -73,7 +73,7 @@ class Forced:
             self._at_work.discard(group_id)
 
     async def _once(self, group_id: str, order: str) -> bool:
-        """Whether this order needs nothing more."""
+        """Tries to carry the order out; returns whether it needs no further try."""
         if self._rules.settings.state.last_reason(group_id) != order:
             self._log.info("rebalance asked for", group_id=group_id, why=order)
             answer = await self._ask(Rebalance(group_id, order))

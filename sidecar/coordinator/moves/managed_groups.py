@@ -1,8 +1,8 @@
-"""Which groups the sidecars coordinate: patterns and what was said of single groups, as the state topic has it. So all
-sidecars follow one value; where nothing is stored, each sidecar's own settings count.
+"""The managed groups: patterns and orders for single groups, as they are in the state topic. So all sidecars follow the
+same values; where none are stored, each sidecar's own settings count.
 
-**A group is the sidecars' as long as it has records in the state topic**, whatever the patterns say since: so a group
-that goes back to the broker is the broker's for every front when its last record is gone, and not before.
+**A group is managed as long as it has records in the state topic**, even if patterns or orders have changed since: so a
+group that goes back to the broker is the broker's for every front when its last record is gone, and not before.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from sidecar.link.ports import Logger
 from sidecar.state.keys import StateKey
 
 Store = Callable[[str, dict[str, str | None], str], Awaitable[None]]
-"""Writes settings of a group, and why."""
+"""Writes settings of a group with the reason: group id, name -> value, why."""
 AS_MEANT = "sidecar groups patterns --include PATTERN stores a pattern as it is written, with its brackets"
 RECOUNT_S = (1.0, 5.0)
-"""A record of a group that is managed no more may have been under way when that was said."""
+"""Seconds after a change at which groups with records are counted again: the records of a group that is not wanted any
+more may have been under way."""
 
 
 @dataclass(frozen=True)
 class OwnRules:
-    """The sidecar's own settings. `never`: groups of the sidecars' own."""
+    """Patterns of the sidecar's own settings. `never`: the sidecars' own groups, which are never managed."""
 
     matches: Callable[[str], bool]
     include: tuple[str, ...] = ()
@@ -37,20 +38,20 @@ class OwnRules:
 
 
 class Rules:
-    """`settings`: what is stored."""
+    """Patterns and orders in force. `settings`: the settings in the state topic."""
 
     def __init__(self, own: OwnRules, settings: StoredSettings, log: Logger) -> None:
         self.settings = settings
         self.ready = False
-        """All that is stored has been read."""
+        """Whether the state topic has been read to its end."""
         self.dirty = False
-        """Fronts have not been told of the last change."""
+        """Whether the fronts do not know the last change yet."""
         self.overrides: dict[str, str] = {}
-        """Group id -> true, false or later: what was ordered, or what the owner has found about that."""
+        """Group id -> `true`, `false` or `later`: its order, or the owner's verdict about that order."""
         self.later: set[str] = set()
-        """Those of which later was said."""
+        """Groups whose order or verdict is `later`."""
         self.kept: set[str] = set()
-        """Groups that have records here, though they are not wanted here."""
+        """Groups that have records in the state topic, though they are not wanted here."""
         self._own = own
         self._state = settings.state
         self._log = log
@@ -62,29 +63,29 @@ class Rules:
 
     # ---- questions ----------------------------------------------------------------------------------------
     def wanted(self, group_id: str) -> bool:
-        """Whether the sidecars are to coordinate this group."""
+        """Returns whether the sidecars should coordinate this group, by order or pattern."""
         said = self.overrides.get(group_id)
         if said is not None:
             return said == "true" and group_id not in self._own.never
         return self.matches(group_id)
 
     def matches(self, group_id: str) -> bool:
-        """What the patterns say."""
+        """Returns whether the patterns in force match this group."""
         return (self._own.matches if self._stored is None else self._stored)(group_id)
 
     def managed(self, group_id: str) -> bool:
-        """Whether the sidecars coordinate it now."""
+        """Returns whether the sidecars coordinate this group now, or will."""
         return self.wanted(group_id) or self._has_records(group_id)
 
     def whereabouts(self, group_id: str) -> str:
-        """Where the group is, as far as this sidecar knows."""
+        """Returns `sidecar`, `comes`, `leaves` or `broker`: the group's place or move, as far as this sidecar knows."""
         here = self._has_records(group_id)
         if self.wanted(group_id):
             return "sidecar" if here else "comes"
         return "leaves" if here else "broker"
 
     def in_force_s(self, group_id: str) -> float:
-        """For how long what is said of this group has counted here."""
+        """Returns for how many seconds the patterns and this group's order have been unchanged here."""
         return time.monotonic() - max(self._patterns_s, self._since_s.get(group_id, 0.0))
 
     def message(self) -> GroupRules:
@@ -97,13 +98,13 @@ class Rules:
         return GroupRules(self._stored.include, self._stored.exclude, moved)
 
     def unwanted_in(self, partition: int) -> list[str]:
-        """Groups of this partition that were ordered to their broker."""
+        """Returns the groups of this partition that an order or verdict leaves to their broker."""
         said = self._state.partitions[partition].configs
         return [g for g in said if g in self.overrides and not self.wanted(g)]
 
     # ---- changes ------------------------------------------------------------------------------------------
     def begin(self) -> None:
-        """The state topic has been read to its end."""
+        """Puts the stored values in force, once the state topic has been read to its end."""
         if not self.ready:
             self.ready = True
             self._patterns_s, self._since_s = 0.0, {}
@@ -112,7 +113,7 @@ class Rules:
             self._recount()
 
     def stored(self, group_id: str, name: str) -> bool:
-        """This setting stands in the topic, or is gone from there. Returns whether that changes what is wanted."""
+        """Takes in a setting that was written to the topic, or removed. Returns whether the wanted groups change."""
         if group_id and name in (cf.MANAGED, cf.VERDICT):
             return self._override(group_id)
         if not group_id and name in [f"/{n}" for n in cf.BROKER_MOVES]:
@@ -152,7 +153,7 @@ class Rules:
             self._stored = Patterns(these, those, own.never)
         self._patterns_s = time.monotonic()
         self.dirty = True
-        if self.ready:  # what was stored once and counts no more is not worth a word
+        if self.ready:  # values that were stored once and count no more are not logged
             self._say_patterns((before.include, before.exclude))
             self._say_who_differs()
             self._recount()
@@ -160,7 +161,7 @@ class Rules:
         return True
 
     def _say_patterns(self, former: tuple[tuple[str, ...], tuple[str, ...]]) -> None:
-        """What an operator must know of those that count now."""
+        """Logs what an operator must know about the stored patterns: that they are in force, and doubtful ones."""
         if self._stored is None:
             return
         these, those = self._stored.include, self._stored.exclude
@@ -171,17 +172,17 @@ class Rules:
 
     # ---- the other sidecars' own settings ---------------------------------------------------------------------
     def told(self) -> dict[str, list[str]]:
-        """This sidecar's own patterns, as the others are told."""
+        """Returns this sidecar's own patterns in the form that its membership sends to the others."""
         return {"include": sorted(self._own.include), "exclude": sorted(self._own.exclude)}
 
     def peers(self, patterns: Mapping[int, dict[str, list[str]]]) -> None:
-        """What the others' own settings say, by node id."""
+        """Takes in the patterns of the other sidecars' own settings, by node id."""
         if patterns != self._peers:
             self._peers = dict(patterns)
             self._say_who_differs()
 
     def differing(self) -> list[int]:
-        """Sidecars that coordinate other groups than this one does: their own patterns count where none are stored."""
+        """Returns the nodes whose own patterns differ from this sidecar's, where no stored patterns replace them."""
         told = self.told()
         counts = [n for n, key in zip(told, cf.BROKER_MOVES, strict=True) if self.settings.value("", f"/{key}") is None]
         return sorted(node for node, said in self._peers.items() if any(said[n] != told[n] for n in counts))
@@ -213,7 +214,7 @@ class Rules:
         return self._state.partitions[partition_for(group_id, len(self._state.partitions))].groups.get(group_id, {})
 
     def tick(self) -> None:
-        """Every 50 ms or so: groups whose last record is gone are the broker's."""
+        """Drops groups whose last record is gone: they are the broker's now. Called about every 50 ms."""
         if self.kept and (gone := [g for g in self.kept if not self._has_records(g)]):
             self.kept.difference_update(gone)
             self.dirty = True

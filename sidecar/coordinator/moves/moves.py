@@ -1,12 +1,11 @@
 """Groups move between the brokers and the sidecars while their members live (docs/design/decisions.md, Moves).
 
-managed_groups.py says which groups are wanted here. The owner of a group brings that about: it takes groups in
-(adoption.py) and gives them back (release.py). Here is decided what a request of a client waits for meanwhile, and what
-begins when the state topic says something new: the first request of a group that has no records here waits until its
-broker has been asked.
+managed_groups.py knows the wanted groups. The owner of a group takes it in (adoption.py) or gives it back (release.py).
+This module decides what a client's request waits for meanwhile, and starts the moves that a new order or pattern needs.
+The first request of a group that has no records here waits until its broker has been asked.
 
-A takeover in the middle needs no memory: a group with records that is not wanted is given back, and a member of the
-broker's group that is a member here was taken in, and is removed there.
+A takeover in the middle of a move needs no memory: a group with records that is not wanted is given back, and a member
+of the broker's group that is a member here was taken in, and is removed there.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ from sidecar.kafka.cluster import Cluster
 from sidecar.link.ports import Figures, Logger, Tasks
 
 STATE_READ = ""
-"""In the place of a group: requests that came before the state topic was read to its end wait for that."""
+"""The key of requests that wait until the state topic has been read to its end, in the place of a group id."""
 
 
 @dataclass(frozen=True)
 class MoveSettings:
-    """`settle_s`: so long after a change every sidecar has heard of it; `hold_s`: how long a request waits while its
-    group is taken in; `patience`: with groups that are not stable; `at_once`: groups that are given back at the same
-    time; `parked_max`: requests that wait."""
+    """Settings of the moves. `settle_s`: time after which every sidecar has read a new order or pattern; `hold_s`: how
+    long a request waits while its group is taken in; `patience`: waiting for groups that are not stable; `at_once`:
+    groups that are given back at the same time; `parked_max`: most requests that wait."""
 
     settle_s: float = 0.5
     hold_s: float = 5.0
@@ -58,10 +57,10 @@ class MoveSettings:
 
 @dataclass(frozen=True)
 class MovePorts:
-    """What the coordinator gives. `run_commands()` carries out what the core wants done; `store(group, values, why)`
-    writes settings; `placeholder_gone(group)`: no placeholder is left there; `vacate(group)`: the group is not here,
-    and a placeholder that is still there goes; `fleet`: which kinds all sidecars coordinate; `tell()` tells all fronts
-    of the rules."""
+    """The coordinator's calls. `leader_of(partition)`: node id of the broker of its groups, -1 while unknown;
+    `run_commands()`: carries out the core's commands; `store(group, values, why)`: writes settings;
+    `placeholder_gone(group)`: whether no placeholder is left at the broker; `vacate(group)`: removes a placeholder that
+    is left of a group without records; `fleet`: the kinds of all sidecars; `tell()`: sends the rules to all fronts."""
 
     leader_of: Callable[[int], int]
     run_commands: Callable[[], None]
@@ -90,7 +89,8 @@ class Moves:
         self._ports = ports
         self._figures = figures
         self._settled: BoundedCache[str, bool] = BoundedCache()
-        """Groups whose requests need no look: they are wanted, and here, or nobody is at the broker."""
+        """Groups whose requests go straight to the core: wanted groups that are here, or have no members at the
+        broker."""
         self.parked = ParkedRequests(service, settings.parked_max)
         self.core = CoreClient(service, ports.run_commands)
         natives = NativeGroups(service, self.core, cluster, ports.leader_of, ports.fleet)
@@ -107,7 +107,7 @@ class Moves:
 
     # ---- requests -----------------------------------------------------------------------------------------
     def request(self, token: int, event: Event) -> None:
-        """Of a client. It goes on to the core, waits, or is refused."""
+        """Passes a client's request to the core, parks it, or refuses it."""
         group_id = event.group_id
         if group_id in self._settled or not group_id:
             self._service.request(token, event, now())
@@ -120,8 +120,8 @@ class Moves:
         group_id = event.group_id
         owner = self._service.owner_of(group_id)
         if owner.shard is None or not owner.lease.valid(now()):
-            # Whether the group is here will be known when the partition is. The core's own waiting rooms would let
-            # the request past the questions that are asked below.
+            # Whether the group is here is known when its partition is served. The core would hold the request too, but
+            # then let it pass without the checks below.
             hold_ms = self._service.settings.hold_ms
             if owner.phase is Phase.ELSEWHERE or not hold_ms:
                 self._service.request(token, event, now())
@@ -157,9 +157,9 @@ class Moves:
             self._figures("moves", "sidecar", "done").inc()
         self._ports.run_commands()
 
-    # ---- what the state topic says ------------------------------------------------------------------------
+    # ---- settings in the state topic ----------------------------------------------------------------------
     def begin(self) -> None:
-        """It has been read to its end."""
+        """Puts the settings in force, once the state topic has been read to its end, and lets requests go on."""
         self.rules.begin()
         self.forced.begin()
         self._ports.tell()
@@ -167,7 +167,7 @@ class Moves:
         self._ports.run_commands()
 
     def stored(self, group_id: str, name: str) -> None:
-        """This setting stands there, or is gone from there."""
+        """Takes in a setting that was written to the state topic, or removed from it."""
         if self.rules.stored(group_id, name):
             if group_id:
                 self._settled.forget(group_id)
@@ -182,38 +182,38 @@ class Moves:
             self.forced.stored(group_id)
 
     def _consider(self, group_id: str) -> None:
-        """It was just said where the group is to be."""
+        """Moves the group to where an operator's order has just put it."""
         if not self.rules.wanted(group_id):
             self._vacate(group_id)
         elif not self.core.has(group_id):
             self.adoptions.begin(group_id)
 
     def _vacate(self, group_id: str) -> None:
-        """The group is the broker's at once if nothing of it is here; but an owner that was cut off while it took the
-        group in may have left its placeholder there, and the broker lets nobody join beside that."""
+        """Removes a placeholder of a group without records, which is the broker's at once. An owner that was cut off
+        while it took the group in may have left it there, and the broker lets no client join beside it."""
         if not self.core.has(group_id):
             self._ports.vacate(group_id)
 
-    # ---- who serves the partition ---------------------------------------------------------------------------
+    # ---- takeovers and losses -------------------------------------------------------------------------------
     def took_over(self, partition: int) -> None:
-        """The partition is served here now."""
+        """Lets the partition's requests go on, once this sidecar serves it."""
         self._go_on(self.parked.take(partition))
         for group_id in self.rules.unwanted_in(partition):
             self._vacate(group_id)
 
     def stopped(self, partition: int) -> None:
-        """The partition is not served here any more, or is taken over once more."""
+        """Refuses the partition's requests if it is elsewhere now. Also called before it is taken over again."""
         self._settled.clear()
         if self._service.owners[partition].phase is Phase.ELSEWHERE:
             self.parked.refuse(partition, Code.NOT_COORDINATOR)
 
     def _arrived(self, group_id: str) -> bool:
-        """Served here, and not just being taken in."""
+        """Returns whether the group is served here, and no adoption of it is under way."""
         return self.core.serves_group(group_id) and group_id not in self.adoptions.under_way
 
     # ---- time ---------------------------------------------------------------------------------------------
     def tick(self) -> None:
-        """Every 50 ms or so."""
+        """Does all periodic work of the moves; called about every 50 ms."""
         self.rules.tick()
         if self.rules.dirty and self.rules.ready:
             self.rules.dirty = False
@@ -229,13 +229,13 @@ class Moves:
 
 
 def _joins(event: Event) -> bool:
-    """Whether somebody wants to become a member."""
+    """Returns whether this is the request of a new member."""
     if isinstance(event, JoinGroup):
         return not event.member_id
     return isinstance(event, MemberHeartbeat) and event.joins()
 
 
 def _returns(event: Event, group: Group | None) -> bool:
-    """Whether it is a static member that was started again: the others wait for it. One of the consumer protocol has
-    said that it leaves for a while, and nobody waits."""
+    """Returns whether this is a static member that was restarted: the others wait for it. A member of the consumer
+    protocol has announced that it leaves for a while, and no member waits for it."""
     return isinstance(event, JoinGroup) and isinstance(group, ClassicGroup) and event.instance_id in group.static

@@ -1,4 +1,4 @@
-"""Groups as their brokers have them: asks for their members there, and removes those that are members here."""
+"""Groups at their brokers: describes them, and removes their members that are members here."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ REMEDIES = {
 
 
 class NativeGroups:
-    """`leader_of(partition)`: node id of the broker that coordinates its groups; -1 while unknown; `fleet`: which of
-    them may come."""
+    """Requests about groups to their brokers. `leader_of(partition)`: node id of the broker that coordinates the
+    partition's groups, -1 while unknown; `fleet`: the kinds of all sidecars, which decide whether a group may come."""
 
     def __init__(
         self,
@@ -44,12 +44,12 @@ class NativeGroups:
         self._leader_of = leader_of
 
     async def describe(self, group_id: str) -> Native:
-        """Raises one of NO_ANSWER."""
+        """Returns the group as its broker describes it. Raises one of NO_ANSWER."""
         return await native.describe(await self._broker_of(group_id), group_id, ANSWER_S)
 
     async def refusal(self, group_id: str) -> str:
-        """Why members of this group, which is here, could not go on at its broker; empty if they can. Raises one of
-        NO_ANSWER."""
+        """Returns why members of this group, which is here, could not continue at its broker; "" if they can. Raises
+        one of NO_ANSWER."""
         kind = self._core.kind_of_members(group_id)
         if not kind or await native.serves(await self._broker_of(group_id), kind, group_id, ANSWER_S):
             return ""
@@ -62,7 +62,7 @@ class NativeGroups:
         return await self._cluster.lane(node_id, Lane.MOVES)
 
     async def remove_adopted(self, group_id: str, found: Native) -> None:
-        """From the broker's group: those who are members here. Raises one of NO_ANSWER."""
+        """Removes from the broker's group the members that are members here. Raises one of NO_ANSWER."""
         here = self._core.member_ids(group_id)
         members = [m for m in found.members if m.member_id in here]
         if members:

@@ -1,4 +1,4 @@
-"""Requests of clients that wait before they come to the core, each for one thing and for a limited time."""
+"""Requests of clients that wait before the core, each for one partition or group, and for a limited time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from sidecar.core.runtime.service import Service
 from sidecar.core.vocabulary.errors import Code
 
 Key = int | str
-"""What a request waits for: a partition, or a group."""
+"""The partition or group that a request waits for."""
 
 
 class ParkedRequests:
-    """`most`: requests that wait at the same time."""
+    """The requests that wait. `most`: how many may wait at the same time."""
 
     def __init__(self, service: Service, most: int) -> None:
         self._service = service
@@ -25,11 +25,11 @@ class ParkedRequests:
         return self._tally.open
 
     def partitions(self) -> list[int]:
-        """Those for which requests wait."""
+        """Returns the partitions that requests wait for."""
         return [key for key in self._waiting if isinstance(key, int)]
 
     def park(self, key: Key, token: int, event: Event, hold_ms: int) -> None:
-        """Until `take`, or `hold_ms` at most."""
+        """Lets a request wait until `take`, or for `hold_ms` at most."""
         out = self._service.out
         if self._tally.open >= self._most:
             refuse(out, token, event, Code.COORDINATOR_NOT_AVAILABLE)
@@ -38,7 +38,7 @@ class ParkedRequests:
             waiting.hold(Held(token, event, now().mono_ms + hold_ms))
 
     def take(self, key: Key) -> list[Held]:
-        """What waited for it does not wait any more."""
+        """Returns the requests that waited for this key, and removes them."""
         waiting = self._waiting.pop(key, None)
         held = [] if waiting is None else waiting.all()
         self._tally.open -= len(held)
@@ -49,7 +49,7 @@ class ParkedRequests:
             waiting.refuse(code)
 
     def expire(self) -> None:
-        """Refuses those that have waited long enough."""
+        """Refuses the requests whose time is over."""
         at = now()
         for waiting in self._waiting.values():
             if not any(h.until_ms <= at.mono_ms for h in waiting):
@@ -58,7 +58,7 @@ class ParkedRequests:
                 if h.until_ms > at.mono_ms:
                     waiting.again([h])
                     continue
-                # A broker answers a heartbeat of a classic member that all is well while its group is loaded. So only
-                # the holder of a lease may say that it is loading.
+                # A broker answers a classic member's heartbeat without an error while it loads the group. So only the
+                # holder of a lease may answer that it is loading.
                 leased = self._service.owner_of(h.event.group_id).lease.valid(at)
                 waiting.refuse_one(h, Code.COORDINATOR_LOAD_IN_PROGRESS if leased else Code.NOT_COORDINATOR)

@@ -1,7 +1,7 @@
-"""Gives groups back to their brokers that are not wanted here any more.
+"""Gives groups that are not wanted here any more back to their brokers.
 
-The members give up what they own (core, `ReleaseGroup`). When the group has no members and its placeholder has left the
-broker's group, its records go; with the last of them it is the broker's.
+The members give up their partitions (core, `ReleaseGroup`). When the group has no members and its placeholder has left
+the broker's group, its records are removed; with the last of them the group is the broker's.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ PAUSE_S = 0.05
 
 
 class Releases:
-    """`at_once`: groups that are given back at the same time; `placeholder_gone(group)`: no placeholder is left
-    there."""
+    """Releases of this sidecar's groups. `at_once`: groups that are given back at the same time;
+    `placeholder_gone(group)`: whether no placeholder is left at the broker."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Releases:
         figures("groups_leaving").set_function(lambda: len(rules.kept))
 
     def tick(self) -> None:
-        """Every 50 ms or so: groups that are still here though they are not wanted."""
+        """Begins to release groups that are here but not wanted; called about every 50 ms."""
         for group_id in self._rules.kept:
             if len(self.under_way) >= self._at_once:
                 break

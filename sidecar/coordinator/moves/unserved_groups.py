@@ -1,7 +1,7 @@
-"""Groups that are to go back to a broker that does not serve their kind. Their members would end there with
-UNSUPPORTED_VERSION, so they stay here, and a verdict says why (managed_groups.py).
+"""Groups that should go back to a broker that does not serve their kind. Their members would end there with
+UNSUPPORTED_VERSION, so they stay here, and a verdict gives the reason (managed_groups.py).
 
-So it is with consumer groups of a broker of Kafka 3, which has them through the sidecars alone.
+An example are consumer groups at a broker of Kafka 3, which only the sidecars coordinate.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PAUSE_S = 0.05
 
 
 class UnservedGroups:
-    """`store`: writes the verdict."""
+    """Holds back releases that the broker could not serve. `store`: writes the verdict."""
 
     def __init__(
         self, rules: Rules, core: CoreClient, natives: NativeGroups, store: Store, figures: Figures, log: Logger
@@ -32,11 +32,11 @@ class UnservedGroups:
         self._log = log
 
     async def look(self, group_id: str) -> None:
-        """Returns when the group is to go and its broker serves its members, or when it is to stay."""
+        """Returns when the broker can serve this unwanted group's members, or when the group is wanted after all."""
         said = ""
         while self._core.serves_group(group_id) and not self._rules.wanted(group_id):
             verdict = self._rules.settings.as_verdict(group_id, "true")
-            if verdict != said:  # else it was said of this order, and is not read back yet
+            if verdict != said:  # else the verdict on this order is written, and not read back yet
                 try:
                     problem = await self._natives.refusal(group_id)
                 except NO_ANSWER as exc:

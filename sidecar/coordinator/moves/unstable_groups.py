@@ -1,8 +1,8 @@
-"""Groups that are wanted here and are not stable at their broker: it keeps them until they are, or for too long. So it
-does, for as long as it takes, with those of a kind that not all sidecars coordinate yet.
+"""Wanted groups that are not stable at their broker. They come when they are stable, or are given up after a time.
+Groups of a kind that not all sidecars coordinate yet are waited for without a limit.
 
-What the owner of such a group finds stands in the state topic as a verdict about the order that is known now
-(managed_groups.py): `later` while the group is waited for, `false` when it is given up.
+The owner writes its verdict about the present order into the state topic (managed_groups.py): `later` while it waits
+for the group, `false` when it gives the group up.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from sidecar.link.ports import Figures, Logger, Tasks
 
 @dataclass(frozen=True)
 class Patience:
-    """`limit_s`: how long a group is waited for that is not stable; every `look_s` its broker is asked."""
+    """Limits of the wait. `limit_s`: how long the owner waits for a group to be stable; `look_s`: time between two
+    questions to its broker."""
 
     limit_s: float = 300.0
     look_s: float = 0.5
@@ -53,7 +54,7 @@ class UnstableGroups:
         self._first_try_s: dict[str, float] = {}
 
     def tick(self) -> None:
-        """Every 50 ms or so: also a new owner watches what is to be taken in later."""
+        """Begins to watch groups with the verdict `later`; called about every 50 ms, also at a new owner."""
         for group_id in self._rules.later:
             if group_id not in self.watched and self._core.serves_group(group_id):
                 self.watched.add(group_id)
@@ -64,18 +65,18 @@ class UnstableGroups:
         await self._judge(group_id, cf.LATER, why)
 
     async def give_up(self, group_id: str, problem: str) -> None:
-        """The broker keeps it for good."""
+        """Writes the verdict that the broker keeps the group."""
         self.forget(group_id)
         self._log.error("group not taken in", group_id=group_id, problem=problem)
         self._figures("moves", "sidecar", "given up").inc()
         await self._judge(group_id, "false", f"not taken in: {problem}")
 
     def forget(self, group_id: str) -> None:
-        """It is here, or there is none: another time it is waited for as long again."""
+        """Ends the wait for a group that is here, or does not exist. A later wait has the whole time again."""
         self._first_try_s.pop(group_id, None)
 
     async def _watch(self, group_id: str) -> None:
-        """Until the broker's group is stable, or it has been waited for long enough."""
+        """Watches the broker's group until it is stable, or until the limit."""
         self._first_try_s.setdefault(group_id, time.monotonic())
         try:
             while self._waits(group_id):
@@ -83,7 +84,7 @@ class UnstableGroups:
                 try:
                     found = await self._natives.describe(group_id)
                     if not self._waits(group_id):
-                        break  # what was said while the broker was asked counts
+                        break  # an order that came while the broker was asked counts
                     await self._look_at(group_id, found)
                 except NO_ANSWER as exc:
                     self._log.debug("a group is waited for", group_id=group_id, problem=str(exc) or "timed out")
@@ -104,11 +105,11 @@ class UnstableGroups:
         return self._core.serves_group(group_id) and self._rules.overrides.get(group_id) == cf.LATER
 
     async def _judge(self, group_id: str, word: str, why: str) -> None:
-        """About the order that is known now; of one that is under way, this will say nothing."""
+        """Writes a verdict about the order that is known now. It will not count for an order that is under way."""
         await self._store(group_id, {cf.VERDICT: self._rules.settings.as_verdict(group_id, word)}, why)
 
     async def _comes(self, group_id: str) -> None:
-        """It need not be waited for any more. An older sidecar has written in the place of the order."""
+        """Removes the verdict `later`, so that the group comes. An older sidecar wrote it in place of the order."""
         name, value = cf.VERDICT, None
         if self._rules.settings.value(group_id, cf.MANAGED) == cf.LATER:
             name, value = cf.MANAGED, None if self._rules.matches(group_id) else "true"

@@ -1,1 +1,1 @@
-"""The member that the sidecar keeps in the broker's group, and the commits that pass in its name."""
+"""Placeholder members that the owner keeps in the brokers' groups, and the commits that go on in their names."""

@@ -1,13 +1,12 @@
-"""Takes and gives up placeholders in the brokers' groups: which request goes when, over which connection. It knows no
-commit.
+"""Takes and gives up placeholders in the brokers' groups: order and connections of the requests. It knows no commits.
 
 A broker answers the requests of one connection one after the other, and holds back the JoinGroup that begins a new
-group (group.initial.rebalance.delay.ms, 3 s by default). So each round first looks, many groups at once: where the
+group (group.initial.rebalance.delay.ms, 3 s by default). So each round first describes many groups at once: where the
 placeholder is there already, JoinGroup is answered at once and goes over a few shared connections; where it is not,
-JoinGroup has a connection to itself, and not more than `first_joins` of them wait at one broker.
+JoinGroup has a connection to itself, and at most `first_joins` of them wait at one broker.
 
-While it waits, DescribeGroups tells its member id already, and the broker accepts that member's commits: so a commit
-waits for milliseconds, not for three seconds (docs/design/decisions.md, Placeholder members).
+While such a JoinGroup waits, DescribeGroups shows its member id already, and the broker accepts that member's commits:
+so a commit waits for milliseconds, not for three seconds (docs/design/decisions.md, Placeholder members).
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from sidecar.link.ports import Logger, Tasks
 from sidecar.wire.generated import join_group as jg
 
 ROUND = 100
-"""Groups of one look; so many requests are under way at one broker."""
+"""Most groups of one DescribeGroups, and most groups that are worked on over one broker's shared connections."""
 ANSWER_S = 5.0
 EARLY_S = 0.02
-"""A JoinGroup not answered by then is held back by the broker."""
+"""Seconds after which a JoinGroup without an answer counts as held back by the broker."""
 LEAST_SESSION_MS = 1_000
 QUEUED, URGENT = 1, 2
 STRANGERS = "the broker's group has members of its own"
@@ -41,44 +40,45 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class Placeholder:
-    """The placeholder in the broker's group of one managed group, as far as it is known."""
+    """The placeholder of one managed group in the broker's group of the same name, as far as it is known."""
 
     group_id: str
     partition: int
     wanted: bool
     since_ms: int
-    """Since when it is wanted."""
+    """Monotonic time since when `wanted` is as it is, or since when the placeholder was lost."""
     identity: MemberIdentity | None = None
-    """In this name commits go on now."""
+    """The identity in whose name commits go on now; None: none may."""
     joining: MemberIdentity | None = None
-    """A placeholder that has been taken, but must not be used before it is proved."""
+    """The identity of a placeholder that has joined, but must not be used before a proof."""
     final: bool = False
-    """The broker's group is stable; before, the placeholder is that of a JoinGroup which the broker holds back."""
+    """Whether the broker's group is stable; before, the placeholder is that of a JoinGroup that the broker holds
+    back."""
     settled: bool = False
-    """No placeholder of an earlier owner can be used any more."""
+    """Whether no placeholder of an earlier owner can be used any more."""
     there: str | None = None
-    """Member id at the broker; empty if there is none, None if nobody knows."""
+    """Member id of the placeholder at the broker; "" if there is none, None if that is not known."""
     generation: int = 0
-    """That of the broker's group while it has no members, as far as it can be guessed."""
+    """Guessed generation of the broker's group while it has no members."""
     topics: frozenset[str] | None = None
     """The subscription that the broker should be able to read; None: none."""
     shown: frozenset[str] | None = None
     renew: bool = False
-    """The placeholder needs another member id: what was sent in the name of the present one is to be refused."""
+    """Whether the placeholder needs another member id, so that the broker refuses commits in the present one's name."""
     gone: bool = False
-    """The partition is not ours any more, or another placeholder stands here for the group."""
+    """Whether this object is out of use: the partition is lost, or another Placeholder has replaced it."""
     busy: bool = False
     queued: int = 0
-    """QUEUED or URGENT while it waits for its turn."""
+    """QUEUED or URGENT while it waits in a broker's queue, else 0."""
     pause_ms: int = 0
-    """How long it rests after trouble."""
+    """Back-off after the last trouble."""
     resting: asyncio.TimerHandle | None = None
-    """Ends its rest."""
+    """The timer that ends the back-off."""
     problem: str = ""
     beat_ms: int = 0
-    """When its next heartbeat is due."""
+    """Monotonic time of its next heartbeat."""
     open_until_ms: int = 0
-    """Until when the broker may read its subscription."""
+    """Monotonic time until which the broker may read its subscription; 0: it may not."""
 
     @property
     def needs_work(self) -> bool:
@@ -90,30 +90,30 @@ class Placeholder:
 
 
 class Told(Protocol):
-    """Who decides what a change means."""
+    """Listener of BrokerMembership, which decides what follows from a change."""
 
     def taken(self, placeholder: Placeholder, identity: MemberIdentity, final: bool) -> None:
-        """The broker knows this member now. It must be proved before it is used."""
+        """Called when the broker knows this member. It must be proved before it is used."""
 
     def changed(self, placeholder: Placeholder) -> None:
-        """It is settled, or given up."""
+        """Called when the placeholder is settled, or given up."""
 
     def trouble(self, placeholder: Placeholder, problem: str) -> None:
-        """Try again later."""
+        """Called when a step failed; the listener must try again later."""
 
 
 @dataclass(slots=True, eq=False)
 class _BrokerWork:
-    """The work at one broker."""
+    """The work at one broker. `slow`: placeholders whose JoinGroup the broker holds back."""
 
     node_id: int
     urgent: deque[Placeholder] = field(default_factory=deque)
     queue: deque[Placeholder] = field(default_factory=deque)
     slow: deque[Placeholder] = field(default_factory=deque)
     held: int = 0
-    """How many JoinGroups have a connection to themselves."""
+    """Number of JoinGroups under way that have a connection to themselves."""
     quick: int = 0
-    """How many groups are being worked on over the shared connections."""
+    """Number of groups that are being worked on over the shared connections."""
     room: asyncio.Event = field(default_factory=asyncio.Event)
     spare: list[BrokerConnection] = field(default_factory=list)
     running: bool = False
@@ -121,8 +121,8 @@ class _BrokerWork:
 
 
 class BrokerMembership:
-    """`leased(partition)`: this sidecar owns it; `leader_of(partition)`: node id of the broker that keeps the offsets
-    of its groups, -1 while unknown."""
+    """Memberships of placeholders at all brokers. `leased(partition)`: whether this sidecar owns the partition under a
+    lease; `leader_of(partition)`: node id of the broker that keeps the offsets of its groups, -1 while unknown."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class BrokerMembership:
         self._work: dict[int, _BrokerWork] = {}
 
     def put(self, placeholder: Placeholder, urgent: bool) -> None:
-        """Bring it about that the broker's group has what is wanted. `urgent`: a commit waits."""
+        """Queues the work that brings the broker's group to the wanted state. `urgent`: a commit waits."""
         node_id = self._leader_of(placeholder.partition)
         if node_id < 0:
             self._told.trouble(placeholder, "no leader of the offsets is known")
@@ -162,7 +162,7 @@ class BrokerMembership:
             self._tasks.spawn(self._rounds(work), f"placeholders-{node_id}")
 
     async def heartbeat(self, placeholder: Placeholder, identity: MemberIdentity) -> int:
-        """The broker's answer; raises what NO_ANSWER names."""
+        """Sends a heartbeat and returns the broker's error code. Raises one of NO_ANSWER."""
         node_id = self._leader_of(placeholder.partition)
         if node_id < 0:
             raise ConnectionLost("no leader of the offsets is known")
@@ -170,8 +170,8 @@ class BrokerMembership:
         return await self._ask(work, lambda conn: ms.heartbeat(conn, placeholder.group_id, identity, ANSWER_S))
 
     async def free(self, groups: Mapping[int, Sequence[str]]) -> int:
-        """At the end of the last sidecar: nobody holds a placeholder any more in these groups, told by their partition.
-        Returns in how many the placeholder was there. Raises what NO_ANSWER names."""
+        """Removes the placeholders of these groups, by partition, when the last sidecar ends. Returns how many groups
+        had one. Raises one of NO_ANSWER."""
         at: dict[int, list[Placeholder]] = {}
         for partition, ids in groups.items():
             placeholders = at.setdefault(self._leader_of(partition), [])
@@ -192,7 +192,8 @@ class BrokerMembership:
         return freed
 
     async def _ask(self, work: _BrokerWork, ask: Callable[[BrokerConnection], Awaitable[T]]) -> T:
-        """Over a shared connection; one that gives no answer in time is closed, as others wait behind it."""
+        """Sends a request over a shared connection. Closes it after a timeout, as other requests wait behind this
+        one."""
         conn = await self._lane(work)
         try:
             return await ask(conn)
@@ -236,7 +237,7 @@ class BrokerMembership:
         return await self._ask(work, lambda conn: ms.look(conn, ids, ANSWER_S))
 
     def _looked(self, work: _BrokerWork, placeholder: Placeholder, found: Looked | None) -> bool:
-        """Take in what the broker has said; returns whether there is nothing to be done quickly."""
+        """Takes in the broker's description; returns whether nothing is left to do over a shared connection."""
         if found is None or found.code not in (Code.NONE, Code.GROUP_ID_NOT_FOUND):
             self._failed(placeholder, "DescribeGroups: " + ("no answer" if found is None else name_of(found.code)))
             return True
@@ -345,9 +346,9 @@ class BrokerMembership:
             self._start_slow(work)
 
     async def _join_early(self, work: _BrokerWork, placeholder: Placeholder) -> bool:
-        """The placeholder of a JoinGroup that is held back: its member id is told by DescribeGroups, and its
-        generation, that of the group before, is guessed; a Heartbeat tells whether the guess is right. Returns whether
-        it is of no use to try again."""
+        """Takes the placeholder of a JoinGroup that is held back: DescribeGroups shows its member id; its generation is
+        guessed, as that of the group before, and a Heartbeat shows whether the guess is right. Returns whether a
+        further try is of no use."""
         try:
             found = (await self._look(work, [placeholder])).get(placeholder.group_id)
             if found is None or not found.member_id or found.state != "PreparingRebalance":
@@ -365,7 +366,7 @@ class BrokerMembership:
 
     # ---- JoinGroup and SyncGroup --------------------------------------------------------------------------
     async def _join(self, conn: BrokerConnection, placeholder: Placeholder, member_id: str) -> None:
-        """Raises ConnectionLost if it does not come to a placeholder."""
+        """Joins, and syncs if needed. Raises ConnectionLost if there is no placeholder afterwards."""
         if placeholder.gone or not placeholder.wanted:  # a connection may take long to open
             raise ConnectionLost("the placeholder is not wanted any more")
         topics = placeholder.topics
@@ -388,8 +389,8 @@ class BrokerMembership:
                 raise ConnectionLost(f"SyncGroup: {name_of(code)}")
         placeholder.shown, placeholder.settled = topics, True
         if placeholder.gone:
-            # Whoever owns the partition now may have looked before, and may even have given the group back: nobody else
-            # would take this member away. If another placeholder was taken meanwhile, the broker refuses this.
+            # The present owner may have described the group before this join, and may even have released it: nobody
+            # else would remove this member. If another placeholder was taken meanwhile, the broker refuses this.
             await ms.leave(conn, placeholder.group_id, identity.member_id, ANSWER_S)
             return
         if not self._leased(placeholder.partition):
@@ -406,7 +407,8 @@ class BrokerMembership:
 
 
 async def _all(steps: Sequence[Awaitable[T]]) -> list[T]:
-    """Their results when all have ended, also if one has failed before. Raises what the first of these has raised."""
+    """Returns the results when all steps have ended, even if one has failed. Raises the error of the first failed
+    one."""
     ends = await asyncio.gather(*steps, return_exceptions=True)
     for end in ends:
         if isinstance(end, BaseException):

@@ -1,7 +1,7 @@
-"""What must wait before it goes to the broker: commits and fetches for the placeholder of their group, and for commits
-of others that are under way; deletions of offsets until the broker can read what is subscribed.
+"""The gate before the broker's offsets: commits and fetches wait for the placeholder of their group, and for commits of
+other members that are under way; deletions of offsets wait until the broker can read the subscription.
 
-placeholders.py brings the placeholders about. Nothing waits longer than `wait_ms`, counted from its arrival.
+placeholders.py makes the placeholders. Nothing waits longer than `wait_ms`, counted from its arrival.
 """
 
 from __future__ import annotations
@@ -21,33 +21,34 @@ from sidecar.core.vocabulary.errors import TEXT, Code
 from sidecar.link.messages import OpenOffsets
 
 LOST_SIGHT_MS = 15_000
-"""A commit that is still under way then is in doubt, whatever its front waits for."""
+"""Time after which a commit that is still under way is in doubt, whatever its front waits for."""
 Waits = CommitCheck | FetchCheck | OpenOffsets
 
 
 class Placed(Protocol):
-    """The placeholders."""
+    """The placeholders, as the gate uses them."""
 
     def get(self, group_id: str) -> Placeholder | None: ...
 
     def refused(self, group_id: str, sent_as: MemberIdentity | None) -> Placeholder:
-        """The broker does not know the member in whose name a commit of this group went on; None: in its own."""
+        """Takes in that the broker did not know the member `sent_as` of a commit of this group; None: the commit went
+        on in its own member's name."""
 
     def expose(self, group_id: str, topics: frozenset[str]) -> Placeholder:
-        """The broker must be able to read this subscription for a while, or have no member in the group."""
+        """Makes the broker able to read this subscription for a while, or leaves no placeholder in its group."""
 
     def renew(self, placeholder: Placeholder) -> None:
-        """It needs another member id: what was sent in the name of the present one is to be refused."""
+        """Gives the placeholder another member id, so that the broker refuses commits in the present one's name."""
 
     def hurry(self, placeholder: Placeholder) -> None:
-        """Something waits for it."""
+        """Called when a request waits for the placeholder."""
 
     def unneeded(self, placeholder: Placeholder) -> None:
-        """Nothing waits for it any more."""
+        """Called when no request waits for the placeholder any more."""
 
 
 def ready_for(placeholder: Placeholder, event: Waits) -> bool:
-    """Whether nothing has to be waited for any more."""
+    """Returns whether this request need not wait for the placeholder any more."""
     if placeholder.gone:
         return True
     if isinstance(event, FetchCheck):
@@ -65,12 +66,12 @@ class _Parked:
     event: Waits
     until_ms: int
     reply: CheckReply | None = None
-    """Its placeholder is there; it only waits for commits that were let pass before."""
+    """The core's answer once the placeholder is there: the request then waits only for the commits in `behind`."""
     behind: frozenset[int] = frozenset()
 
 
 class CommitGate:
-    """`again(token, event)`: ask the core anew; `answer(token, answer)`: this is the answer."""
+    """Requests that wait, by group. `again(token, event)`: asks the core anew; `answer(token, answer)`: answers."""
 
     def __init__(
         self,
@@ -91,13 +92,13 @@ class CommitGate:
         self._answer = answer
         self._under_way = UnderWay()
         self._parked: dict[str, list[_Parked]] = {}
-        """By group: never an empty list."""
         self._waiting = 0
 
-    # ---- what fronts say ------------------------------------------------------------------------------------
+    # ---- requests and reports of fronts ---------------------------------------------------------------------
     def checked(self, token: int, event: CommitCheck | FetchCheck, reply: CheckReply, front: int) -> CheckReply | None:
-        """The core has no objection. Returns its answer with the placeholder in it, or None: it must wait for the
-        placeholder, and then the core is asked again; or for commits of others, and then it is answered."""
+        """Takes in a request that the core permits. Returns the core's answer with the placeholder's identity in it, or
+        None if the request must wait: for the placeholder, and then the core is asked again; or for commits of other
+        members, and then it is answered."""
         if isinstance(event, CommitCheck) and event.again:
             placeholder: Placeholder | None = self._placed.refused(event.group_id, event.sent_as)
             event = replace(event, again=False, sent_as=None)
@@ -128,7 +129,8 @@ class CommitGate:
         return reply
 
     def ended(self, ticket: int, sure: bool) -> None:
-        """A commit is not under way any more. Not `sure`: only as far as its front can tell."""
+        """Takes in that a commit has ended. Not `sure`: its front cannot tell whether it still reaches the broker, so
+        it is in doubt."""
         group_id = self._under_way.end(ticket) if sure else self._under_way.doubt(ticket)
         placeholder = self._placed.get(group_id) if group_id is not None else None
         if placeholder is not None:
@@ -142,7 +144,8 @@ class CommitGate:
             self.ended(ticket, sure=False)
 
     def open(self, token: int, event: OpenOffsets) -> None:
-        """Offsets are to be deleted at the broker: it must see which topics are subscribed, or no member at all."""
+        """Answers a deletion of offsets once the broker can read the subscription, or has no placeholder in its
+        group."""
         if not self._leased(self._partition_of(event.group_id)):
             self._answer(token, event.refused(Code.NOT_COORDINATOR, TEXT[Code.NOT_COORDINATOR]))
             return
@@ -152,9 +155,9 @@ class CommitGate:
         else:
             self._park(placeholder, token, event)
 
-    # ---- what becomes of placeholders -------------------------------------------------------------------------
+    # ---- changes of placeholders ------------------------------------------------------------------------------
     def wake(self, placeholder: Placeholder) -> None:
-        """Those of its group that need not wait any more go on."""
+        """Lets the group's requests go on that need not wait any more."""
         waiting: list[_Parked] = []
         go_on: list[_Parked] = []
         for p in self._parked.pop(placeholder.group_id, ()):
@@ -180,29 +183,29 @@ class CommitGate:
                 self._answer(p.token, Answer())
 
     def forget(self, group_id: str) -> None:
-        """What is under way of this group concerns nobody here any more."""
+        """Forgets the group's commits under way, once this sidecar does not coordinate it or it has no members."""
         self._under_way.forget(group_id)
 
     def renewed(self, group_id: str) -> None:
-        """The broker refuses from now on what is in doubt."""
+        """Ends the group's commits in doubt: from now on the broker refuses them."""
         self._under_way.cleared(group_id)
 
     @property
     def quiet(self) -> bool:
-        """Nothing that was let pass is under way."""
+        """Whether no commit that was let pass is under way."""
         return not self._under_way.open
 
     # ---- waiting ----------------------------------------------------------------------------------------------
     @property
     def groups(self) -> int:
-        """Those for which something waits."""
+        """Number of groups that have waiting requests."""
         return len(self._parked)
 
     def waits_for(self, group_id: str) -> bool:
         return group_id in self._parked
 
     def waited_for(self, ms: int) -> bool:
-        """Whether a commit waits for so long already: for its placeholder, or for the broker's answer."""
+        """Returns whether a request has waited for `ms` already: for its placeholder, or for the broker's answer."""
         before_ms = now().mono_ms - ms
         asked_ms = (p.until_ms - self._wait_ms for parked in self._parked.values() for p in parked)
         return min(asked_ms, default=before_ms + 1) <= before_ms or any(self._under_way.since(before_ms))
@@ -226,7 +229,7 @@ class CommitGate:
         self._placed.hurry(placeholder)
 
     def _go_on(self, placeholder: Placeholder, p: _Parked, reply: CheckReply) -> None:
-        """A request goes on, as what it waited for has ended; meanwhile the placeholder may have become another."""
+        """Lets a request go on whose wait has ended; the placeholder may have another identity since."""
         if placeholder.gone or not self._leased(placeholder.partition):
             self._refuse(p, Code.NOT_COORDINATOR)
         elif not reply.ticket:
@@ -245,7 +248,7 @@ class CommitGate:
 
     # ---- time -------------------------------------------------------------------------------------------------
     def tick(self) -> None:
-        """Every 50 ms or so: nobody waits for ever."""
+        """Refuses the requests whose time is over; called about every 50 ms."""
         at_ms = now().mono_ms
         for group_id, parked in list(self._parked.items()):
             late = [p for p in parked if p.until_ms <= at_ms]
@@ -260,6 +263,6 @@ class CommitGate:
                     self.wake(placeholder)
 
     def doubt_late(self) -> None:
-        """Each second: commits of which no front has said for long what became of them."""
+        """Puts commits in doubt that no front has reported on for LOST_SIGHT_MS; called each second."""
         for ticket in list(self._under_way.since(now().mono_ms - LOST_SIGHT_MS)):
             self.ended(ticket, sure=False)

@@ -1,8 +1,8 @@
-"""Commits that were let pass and have not come back: under way to the broker on some connection.
+"""Commits that were let pass and are not answered: under way to the broker on some connection.
 
-Two commits for one partition may go over two connections: of its former and of its new member, or of one member that
-has given up waiting on the first one. So the second waits until the first has ended. If nobody can say any more whether
-the first will arrive, it is in doubt until the placeholder has a new member id: then the broker refuses it.
+Two commits for one topic partition may go over two connections: of its former and its new member, or of one member that
+has given up waiting on the first one. So the second waits until the first has ended. If it is unknown whether the first
+will arrive, it is in doubt until the placeholder has a new member id: then the broker refuses it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from sidecar.wire.primitives import ZERO_UUID
 
 K = TypeVar("K")
 Topic = str | bytes
-"""Its name or its id."""
+"""A topic's name or its id."""
 NO_NAME, NO_ID = "", b""
 Way = tuple[int, int]
-"""A front, and a connection of its clients. Commits of a member that come over one keep their order."""
+"""A front, and a connection of its clients. A member's commits over one connection keep their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class UnderWay:
         self._doubtful: set[int] = set()
         self._of_group: dict[str, set[int]] = {}
         self._of_place: dict[tuple[str, int, Topic], set[int]] = {}
-        """By group, partition, and what a commit has said of the topic (`_said`)."""
+        """Group, partition, and topic by name or id as a commit names it (`_said`) -> tickets."""
         self._last = 0
 
     def begin(self, group_id: str, member_id: str, places: tuple[Place, ...], way: Way, now_ms: int) -> int:
-        """Returns the ticket by which the front will report the end."""
+        """Adds a commit; returns the ticket by which the front will report its end."""
         self._last = ticket = self._last + 1
         self._commits[ticket] = _Commit(group_id, member_id, places, way, now_ms)
         self._of_group.setdefault(group_id, set()).add(ticket)
@@ -51,7 +51,7 @@ class UnderWay:
         return ticket
 
     def end(self, ticket: int) -> str | None:
-        """Returns the group, or None if nobody waits for it any more."""
+        """Removes a commit; returns its group, or None if the commit was not under way any more."""
         found = self._commits.pop(ticket, None)
         if found is None:
             return None
@@ -63,7 +63,7 @@ class UnderWay:
         return found.group_id
 
     def doubt(self, ticket: int) -> str | None:
-        """Returns the group, if the commit was under way and not in doubt yet."""
+        """Puts a commit in doubt; returns its group, or None if it was not under way or in doubt already."""
         found = self._commits.get(ticket)
         if found is None or ticket in self._doubtful:
             return None
@@ -71,7 +71,7 @@ class UnderWay:
         return found.group_id
 
     def cleared(self, group_id: str) -> None:
-        """The broker refuses from now on what is in doubt."""
+        """Ends the group's commits in doubt: from now on the broker refuses them."""
         for ticket in self._of_group.get(group_id, set()) & self._doubtful:
             self.end(ticket)
 
@@ -86,9 +86,9 @@ class UnderWay:
     def open(self) -> int:
         return len(self._commits)
 
-    # ---- what must be waited for ----------------------------------------------------------------------------
+    # ---- commits that another request must wait for ---------------------------------------------------------
     def before_commit(self, group_id: str, member_id: str, places: Iterable[Place], way: Way) -> frozenset[int]:
-        """Commits for the same partitions, of other members or over other connections."""
+        """Returns the commits for the same partitions by other members or over other connections."""
         return frozenset(
             ticket
             for place in places
@@ -98,18 +98,18 @@ class UnderWay:
         )
 
     def before_fetch(self, group_id: str, member_id: str | None) -> frozenset[int]:
-        """Commits of other members; which partitions are fetched is not known here."""
+        """Returns all commits of other members: the partitions of the fetch are not known here."""
         of_group = self._of_group.get(group_id)
         if not of_group:
             return frozenset()
         return frozenset(t for t in of_group if member_id is None or self._commits[t].member_id != member_id)
 
-    # ---- whose end nobody will report -----------------------------------------------------------------------
+    # ---- commits whose end no front will report -------------------------------------------------------------
     def of_front(self, front: int) -> list[int]:
         return [t for t, c in self._commits.items() if c.way[0] == front]
 
     def since(self, before_ms: int) -> Iterator[int]:
-        """Those that began before then and are not in doubt yet; they are in the order of their beginning."""
+        """Yields the commits that began before then and are not in doubt yet, in the order of their beginning."""
         for ticket, commit in list(self._commits.items()):
             if commit.begun_ms > before_ms:
                 return
@@ -118,14 +118,14 @@ class UnderWay:
 
 
 def _said(place: Place) -> tuple[Topic, Topic]:
-    """How a place is found again: by name and by id. "" and b"" stand for places without."""
+    """Returns the topic's keys in the index: its name and its id; "" or b"" where the commit has none."""
     name, topic_id, _ = place
     return name, NO_ID if topic_id == ZERO_UUID else topic_id
 
 
 def _may_be(place: Place) -> tuple[Topic, Topic]:
-    """What must have been said of a place that may be the same: the same name or id. One may tell the topic by its
-    name, the other by its id: then they may be the same, too."""
+    """Returns the keys of commits that may be for the same topic: those with the same name or id. If one names the
+    topic and the other has its id, they may be for the same topic, too."""
     name, topic_id, _ = place
     return name or NO_ID, NO_NAME if topic_id == ZERO_UUID else topic_id
 

@@ -1,4 +1,5 @@
-"""Heartbeats of the placeholders: a few in each session, and what the broker's refusal means."""
+"""Heartbeats of the placeholders: a few in each session timeout. A broker's refusal means that a placeholder is
+lost."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Logger
 
 HEARTBEATS = 3
-"""In the time of one session."""
+"""Heartbeats within one session timeout."""
 BEATS_AT_ONCE = 100
 NOT_A_MEMBER = (
     Code.UNKNOWN_MEMBER_ID,
@@ -21,12 +22,12 @@ NOT_A_MEMBER = (
     Code.ILLEGAL_GENERATION,
     Code.REBALANCE_IN_PROGRESS,
 )
-"""The broker knows no such member, or not so."""
+"""Errors by which the broker does not know the placeholder, or not in this generation."""
 
 
 class PlaceholderHeartbeats:
-    """`leased(partition)`: this sidecar owns it; `lost(placeholder, why)`: the broker does not know the placeholder any
-    more."""
+    """Sends the heartbeats. `leased(partition)`: whether this sidecar owns the partition under a lease;
+    `lost(placeholder, why)`: called when the broker does not know the placeholder any more."""
 
     def __init__(
         self,
@@ -41,13 +42,14 @@ class PlaceholderHeartbeats:
         self._log = log
 
     def begin(self, placeholder: Placeholder) -> None:
-        """Begin, as it has joined. Groups that joined together do not beat together."""
+        """Sets the first heartbeat of a placeholder that has joined. Placeholders that joined together are spread
+        out."""
         interval_ms = self._interval_ms()
         spread_ms = interval_ms // 2 + crc32(placeholder.group_id.encode()) % (interval_ms // 2)
         placeholder.beat_ms = now().mono_ms + spread_ms
 
     async def round(self, placeholders: Iterable[Placeholder]) -> None:
-        """Of those that are due."""
+        """Sends all heartbeats that are due."""
         at_ms = now().mono_ms
         due = [c for c in placeholders if c.final and c.beat_ms <= at_ms]
         for start in range(0, len(due), BEATS_AT_ONCE):

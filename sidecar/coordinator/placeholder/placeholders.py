@@ -1,16 +1,17 @@
 """The placeholder of each managed group that has members: a member of the broker's group of the same name.
 
-What it is for (docs/design/decisions.md, Placeholder members): a group with a member is not empty, so the broker lets
-none of its offsets expire; and a commit goes on in the placeholder's name, so the broker itself refuses the commits of
-a former owner, however late they come.
+Purpose (docs/design/decisions.md, Placeholder members): a group with a member is not empty, so the broker lets none of
+its offsets expire; and a commit goes on in the placeholder's name, so the broker itself refuses the commits of a former
+owner, however late they come.
 
 **A placeholder may be used only after a fenced write that was begun when the broker had answered its JoinGroup.** If
-that write is committed, nobody had taken the partition over before; whoever does so later joins later, and so takes the
-placeholder. And a new owner answers no fetch and no commit of a group with members before it has looked at the
-placeholder: so nothing that an older owner let pass can land behind what the new one has shown or taken.
+that write is committed, no other sidecar had taken the partition over before; one that does so later joins later, and
+so takes the placeholder. And a new owner answers no fetch and no commit of a group with members before it has looked at
+the placeholder: so no commit that an older owner let pass can land after an offset that the new owner has answered or
+let pass.
 
-broker_membership.py talks to the brokers, commit_gate.py knows what waits for a placeholder. Here is what is wanted,
-and what an answer of the broker means.
+broker_membership.py sends the requests to the brokers, commit_gate.py knows the requests that wait for a placeholder.
+This module decides which placeholders are wanted, and what follows from an answer of the broker.
 """
 
 from __future__ import annotations
@@ -31,21 +32,21 @@ from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Figures, Logger, Tasks
 
 PAUSE_MS, PAUSE_MAX_MS = 50, 2_000
-"""After trouble: doubled each time, up to the second."""
+"""First pause after trouble; it doubles each time, up to the second value."""
 PATIENCE_MS = 200
-"""The longest pause while commits wait, or two for each group whose commits do: when a broker has died, its successors
-load for a moment, and nobody is to wait for more than that."""
+"""Longest pause while commits wait, or 2 ms for each group whose commits do, if that is more. When a broker has died,
+its successors load for a moment, and commits must not wait much longer."""
 TICK_S = 1.0
 FREE_S = 5.0
 SAY_AGAIN_MS = 5_000
 OPEN_MS = 5_000
-"""How long the broker can read a subscription that was shown to it for the sake of one OffsetDelete."""
+"""Time for which the broker can read a subscription that was shown to it for one OffsetDelete."""
 
 
 @dataclass(frozen=True)
 class PlaceholderSettings:
-    """`wait_ms`: how long a commit waits, for a takeover and then for its placeholder; `first_joins`: JoinGroups that
-    wait at one broker."""
+    """Settings of the placeholders. `wait_ms`: how long a commit waits, for a takeover and then for its placeholder;
+    `first_joins`: most JoinGroups that wait at one broker; `parked_max`: most requests that wait."""
 
     session_timeout_ms: int = 300_000
     wait_ms: int = 5_000
@@ -55,9 +56,9 @@ class PlaceholderSettings:
 
 @dataclass(frozen=True)
 class PlaceholderPorts:
-    """What the coordinator gives. `prove(partition, then)`: `then` is called when a fenced write that begins now is
-    committed; `again(token, event)`: ask the core anew; `answer(token, answer)`: this is the answer;
-    `other_members(group)`: others are members of the broker's group."""
+    """The coordinator's calls. `prove(partition, then)`: calls `then` when a fenced write that begins now is committed;
+    `again(token, event)`: asks the core anew; `answer(token, answer)`: answers; `other_members(group)`: called when the
+    broker's group has other members than the placeholder."""
 
     leased: Callable[[int], bool]
     leader_of: Callable[[int], int]
@@ -84,7 +85,7 @@ class Placeholders:
         self._log = log
         self._groups: dict[str, Placeholder] = {}
         self._generations: BoundedCache[str, int] = BoundedCache()
-        """Of groups whose placeholder was given up: what the broker's group had come to."""
+        """Group whose placeholder was given up -> guessed generation of the broker's group."""
         self.commits = CommitGate(
             self,
             settings.wait_ms,
@@ -110,10 +111,10 @@ class Placeholders:
         figures("placeholders_joined").set_function(lambda: sum(g.final for g in self._groups.values()))
         tasks.spawn(self._rounds(), "placeholders")
 
-    # ---- what the core says -------------------------------------------------------------------------------
+    # ---- called for the core ------------------------------------------------------------------------------
     def occupied(self, group_id: str, members: bool) -> None:
-        """The group has members now, or has none: then a placeholder that a former owner may have left there is given
-        up."""
+        """Takes or gives up the placeholder, as the group has members now or has none. In the second case also one that
+        a former owner may have left is given up."""
         wanted = members and self._ports.managed(group_id)
         group = self._groups.get(group_id)
         if group is None:
@@ -127,7 +128,7 @@ class Placeholders:
         self.commits.wake(group)
 
     def stopped(self, partition: int) -> None:
-        """The state of this partition is forgotten."""
+        """Drops the placeholders of a partition whose state the core has dropped."""
         for group in [g for g in self._groups.values() if g.partition == partition]:
             group.gone = True
             del self._groups[group.group_id]
@@ -141,21 +142,22 @@ class Placeholders:
         self._generations.forget(group_id)
         return group
 
-    # ---- what waits for them (commit_gate.py) ---------------------------------------------------------------
+    # ---- called by commit_gate.py ---------------------------------------------------------------------------
     def get(self, group_id: str) -> Placeholder | None:
         return self._groups.get(group_id)
 
     def refused(self, group_id: str, sent_as: MemberIdentity | None) -> Placeholder:
-        """The broker does not know the member in whose name a commit of this group went on; None: in its own."""
+        """Takes in that the broker did not know the member `sent_as` of a commit of this group; None: the commit went
+        on in its own member's name."""
         group = self._groups.get(group_id) or self._add(group_id, False)
         if sent_as is not None and sent_as == group.identity:
             self._lost(group, "a commit in its name was refused")
         elif sent_as is None and not group.wanted:
-            group.there = None  # somebody is a member there; if it is a placeholder left behind, it is given up
+            group.there = None  # the broker's group has a member; if it is a placeholder left behind, it is given up
         return group
 
     def expose(self, group_id: str, topics: frozenset[str]) -> Placeholder:
-        """The broker must be able to read this subscription for a while, or have no member in the group."""
+        """Makes the broker able to read this subscription for OPEN_MS, or leaves no placeholder in its group."""
         group = self._groups.get(group_id) or self._add(group_id, False)
         if group.wanted:
             group.topics, group.open_until_ms = topics, now().mono_ms + OPEN_MS
@@ -164,19 +166,19 @@ class Placeholders:
         return group
 
     def renew(self, placeholder: Placeholder) -> None:
-        """It needs another member id: what was sent in the name of the present one is to be refused."""
+        """Gives the placeholder another member id, so that the broker refuses commits in the present one's name."""
         placeholder.renew, placeholder.identity, placeholder.final = True, None, False
         self._look_after(placeholder, urgent=True)
 
     def hurry(self, placeholder: Placeholder) -> None:
-        """Something waits for it."""
+        """Works on the placeholder at once, as a request waits for it: shortens its back-off if that is long."""
         if placeholder.resting is not None and placeholder.pause_ms > self._patience_ms:
             placeholder.resting.cancel()
             self._rest(placeholder)
         self._look_after(placeholder, urgent=True)
 
     def unneeded(self, placeholder: Placeholder) -> None:
-        """Nothing waits for it any more: a group that has no members is forgotten when its placeholder is given up."""
+        """Forgets a group without members whose placeholder is given up, as no request waits for it any more."""
         if (
             not placeholder.wanted
             and placeholder.there == ""
@@ -188,13 +190,13 @@ class Placeholders:
             if placeholder.generation:
                 self._generations[placeholder.group_id] = placeholder.generation
 
-    # ---- what the brokers say (broker_membership.py) ----------------------------------------------------------
+    # ---- called by broker_membership.py -----------------------------------------------------------------------
     def taken(self, placeholder: Placeholder, identity: MemberIdentity, final: bool) -> None:
         placeholder.joining = identity
         self._ports.prove(placeholder.partition, lambda: self._proved(placeholder, identity, final))
 
     def _proved(self, placeholder: Placeholder, identity: MemberIdentity, final: bool) -> None:
-        """Nobody had taken the partition over when the broker answered: the placeholder may be used."""
+        """Puts the placeholder to use: no other sidecar had taken the partition over when the broker answered."""
         if placeholder.gone or placeholder.joining is not identity:
             return
         placeholder.joining = None
@@ -208,7 +210,7 @@ class Placeholders:
             if final:
                 placeholder.generation = (
                     identity.generation + 1
-                )  # what the broker makes of it when the placeholder is given up
+                )  # the broker raises it when the placeholder is given up
                 self._heartbeats.begin(placeholder)
         self._look_after(placeholder)
         self.commits.wake(placeholder)
@@ -218,7 +220,7 @@ class Placeholders:
             self.commits.wake(placeholder)
 
     def trouble(self, placeholder: Placeholder, problem: str) -> None:
-        """Try again after a while."""
+        """Starts the back-off, after which the work is tried again."""
         self._figures("placeholder_troubles").inc()
         placeholder.problem = problem
         if placeholder.wanted and problem.startswith((STRANGERS, "JoinGroup")):
@@ -246,7 +248,7 @@ class Placeholders:
         self._look_after(group)
 
     def leaders_moved(self, before: Sequence[int], leaders: Sequence[int]) -> None:
-        """What was the trouble at the former leader of a group's offsets says nothing of the new one."""
+        """Resets the back-off: errors of the former leader of a group's offsets do not apply to the new one."""
         for group in list(self._groups.values()):
             p = group.partition
             if before[p : p + 1] == leaders[p : p + 1]:
@@ -259,8 +261,8 @@ class Placeholders:
                 self._look_after(self._instead_of(group))
 
     def _instead_of(self, group: Placeholder) -> Placeholder:
-        """The former leader may never answer: its answer concerns nobody any more, and the new one is asked. A
-        placeholder of a JoinGroup that was held back is not known there."""
+        """Replaces the object, so that the answer of the former leader, which may never come, is ignored and the new
+        leader is asked. The new leader does not know the placeholder of a JoinGroup that was held back."""
         identity = group.identity if group.final else None
         group.gone = True
         fresh = replace(
@@ -274,8 +276,8 @@ class Placeholders:
             self._membership.put(group, urgent or self.commits.waits_for(group.group_id))
 
     def _lost(self, group: Placeholder, why: str) -> None:
-        """The broker does not know the placeholder any more. Whether the group is still ours, the proof of the next one
-        will show."""
+        """Joins anew, as the broker does not know the placeholder any more. The next one's proof will show whether this
+        sidecar still owns the group."""
         self._log.warning("placeholder lost", group_id=group.group_id, why=why)
         self._figures("placeholders_lost").inc()
         group.identity, group.joining, group.final, group.shown = None, None, False, None
@@ -283,17 +285,17 @@ class Placeholders:
         self._look_after(group)
 
     def given_up(self, group_id: str) -> bool:
-        """No placeholder is left in the broker's group, nor will one be taken."""
+        """Returns whether no placeholder is left in the broker's group, nor will one be taken."""
         group = self._groups.get(group_id)
         return group is None or (not group.wanted and group.there == "" and not group.busy)
 
     @property
     def all_joined(self) -> bool:
-        """Everybody who is wanted is a member there, and nobody else."""
+        """Whether all wanted placeholders have joined, and all others have left."""
         return all(g.final if g.wanted else g.there == "" for g in self._groups.values())
 
     async def _rounds(self) -> None:
-        """For ever."""
+        """Runs the periodic work for ever, each TICK_S."""
         while True:
             await asyncio.sleep(TICK_S)
             self.commits.doubt_late()
@@ -306,7 +308,8 @@ class Placeholders:
 
     # ---- ending -------------------------------------------------------------------------------------------
     async def free(self, groups: Mapping[int, Sequence[str]]) -> None:
-        """The last sidecar ends: the groups are the brokers' own again."""
+        """Removes the placeholders of these groups, by partition, when the last sidecar ends: the groups are the
+        brokers' own again."""
         try:
             async with asyncio.timeout(FREE_S):
                 freed = await self._membership.free(groups)

@@ -2,8 +2,8 @@
 
 A broker answers the requests of one connection one after the other. Heartbeats share a few connections: they are
 answered at once, even while the share coordinator is away. DescribeShareGroupOffsets waits for the share coordinator,
-30 to 66 s while that is away, and holds up its connection for so long. So each of these has a connection to itself, of
-which there are few at a time, is given up after a second, and then that broker is not asked so for a while.
+30 to 66 s while that is away, and blocks its connection meanwhile. So each of these has one of a few connections to
+itself, and is given up after a second; then that broker gets no such request for a while.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from sidecar.link.ports import Logger
 from sidecar.wire.generated import share_group_heartbeat as sh
 
 AT_ONCE = 100
-"""Groups with a request under way, at one broker."""
+"""Most groups with a request under way at one broker."""
 AT_ONCE_ALONE = 8
-"""The same of those that have a connection to themselves for it."""
+"""Most requests under way at one broker that have a connection to themselves."""
 ANSWER_S = 5.0
 QUICK_S, SLOW_MS = 1.0, 30_000
-"""How long the answer about share state is waited for, and how long a broker is not asked that gave none."""
+"""Timeout of a question about share state, and the time for which a broker that gave no answer is not asked."""
 T = TypeVar("T")
 
 
@@ -42,7 +42,7 @@ class _Broker:
 
 class ShareMembership:
     def __init__(self, cluster: Cluster, log: Logger, keeps: Callable[[int, str], bool]) -> None:
-        """`keeps(node_id, group_id)`: this broker coordinates its group of that name, for all that is known now."""
+        """`keeps(node_id, group_id)`: whether this broker coordinates its group of that name, as far as is known."""
         self._cluster = cluster
         self._log = log
         self._keeps = keeps
@@ -71,7 +71,7 @@ class ShareMembership:
             return await ask(await self._cluster.lane(node_id, Lane.SHARE_PLACEHOLDERS, which))
 
     async def initialised(self, node_id: int, group_id: str) -> Initialised | None:
-        """None: the broker does not tell in time, or did not lately."""
+        """Returns the initialised partitions; None if the broker does not answer in time, or did not lately."""
         broker = self._broker(node_id)
         async with broker.room_alone:
             if now().mono_ms < broker.slow_until_ms:

@@ -1,14 +1,15 @@
 """The placeholder of each managed share group: a member of the broker's share group of the same name.
 
-What it is for: the broker initialises the share state of what its members subscribe to, and lets nobody alter or delete
-that state while the group has a member. The core says what is wanted (core/share/placeholder.py), and hears what is
-initialised. Nobody uses the partitions that the broker assigns to a placeholder; they tell what is initialised.
+Purpose: the broker initialises the share state of the partitions that its members subscribe to, and lets no client
+alter or delete that state while the group has a member. The core orders placeholders (core/share/placeholder.py), and
+is told the initialised partitions. No consumer uses the partitions that the broker assigns to a placeholder; they show
+which partitions are initialised.
 
-A broker sees a new topic at the second or third heartbeat, and has initialised it some time after that. So while
-anything is not initialised, heartbeats come quickly at first and then each second; else three in a session.
+A broker sees a new topic at the second or third heartbeat, and initialises it some time after that. So while any
+partition is not initialised, heartbeats come quickly at first and then each second; else three in a session.
 
 **Takeover**: the successor joins with a member id of its own, and then removes that of the predecessor. Between the
-two, both are in the group, which harms nobody. A predecessor that wakes finds its member gone; it joins again only
+two, both are in the group, which does no harm. A predecessor that wakes finds its member gone; it joins again only
 under a lease.
 """
 
@@ -34,20 +35,21 @@ from sidecar.link.messages import OpenShareState
 from sidecar.link.ports import Figures, Logger, Tasks
 
 FIRST_MS, EACH_MS = (50, 100, 200, 400), 1_000
-"""After a change, while anything is not initialised."""
+"""Times of the heartbeats after a change, and then their interval, while any partition is not initialised."""
 BEAT_MS, BEAT_INTERVALS = 15_000, 3
-"""A third of the shortest session that Kafka allows by default (group.share.min.session.timeout.ms). Where the broker
-wants heartbeats more often than by default, so many of its intervals."""
+"""Interval of the heartbeats: a third of the shortest session that Kafka allows by default
+(group.share.min.session.timeout.ms). If the broker's heartbeat interval is shorter, BEAT_INTERVALS times that interval
+if it is less."""
 PAUSE_MS, PAUSE_MAX_MS = 50, 2_000
-"""After trouble: doubled each time, up to the second."""
+"""First pause after trouble; it doubles each time, up to the second value."""
 REFUSED_MS = 30_000
-"""A right is missing, or the name is another group's: only an administrator changes that."""
+"""Pause after a refusal that only an administrator can change: a missing right, or another group of this name."""
 SAY_AGAIN_MS = 5_000
 FREE_S = 5.0
 LATE_MS = 10_000
-"""Share state that was not initialised by then is worth a line in the log."""
+"""Time after which share state that is not initialised is logged."""
 NOT_IN: tuple[int, ...] = (Code.UNKNOWN_MEMBER_ID, Code.FENCED_MEMBER_EPOCH)
-"""The broker knows no such member, or not so."""
+"""Errors by which the broker does not know the placeholder, or not at this epoch."""
 REFUSED: dict[int, str] = {
     Code.GROUP_AUTHORIZATION_FAILED: "give the sidecar Read of the group",
     Code.TOPIC_AUTHORIZATION_FAILED: "give the sidecar Describe of the group's topics",
@@ -66,7 +68,7 @@ class State(StrEnum):
 
 
 class Refused(ConnectionLost):
-    """The broker refuses until an administrator changes something: `remedy` says what."""
+    """Raised when the broker refuses until an administrator acts; `remedy` names the action."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(problem)
@@ -75,9 +77,9 @@ class Refused(ConnectionLost):
 
 @dataclass(frozen=True)
 class SharePlaceholderPorts:
-    """Given by the coordinator. `serves(partition)`: the partition is owned here, under a lease; `done(partition,
-    attempt, event)`: the core's event; `owner_epoch(partition)`: names the placeholders of this owner; `wait_ms`: how
-    long a request waits until a placeholder has left."""
+    """The coordinator's calls. `serves(partition)`: whether the partition is owned here, under a lease;
+    `done(partition, attempt, event)`: gives an event to the core; `owner_epoch(partition)`: part of the member ids of
+    this owner's placeholders; `wait_ms`: how long a request waits until a placeholder has left."""
 
     serves: Callable[[int], bool]
     leader_of: Callable[[int], int]
@@ -96,17 +98,17 @@ class _Placeholder:
     member_id: str
     wanted: HoldPlaceholder | LeavePlaceholder
     since_ms: int
-    """When this was wanted, or joined, last."""
+    """Monotonic time of the last change of what the core wants."""
     epoch: int = 0
-    """0: as far as is known, the broker has no such member."""
+    """Member epoch; 0: the broker has no such member, as far as is known."""
     tried: bool = False
-    """A request to join was sent."""
+    """Whether a request to join was sent."""
     shown: tuple[str, ...] = ()
     told: Initialised | None = None
-    """Told to the core since this hold began; None: nothing. The core forgets that when its group is emptied, and the
-    group may be filled again before the placeholder has left."""
+    """The initialised partitions that the core was told of since this hold began; None: none. The core forgets them
+    when its group is empty, and the group may have members again before the placeholder has left."""
     others: set[str] = field(default_factory=set)
-    """Placeholders of former owners that are to be removed."""
+    """Placeholders of former owners that must be removed."""
     busy: bool = False
     urgent: bool = False
     gone: bool = False
@@ -137,7 +139,7 @@ class SharePlaceholders:
         self._tasks = tasks
         self._groups: dict[str, _Placeholder] = {}
         self._waiting: dict[str, list[tuple[int, OpenShareState, asyncio.TimerHandle]]] = {}
-        """By group: requests that wait until no placeholder is left at the broker."""
+        """Group -> requests that wait until no placeholder is left at the broker: token, event, timer."""
         self._membership = ShareMembership(cluster, log, self._keeps)
         self._said_ms = -SAY_AGAIN_MS
         for state in State:
@@ -149,7 +151,7 @@ class SharePlaceholders:
     def _keeps(self, node_id: int, group_id: str) -> bool:
         return self._ports.leader_of(self._ports.partition_of(group_id)) == node_id
 
-    # ---- what the core wants --------------------------------------------------------------------------------
+    # ---- orders of the core ---------------------------------------------------------------------------------
     def want(self, partition: int, attempt: int, wanted: HoldPlaceholder | LeavePlaceholder) -> None:
         p = self._groups.get(wanted.group_id)
         if p is None:
@@ -172,7 +174,7 @@ class SharePlaceholders:
             self._rest(p)  # all is initialised now, or not any more
 
     def stopped(self, partition: int) -> None:
-        """The partition is not owned any more. Whoever owns it next removes the placeholders."""
+        """Drops the placeholders of a partition that is not owned any more. Its next owner removes them."""
         for p in [p for p in self._groups.values() if p.partition == partition]:
             p.gone = True
             if p.due is not None:
@@ -182,15 +184,15 @@ class SharePlaceholders:
             self._answer(group_id, Code.NOT_COORDINATOR)
 
     def leaders_moved(self, before: Sequence[int], leaders: Sequence[int]) -> None:
-        """Trouble at the former leader of a group's offsets says nothing of the new one."""
+        """Resets the back-off: errors of the former leader of a group's offsets do not apply to the new one."""
         for p in list(self._groups.values()):
             if p.pause_ms and before[p.partition : p.partition + 1] != leaders[p.partition : p.partition + 1]:
                 p.pause_ms = 0
                 self._at_once(p)
 
-    # ---- who waits until it has left ------------------------------------------------------------------------
+    # ---- requests that wait until the placeholder has left --------------------------------------------------
     def open(self, token: int, event: OpenShareState) -> None:
-        """An administrator is to alter or delete share state: the broker must have no placeholder of ours."""
+        """Answers an administrator's request to alter or delete share state once the broker has no placeholder."""
         if not self._ports.serves(self._ports.partition_of(event.group_id)):
             self._ports.answer(token, event.refused(Code.NOT_COORDINATOR, TEXT[Code.NOT_COORDINATOR]))
         elif event.group_id not in self._groups:
@@ -217,7 +219,7 @@ class SharePlaceholders:
             self._ports.answer(token, event.refused(code, TEXT[code]) if code else Answer())
 
     def given_up(self, group_id: str) -> bool:
-        """No placeholder of this owner is left in the broker's group, nor will one join."""
+        """Returns whether no placeholder of this owner is left in the broker's group, nor will one join."""
         return group_id not in self._groups
 
     # ---- when -------------------------------------------------------------------------------------------------
@@ -242,7 +244,7 @@ class SharePlaceholders:
         if p.pause_ms:
             return p.pause_ms
         if isinstance(p.wanted, LeavePlaceholder) or p.wanted.complete:
-            # Groups that came together do not beat together.
+            # Spreads the heartbeats of groups that came together.
             return p.beat_ms - crc32(p.group_id.encode()) % (p.beat_ms // 3)
         since_ms = now().mono_ms - p.since_ms
         return next((at - since_ms for at in FIRST_MS if at > since_ms), EACH_MS)
@@ -299,7 +301,7 @@ class SharePlaceholders:
             self._late_state(p)
 
     async def _stay(self, p: _Placeholder, node_id: int) -> None:
-        """The broker does not take the topics of now. The member that it has goes on with those of before: without it
+        """Keeps the placeholder alive with its former topics, as the broker refuses the present ones: without a member
         administrators could alter share state that is in use."""
         res = await self._membership.heartbeat(node_id, p.group_id, p.member_id, p.epoch, None)
         if res.error_code == Code.NONE:
@@ -308,7 +310,7 @@ class SharePlaceholders:
             p.epoch = 0
 
     def _not_accepted(self, p: _Placeholder, wanted: HoldPlaceholder, code: int, message: str | None) -> None:
-        """Raises ConnectionLost."""
+        """Takes in an error code of the broker's answer, and raises ConnectionLost."""
         problem = f"ShareGroupHeartbeat: {name_of(code)}" + (f" ({message})" if message else "")
         if code in NOT_IN:
             if p.epoch:
@@ -316,7 +318,7 @@ class SharePlaceholders:
                 self._figures("placeholders_lost").inc()
             p.epoch = 0
         elif code in REFUSED:
-            # The next report tells that all is well.
+            # So the next report is sent, and shows the core that the refusal is over.
             p.told = None
             self._ports.done(p.partition, p.attempt, PlaceholderRefused(p.group_id, wanted.hold_id, code, message))
             raise Refused(problem, REFUSED[code])
@@ -363,7 +365,8 @@ class SharePlaceholders:
 
     # ---- ending ---------------------------------------------------------------------------------------------------
     async def free(self, placeholders: Sequence[tuple[int, str, str]]) -> None:
-        """The last sidecar ends: the groups are the brokers' own again. Partition, group and member of each."""
+        """Removes the placeholders when the last sidecar ends: the groups are the brokers' own again.
+        `placeholders`: partition, group and member id of each."""
         leave, leader_of = self._membership.leave, self._ports.leader_of
         problem = ""
 
@@ -409,12 +412,12 @@ class SharePlaceholders:
 
 
 def _number(wanted: HoldPlaceholder | LeavePlaceholder) -> int | None:
-    """Of the hold; None: it is none."""
+    """Returns the number of the hold; None if the placeholder should leave."""
     return wanted.hold_id if isinstance(wanted, HoldPlaceholder) else None
 
 
 def _news(told: Initialised, found: Initialised) -> bool:
-    """Whether the core has not heard that yet."""
+    """Returns whether `found` has partitions that the core was not told of yet."""
     if found.whole:
         return not told.whole or told.partitions != found.partitions
     return any(set(ps).difference(told.partitions.get(t, ())) for t, ps in found.partitions.items())

@@ -1,1 +1,1 @@
-"""Drives core/runtime/service.py: takeovers, background work, what fronts ask, settings and topics."""
+"""Drives core/runtime/service.py: takeovers, background work, requests of fronts, settings and topics."""

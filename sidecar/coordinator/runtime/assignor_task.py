@@ -1,4 +1,4 @@
-"""What a background thread does for one run of an assignor: the target, and the bytes of its records."""
+"""The work of a background thread for one assignor run: computes the target assignment and encodes its records."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Result = tuple[RunOutput, EncodedTargets | None]
 def assigning(
     run: Run, inp: RunInput, assignor: Any | None, encoder: Encoder | None, told: Callable[[AssignorDone], None]
 ) -> tuple[Callable[[], Result], Callable[[Result | None, BaseException | None], None]]:
-    """The work, and what the event loop does at its end. `run`: what the kind of the group has for it; `assignor` None:
-    there is none of that name."""
+    """Returns the work, and the call for the event loop at its end. `run`: the function that the group's kind has for
+    assignor runs; `assignor` None: no assignor has that name."""
     wall_ms = now().wall_ms
 
     def work() -> Result:

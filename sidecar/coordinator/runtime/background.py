@@ -1,7 +1,7 @@
 """The background threads (group.coordinator.background.threads): offloaded assignors and regular expressions.
 
-Each has a queue time and a processing time, the threads an idle ratio: KIP-1263's metrics. A run beyond its limit is
-written off: another thread takes its place, and what it gives in the end is dropped by whoever asked.
+Each run has a queue time and a processing time, the threads have an idle ratio: KIP-1263's metrics. A run beyond its
+limit is written off: another thread takes the place of its thread, and the caller drops its late result.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ WINDOW_S = 30.0
 SAMPLES = 8192
 REGEX = "regex"
 OWN_THREAD = (REGEX,)
-"""What clients can make long has a thread of its own, so that nobody's assignor waits for it."""
+"""Keys of runs with a thread of their own: clients can make these long, and assignors must not wait for them."""
 STUCK_PER_KEY = 2
-"""So many runs of one assignor may hang; then it is not started again until one comes back."""
+"""Hanging runs of one key after which no further run is started, until one comes back."""
 SWITCH_S = 0.0002
-"""How long a background thread may keep the interpreter while the event loop wants it. Python's own default, 5 ms,
-would be the stall of every heartbeat during an assignment."""
+"""Seconds for which a background thread may keep the interpreter while the event loop wants it. Python's default, 5 ms,
+would delay every heartbeat during an assignor run."""
 QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999), ("max", 1.0))
 
 
 class Stuck(Exception):
-    """Not started: earlier runs of the same have not come back."""
+    """The error of a run that was not started, because earlier runs of the same key have not come back."""
 
 
 T = TypeVar("T")
@@ -51,7 +51,8 @@ class _Job:
 
 
 class Background:
-    """`submit` from the event loop; `done(result, None)` or `done(None, exception)` comes back on it."""
+    """The threads. `submit` is called on the event loop, and `done(result, None)` or `done(None, exception)` is,
+    too."""
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
@@ -79,14 +80,15 @@ class Background:
         done: Callable[[T | None, BaseException | None], None],
         limit_s: float = float("inf"),
     ) -> None:
-        """`key` names what is run, for counting what hangs."""
+        """Runs `work` on a thread. `key`: the assignor, or REGEX; hanging runs are counted by it. After `limit_s` the
+        run is written off."""
         if self._stuck[key] >= STUCK_PER_KEY:
             self._loop.call_soon(done, None, Stuck(f"{self._stuck[key]} earlier runs of {key} have not come back"))
             return
         self._own.get(key, self._jobs).put(_Job(key, work, done, limit_s))
 
     def write_off(self) -> list[str]:
-        """Keys of runs beyond their limit; a new thread takes the place of each."""
+        """Writes off the runs beyond their limit, each of whose threads gets a substitute. Returns their keys."""
         now = time.monotonic()
         with self._lock:
             late = [j for j in self._running if not j.written_off and now - j.started > j.limit_s]
@@ -111,7 +113,7 @@ class Background:
             error: BaseException | None = None
             try:
                 result = job.work()
-            except BaseException as exc:  # noqa: BLE001 - it travels to whoever asked
+            except BaseException as exc:  # noqa: BLE001 - it travels to the caller
                 error = exc
             ended = time.monotonic()
             with self._lock:
@@ -131,7 +133,7 @@ class Background:
 
     # ---- figures ------------------------------------------------------------------------------------------
     def idle_ratio(self) -> float:
-        """Of the shared threads, over the last 30 seconds; 1: nothing to do."""
+        """Returns the idle ratio of the shared threads over the last 30 seconds; 1: always idle."""
         now = time.monotonic()
         begin = max(self._started, now - WINDOW_S)
         if now - begin <= 0:
@@ -165,7 +167,7 @@ BACKGROUND: dict[str, tuple[str, str]] = {
         for suffix, _ in QUANTILES
     },
 }
-"""Name -> what it is, and KIP-1263's name."""
+"""Name of a metric -> its description, and KIP-1263's name."""
 
 
 class BackgroundCollector(Collector):

@@ -1,4 +1,4 @@
-"""When the broker beside the sidecar counts as gone: it has not answered for `gone_s`."""
+"""The time at which the sidecar's broker counts as gone: it has not answered for `gone_s`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sidecar.link.ports import Tasks
 
 
 class BrokerAbsence:
-    """`gone()` is called when it is, and maybe again as long as it is."""
+    """Watches the broker. `gone()` is called when it is gone, and maybe again as long as it is."""
 
     def __init__(self, gone_s: float, gone: Callable[[], None], tasks: Tasks) -> None:
         self.gone_s = gone_s
@@ -18,7 +18,7 @@ class BrokerAbsence:
         self._tasks = tasks
         self._answered_s = time.monotonic()
         self._waiting: asyncio.Task[None] | None = None
-        """While a front finds the broker silent."""
+        """The countdown that runs while a front reports the broker as silent."""
 
     @property
     def silent(self) -> bool:
@@ -34,8 +34,8 @@ class BrokerAbsence:
             self._gone()
 
     def silence(self, quiet_ms: int) -> None:
-        """A front says that the broker is silent, or, -1, that it answers again. Its clients wait and find that out
-        sooner than the rare look at the topics."""
+        """Takes in a front's report: the broker has been silent for `quiet_ms`, or answers again, -1. Clients that wait
+        show that sooner than the rare listing of topics."""
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None

@@ -20,9 +20,9 @@ def claim_of(
     owner_epoch: int,
     why: str,
 ) -> list[Encoded]:
-    """The records: schemas that the partition lacks, tombstones of claims too old to be kept, the claim.
-    `why`: of the takeover. Whoever has just joined the owners' group was not there to see who had the partition before;
-    the last claim in the log tells it."""
+    """Returns the records: schemas that the partition lacks, tombstones of claims too old to be kept, the claim.
+    `why`: the reason of the takeover. A sidecar that has just joined the owners' group has not seen the previous owner,
+    and takes the reason from the last claim in the log."""
     known = sorted(codec.schemas.texts)
     schemas = [r for r, fp in zip(codec.schema_records(), known, strict=True) if fp not in there.schemas]
     old = list(there.claims)[: max(0, len(there.claims) - settings.claims_kept)]
@@ -37,14 +37,14 @@ def claim_of(
 
 
 def _since_the_last_claim(codec: StateCodec, there: PartitionFold, node_id: int, assignment: Assignment) -> str:
-    """What has become of the process that claimed the partition last; a member id belongs to one process."""
+    """Returns what happened to the process that claimed the partition last; a member id belongs to one process."""
     last = next(reversed(there.claims.values()), None)
     if last is None:
         return ASSIGNED
     try:
         before, member_id = codec.claimed_by(last)
     except StateError:
-        return ASSIGNED  # damaged: nobody can tell, and the audit lists it
+        return ASSIGNED  # damaged: the claimant is unknown, and the audit lists it
     is_now = assignment.members.get(before, ("", "", 0))[0]
     if is_now != member_id:
         return f"sidecar {before} has joined anew" if is_now else f"sidecar {before} is gone"

@@ -1,6 +1,6 @@
 """Keeps the coordinator informed, and shows fronts the cluster: topics and leaders (metadata_refresh.py), the broker's
-settings (settings_refresh.py), the state topic (tail_listener.py), and who owns what. It decides when this sidecar
-withdraws because its broker is gone, and nothing else."""
+settings (settings_refresh.py), the state topic (tail_listener.py), and the owner map. Its only decision is that this
+sidecar withdraws when its broker is gone."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from sidecar.state.codec import Encoded
 from sidecar.state.schema import StateError
 
 NewTail = Callable[..., Tail]
-"""It is made as a Tail is."""
+"""Makes the tail: called with the arguments of Tail."""
 CHECK_S = 10.0
-"""How often the settings of the state topic are read."""
+"""Seconds between two reads of the state topic's settings."""
 KINDS_ALIKE = "give all sidecars the same groups.kinds, and a version that knows them; groups that are there go on"
 
 
@@ -64,7 +64,7 @@ class Follower:
         new_tail: NewTail = Tail,
         peers: PeerListener | None = None,
     ) -> None:
-        """`leaders`: of `__consumer_offsets`, as found at the start; `peers`: where this sidecar answers pings."""
+        """`leaders`: the leaders of `__consumer_offsets` at the start; `peers`: the listener for peers' pings."""
         self._settings = settings
         self._control = control
         self._configs = coordinator.requests.configs
@@ -74,7 +74,7 @@ class Follower:
         self._tasks = tasks
         self._suspects: frozenset[int] = frozenset()
         self._lacking: dict[str, list[int]] = {}
-        """Kind of groups that this sidecar coordinates -> node ids of those that do not."""
+        """Kind of groups that this sidecar coordinates -> node ids of the sidecars that do not."""
         s, cluster = coordinator.settings, coordinator.cluster
         self.state_topic = StateTopic(s.topic, control.view.topics, log)
         coordinator.pin_state_topic(self.state_topic.id)
@@ -100,7 +100,7 @@ class Follower:
         self._follow(absence)
 
     def _follow(self, absence: BrokerAbsence) -> None:
-        """From now on, until the process ends."""
+        """Starts the tasks that keep the coordinator informed until the process ends."""
         s, coordinator = self._settings, self._coordinator
         metadata = MetadataRefresh(
             self._control, coordinator, self.state_topic, self._leaders, absence, s.same_listener, self._log
@@ -133,15 +133,15 @@ class Follower:
         )
 
     def _owners(self) -> tuple[int, ...]:
-        """As the owners' group says. A sidecar that has just started, was lost or has withdrawn is no member and hears
-        nothing of it; the claims tell it who has taken over, and before that nobody has."""
+        """Returns the owners by partition, from the owner map. A sidecar that has just started, was lost or has
+        withdrawn is no member and gets no map: then it takes the owners from the claims, with -1 in its own place."""
         if self._coordinator.service.owner_map.owners:
             return self._coordinator.assignment.owners
         own = self._coordinator.settings.node_id
         return tuple(-1 if n == own else n for n in map(self._claimant, range(len(self._state.partitions))))
 
     def _claimant(self, partition: int) -> int:
-        """Node id of the partition's last owner; -1 if no record tells, or not all of them are read."""
+        """Returns the node id in the partition's last claim; -1 if there is none, or not all records are read."""
         if partition in self.from_tail.unread:
             return -1
         claims = self._state.partitions[partition].claims
@@ -158,7 +158,8 @@ class Follower:
         self._show()
 
     def _find_lacking(self, a: Assignment) -> None:
-        """No group of a kind begins as long as it might be given to a sidecar that does not coordinate that kind."""
+        """Finds the kinds that other sidecars do not coordinate. No group of such a kind begins, as any sidecar may
+        become its owner."""
         own, kinds = self._coordinator.settings.node_id, self._settings.ownership.kinds
         found = {kind: nodes for kind in kinds if (nodes := [n for n in a.lacking(kind) if n != own])}
         if found != self._lacking:
@@ -190,7 +191,7 @@ class Follower:
         owners = self._coordinator.service.owners
         return {o.partition for o in owners if o.shard is not None and o.shard.in_barrier()}
 
-    # ---- what the others find -------------------------------------------------------------------------------
+    # ---- called by the other watchers -----------------------------------------------------------------------
     def _claimed(self) -> None:
         if not self._coordinator.service.owner_map.owners:
             self._show()
@@ -201,7 +202,7 @@ class Follower:
             await self.state_topic.check(self._coordinator.cluster, len(self._control.view.brokers))
 
     def _placed(self) -> None:
-        """Leaders may have moved."""
+        """Shows the fronts leaders and addresses that may have moved, and lets the owners' group follow."""
         self._show()
         self.ownership.placement_changed()
 
@@ -215,7 +216,7 @@ class Follower:
 
     # ---- health -------------------------------------------------------------------------------------------
     def problems(self) -> list[str]:
-        """Why this sidecar is not ready; empty when it is."""
+        """Returns why this sidecar is not ready; empty when it is."""
         if self.ownership.withdrawn:
             return [f"the broker {self._settings.broker} does not answer; this sidecar owns nothing until it does"]
         service = self._coordinator.service
@@ -235,7 +236,7 @@ class Follower:
         return found
 
     async def stop(self, for_good: bool) -> bool:
-        """Returns whether no other sidecar is left."""
+        """Leaves the owners' group, and stops the tail. Returns whether no other sidecar is left."""
         last = await self.ownership.stop(for_good)
         await asyncio.to_thread(self.tail.stop)
         return last

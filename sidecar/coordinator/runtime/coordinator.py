@@ -1,4 +1,4 @@
-"""Drives core/runtime/service.py: takes messages from fronts, carries out commands, tells the core what came of them.
+"""Drives core/runtime/service.py: takes messages from fronts, carries out commands, and reports their ends to the core.
 
 It decides nothing about groups or ownership. The numbered duties at the top of core/runtime/owner.py are fulfilled here
 and below: fencing and appending by takeovers.py, following the log by tail.py, background work by background.py.
@@ -101,7 +101,7 @@ class Coordinator:
         )
         self.fronts = Fronts()
         self._checks: dict[int, CommitCheck | FetchCheck] = {}
-        """What the core was asked of offsets, by token: its answer may have to wait for a placeholder."""
+        """Token -> open check of a commit or fetch in the core: the answer may have to wait for a placeholder."""
         self.placeholders = Placeholders(settings.placeholders, cluster, self._placeholder_ports(), figures, log, tasks)
         self.share_placeholders = SharePlaceholders(cluster, self._share_ports(), figures, log, tasks)
         self.moves = Moves(settings.moves, rules, self.service, cluster, self._move_ports(), figures, log, tasks)
@@ -182,11 +182,11 @@ class Coordinator:
         )
 
     def no_placeholder(self, group_id: str) -> bool:
-        """None of ours is left in the broker's group of this name."""
+        """Returns whether no placeholder of this sidecar is left in the broker's group of this name."""
         return self.placeholders.given_up(group_id) and self.share_placeholders.given_up(group_id)
 
     def leader_of(self, partition: int) -> int:
-        """Node id of the broker that keeps the offsets of this partition's groups; -1 while unknown."""
+        """Returns the node id of the broker that keeps the offsets of this partition's groups; -1 while unknown."""
         return self.view.leaders[partition] if partition < len(self.view.leaders) else -1
 
     # ---- fronts -------------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ class Coordinator:
         front.from_coordinator(self.view)
 
     def disconnect(self, front: FrontEnd) -> None:
-        """What this front asked is answered into the void; what it was asked, it will not say any more."""
+        """Removes a front: answers to its requests are dropped, and its open questions end without an answer."""
         number = self.fronts.remove(front)
         self._regexes.front_gone(lambda token: front_of(token) == number)
         self.placeholders.commits.front_gone(number)
@@ -233,7 +233,7 @@ class Coordinator:
                 self.fresh.passed()
             self._run_commands()
         except Exception as exc:
-            # A front's connection would only be closed by it, and the core be left with commands undone.
+            # Without this only the front's connection would close, and the core's commands would stay undone.
             self._tasks.broken("coordinator", exc)
             raise
 
@@ -264,7 +264,8 @@ class Coordinator:
 
     # ---- commands -----------------------------------------------------------------------------------------
     def _run_commands(self) -> None:
-        """Carry out what is due. A command may lead back here: then the outer call goes on with what was added."""
+        """Carries out the core's commands. One that leads back here only adds commands, which the outer call carries
+        out."""
         if self._running_commands:
             return
         self._running_commands = True
@@ -311,11 +312,11 @@ class Coordinator:
         self._background.submit(f"assignor {ask.input.assignor}", work, done, limit_s)
 
     async def append_unfenced(self, partition: int, records: list[Encoded]) -> None:
-        """Settings: records that any sidecar may write. Returns when the tail has passed them; raises WriteLost."""
+        """Appends settings, which any sidecar may write. Returns when the tail has passed them; raises WriteLost."""
         s = self.settings
         await append_unfenced(self.cluster, self.appender, self._state, s.topic, partition, records, s.write_timeout_s)
 
-    # ---- what the owners' group says ------------------------------------------------------------------------
+    # ---- called for the owners' group -----------------------------------------------------------------------
     def owners_assigned(self, a: Assignment) -> None:
         self.assignment = a
         self.moves.rules.peers(a.patterns)
@@ -346,7 +347,7 @@ class Coordinator:
             self._run_commands()
 
     def pin_state_topic(self, topic_id: bytes) -> None:
-        """Records go into this one, and not into another of its name."""
+        """Lets records go only into the topic with this id, and not into another one of its name."""
         self.appender.pinned[self.settings.topic] = topic_id
 
     def topics(self, topics: tuple[Topic, ...]) -> None:
@@ -368,13 +369,13 @@ class Coordinator:
 
     # ---- ending -------------------------------------------------------------------------------------------
     async def stop(self) -> None:
-        """Let the writers finish what they have, then send every client on."""
+        """Lets the writers finish their open appends, then sends every client to the next owner."""
         self.service.stopping = True
         await self.takeovers.finish(within_s=1.0)
         self.service.resign_all("stopping")
         self._run_commands()
 
     async def give_up_placeholders(self) -> None:
-        """There is no other sidecar: leave the groups as the brokers' own."""
+        """Removes all placeholders, as there is no other sidecar: the groups are the brokers' own again."""
         await self.placeholders.free({p: list(part.groups) for p, part in enumerate(self._state.partitions)})
         await self.share_placeholders.free(self._state.share_placeholders())

@@ -1,5 +1,5 @@
-"""The fronts that are connected, and whose answer is whose: a token is the front's own token and, in its last bits, the
-number of the front."""
+"""The connected fronts, and the way of answers to them: a token is the front's own token and, in its last bits, the
+front's number."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def front_of(token: int) -> int:
 class Fronts:
     def __init__(self) -> None:
         self.connected: dict[int, FrontEnd] = {}
-        """By number."""
+        """Number -> front."""
         self._numbers: dict[FrontEnd, int] = {}
         self._next = 0
 
     def add(self, front: FrontEnd) -> None:
-        # Not the number of one that has just gone: answers to its tokens may still be under way.
+        # The number of a front that has just gone is not reused: answers to its tokens may still be under way.
         number = self._next
         while number in self.connected:
             number = (number + 1) % (1 << FRONT_BITS)
@@ -32,17 +32,17 @@ class Fronts:
         self._numbers[front] = number
 
     def remove(self, front: FrontEnd) -> int:
-        """Returns its number."""
+        """Removes a front; returns its number."""
         number = self._numbers.pop(front)
         del self.connected[number]
         return number
 
     def token(self, front: FrontEnd, own: int) -> int:
-        """Raises KeyError if the front is not connected."""
+        """Returns the token for a front's own token. Raises KeyError if the front is not connected."""
         return own << FRONT_BITS | self._numbers[front]
 
     def answer(self, reply: Reply) -> None:
-        """What a front asked that is gone is answered to nobody."""
+        """Sends an answer to its front, and drops it if the front's connection has closed."""
         front = self.connected.get(front_of(reply.token))
         if front is not None:
             reply.token >>= FRONT_BITS
@@ -53,7 +53,8 @@ class Fronts:
             front.from_coordinator(message)
 
     def ask_access(self, token: int, topics: frozenset[str]) -> bool:
-        """On the connection of this request. Returns whether its front is there."""
+        """Asks the broker, on the connection of this request, which topics its client may see. Returns False if the
+        front is gone."""
         front = self.connected.get(front_of(token))
         if front is None:
             return False

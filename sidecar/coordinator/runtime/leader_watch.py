@@ -1,4 +1,4 @@
-"""The leaders of `__consumer_offsets` and of the state topic, and which of them ownership does not follow yet."""
+"""The leaders of `__consumer_offsets` and of the state topic, and the new ones that ownership does not follow yet."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Logger
 
 GONE_S = 5.0
-"""So long after a broker was last seen its partitions are asked for often."""
+"""Seconds after a failed connection to a leader during which leaders are asked for often."""
 
 
 class LeaderWatch:
-    """`leaders`: of `__consumer_offsets`, as found at the start; `follow_leader_s`: ownership follows a leader that
-    leads for so long, if the sidecar beside it is well for as long."""
+    """Watches the leaders. `leaders`: those of `__consumer_offsets` at the start; `follow_leader_s`: ownership follows
+    a leader that has led for this time, if the sidecar beside it has been a member for as long."""
 
     def __init__(
         self, leaders: tuple[int, ...], state_topic: str, follow_leader_s: float, cluster: Cluster, log: Logger
@@ -30,9 +30,9 @@ class LeaderWatch:
         self._cluster = cluster
         self._log = log
         self._led_since_s: dict[int, float] = {}
-        """Of partitions of `__consumer_offsets` whose leaders have moved."""
+        """Partition of `__consumer_offsets` whose leader has moved -> monotonic time of the move."""
         self._members_since: dict[int, tuple[str, float]] = {}
-        """Node id of a sidecar -> its member id in the owners' group, and since when it has that."""
+        """Node id of a sidecar -> its member id in the owners' group, and the time at which it got that."""
 
     @property
     def of_offsets(self) -> tuple[int, ...]:
@@ -42,7 +42,7 @@ class LeaderWatch:
     def of_state(self) -> tuple[int, ...]:
         return self._state.now
 
-    # ---- which are new --------------------------------------------------------------------------------------
+    # ---- new leaders ----------------------------------------------------------------------------------------
     def members_assigned(self, a: Assignment) -> None:
         before, at_s = self._members_since, time.monotonic()
         named = {node: member_id for node, (member_id, _, _) in a.members.items()}
@@ -52,16 +52,16 @@ class LeaderWatch:
         }
 
     def new(self) -> Set[int]:
-        """Partitions of `__consumer_offsets` whose leaders are new, or have no sidecar beside them that has been well
-        for as long."""
+        """Returns the partitions of `__consumer_offsets` whose leaders have not led for `follow_leader_s`, or whose
+        sidecars have not been members for as long."""
         before_s = time.monotonic() - self._follow_leader_s
         new = {p for p, since_s in self._led_since_s.items() if since_s > before_s}
         well = {node for node, (_, since_s) in self._members_since.items() if since_s <= before_s}
         return new | {p for p, leader in enumerate(self._offsets.now) if leader not in well}
 
-    # ---- what brokers tell ------------------------------------------------------------------------------------
+    # ---- answers of brokers -----------------------------------------------------------------------------------
     def lacking(self) -> bool:
-        """Whether some partition of `__consumer_offsets` has no leader, or one that cannot be connected to."""
+        """Returns whether a partition of `__consumer_offsets` has no leader, or one that cannot be reached."""
         return any(n < 0 or self._cluster.unreached(n, GONE_S) for n in set(self._offsets.now))
 
     async def ask(self) -> ClusterView:
@@ -73,7 +73,7 @@ class LeaderWatch:
             return ClusterView()
 
     def take(self, view: ClusterView) -> bool:
-        """Returns whether it tells of the state topic's leaders."""
+        """Takes in a view; returns whether it has the state topic's leaders."""
         before = self._offsets.now
         if len(view.leaders.get(OFFSETS, ())) == len(before) and self._offsets.take(view):
             moved = (p for p, (was, n) in enumerate(zip(before, self._offsets.now, strict=True)) if was != n)

@@ -1,8 +1,8 @@
-"""Partitions prove their owner while the brokers' coordinator of the owners' group gives no answer.
+"""Proves the ownership of partitions by fenced writes while the coordinator of the owners' group gives no answer.
 
-When its broker dies, another one takes its place after `broker.session.timeout.ms` (9 s), and a lease outlasts that. It
-may take longer: all replicas of that partition of `__consumer_offsets` may be gone. The groups whose own partitions can
-be written go on: what is committed under the fence proves as much as the lease does (core/runtime/lease.py).
+When that broker dies, another one takes its place after `broker.session.timeout.ms` (9 s), and a lease outlasts that.
+It may take longer: all replicas of that partition of `__consumer_offsets` may be gone. The groups whose own partitions
+can be written go on: a commit under the fence proves as much as the lease does (core/runtime/lease.py).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from sidecar.core.runtime.service import Service
 from sidecar.core.runtime.turn import Now
 
 LOW = 0.2
-"""A partition proves its owner when less than this part of a lease is left. While brokers answer there is always more:
+"""Part of a lease: a proof is written when less than this is left. While brokers answer there is always more left:
 `ownership.session_timeout_ms`."""
 ROUNDS = 30
-"""So many times in a lease it is looked at."""
+"""Checks within the time of one lease."""
 
 
 class LeaseProofs:
@@ -28,7 +28,7 @@ class LeaseProofs:
         self._terms = terms
         self._lease_ms = lease_ms
         self._under_way: set[int] = set()
-        """Terms of which a proof is being written, by identity: a partition's next term writes its own."""
+        """Identities of the terms whose proofs are being written: a partition's next term writes its own."""
 
     async def rounds(self) -> None:
         while True:
@@ -36,7 +36,7 @@ class LeaseProofs:
             self.look()
 
     def look(self) -> None:
-        """Write a proof for every partition served here that will soon have none."""
+        """Writes a proof for every partition served here whose last one will soon be over."""
         at = now()
         low_ms = at.mono_ms + int(self._lease_ms * LOW)
         if self._service.lease.until_ms > low_ms:

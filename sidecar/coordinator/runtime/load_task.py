@@ -11,14 +11,15 @@ from sidecar.core.runtime.service import Service
 from sidecar.link.ports import Tasks
 
 PAUSE_S = 0.05
-"""Where ownership is not proved, nothing is loaded and nobody answered."""
+"""Seconds between two tries while no partition has a lease: without one no group is loaded and no request answered."""
 
 
 class LoadTask:
-    """One for all partitions: so there is one slice in a turn of the loop, however many were taken over at once."""
+    """Loads all partitions in one task: so each turn of the loop has one slice, however many were taken over at
+    once."""
 
     def __init__(self, service: Service, slice_s: float, run_commands: Callable[[], None], tasks: Tasks) -> None:
-        """`run_commands` carries out the commands of the core."""
+        """`slice_s`: length of a slice; `run_commands()`: carries out the commands of the core."""
         self._service = service
         self._slice_s = slice_s
         self._run_commands = run_commands
@@ -39,7 +40,7 @@ class LoadTask:
         self._runs = False
 
     def _slice(self) -> bool:
-        """False: none of them may be loaded now."""
+        """Loads one slice. Returns False if no partition may be loaded now."""
         until = time.monotonic() + self._slice_s
         at = now()
         leased = dict.fromkeys(p for p in self._left if self._service.owners[p].lease.valid(at))
@@ -52,7 +53,7 @@ class LoadTask:
         return may
 
     def _next(self, among: dict[int, None]) -> int:
-        """A partition whose groups somebody waits for, if there is one. They take turns."""
+        """Returns a partition with requests that wait for a group, if there is one. Such partitions take turns."""
         p = next((p for p in among if self._service.owners[p].loader.queue.behind), None)
         if p is None:
             return next(iter(among))

@@ -1,4 +1,4 @@
-"""Reads topics, client addresses and leaders from the brokers: now and then, and at once where something waits."""
+"""Reads topics, client addresses and leaders from the brokers: at intervals, and at once when a request waits."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Logger
 
 QUICK_S = 0.1
-"""So often leaders are asked for while one cannot be reached."""
+"""Seconds between two questions for the leaders while one cannot be reached."""
 LATE_MS = 200
-"""What waits for longer may wait for a leader that stands still: the kernel there takes connections all the same."""
+"""Time after which a commit or append may be waiting for a leader that stands still: its kernel still accepts
+connections, so it counts as reached."""
 
 
 class MetadataRefresh:
-    """`same_listener`: the broker beside the sidecar tells the leaders, too; `resume()`: that broker has answered;
-    `placed()`: leaders and addresses may have changed."""
+    """Refreshes the metadata. `same_listener`: the listing of the sidecar's own broker has the leaders, too;
+    `resume()`: called when that broker has answered; `placed()`: called when leaders and addresses may have changed."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class MetadataRefresh:
         coordinator.topics(control.view.topics)
 
     async def rounds(self, refresh_s: float) -> None:
-        """For ever."""
+        """Reads for ever, every `refresh_s` and on demand."""
         due_s = time.monotonic() + refresh_s
         while True:
             wanted = await self._fresh.rest(min(QUICK_S, refresh_s))
@@ -64,7 +65,8 @@ class MetadataRefresh:
                 self._take(await self._leaders.ask())
 
     def _leaders_may_move(self) -> bool:
-        """There is no leader, or it cannot be connected to, or somebody waits longer than a leader would let him."""
+        """Returns whether a leader may have moved: one is missing or cannot be reached, or a takeover, a commit or an
+        append waits longer than for a leader that answers."""
         c = self._coordinator
         return (
             self._leaders.lacking()
@@ -79,7 +81,7 @@ class MetadataRefresh:
         self.placed()
 
     async def _refresh(self) -> None:
-        """Topics and client addresses from the broker beside us, leaders from whichever broker answers."""
+        """Reads topics and client addresses from the sidecar's own broker, leaders from any broker that answers."""
         try:
             await self._fresh.during(self._list(ALL))
             if not self._absence.silent:
@@ -90,14 +92,14 @@ class MetadataRefresh:
         self._take(self._control.view if self._same_listener else await self._leaders.ask())
 
     async def _look(self) -> None:
-        """A look for who cannot wait for the next refresh."""
+        """Reads topics for requests that cannot wait for the next refresh."""
         try:
             await self._fresh.during(self._list(self._fresh.names()))
         except NO_ANSWER as exc:
             self._log.debug("metadata not refreshed", problem=str(exc) or "timed out")
 
     async def _list(self, names: Names) -> None:
-        """Read all topics, if one of these is there. Raises ConnectionLost, TimeoutError, WireError."""
+        """Reads all topics, if one of these exists. Raises ConnectionLost, TimeoutError, WireError."""
         if names is not ALL and not await any_there(names, self._control):
             return
         await self._control.look(self._absence.gone_s)

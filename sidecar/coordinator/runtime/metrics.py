@@ -1,4 +1,4 @@
-"""The coordinator's metrics: those that follow its state, and what the core counts and measures."""
+"""The coordinator's metrics: those that follow its state, and those that the core counts and measures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sidecar.link.ports import Figures
 
 
 def show(figures: Figures, service: Service, waiting: Callable[[], int]) -> None:
-    """What can be told at once. `waiting()`: requests that have not come to the core yet."""
+    """Sets up the metrics that follow the state. `waiting()`: requests that wait before the core."""
     owners = service.owners
     figures("parked").set_function(lambda: service.tally.open + waiting())
     figures("unreadable_groups").set_function(lambda: sum(len(o.loader.unreadable) for o in owners))

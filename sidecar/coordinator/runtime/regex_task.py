@@ -1,5 +1,5 @@
-"""Regular expressions are matched in the background; then, where the broker has an authorizer, what they matched is
-shown to it on the connection of who asked."""
+"""Matches regular expressions in the background; then, if the broker has an authorizer, asks it on the connection of
+the member which of the matched topics that member may see."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from sidecar.core.vocabulary.topics import TopicImage
 from sidecar.link.ports import Figures, Logger
 
 LOOK_S = 0.5
-"""A new expression waits no longer until all topics have been read. If that takes longer, those are matched that were
-there before, and the others when they are known."""
+"""Seconds that a new expression waits until all topics have been read. If that takes longer, it matches the known
+topics, and the others when they are known."""
 RESTS = 9
-"""So many times as long as a run may take, its group has no other one if it was cut."""
+"""Rest of a group after a run that was cut, in multiples of the time that a run may take."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Matched:
-    """What regular expressions matched, until a front has said what of it may be seen."""
+    """The matches of a group's expressions, until a front has reported which topics the member may see."""
 
     partition: int
     attempt: int
@@ -39,8 +39,8 @@ class _Matched:
 
 
 class RegexResolver:
-    """`ask(token, topics)`: ask the front of this request, and say whether it is there; `done(partition, attempt,
-    event)`: the work has ended."""
+    """Resolves expressions. `ask(token, topics)`: asks the front of this request, and returns whether it is connected;
+    `done(partition, attempt, event)`: called when the work has ended."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class RegexResolver:
         self._log = log
         self._cut = figures("regex_cut")
         self._rests: dict[str, float] = {}
-        """Until when groups rest whose last run was cut: no group has more than a tenth of the thread."""
+        """Group whose last run was cut -> end of its rest: so no group has more than a tenth of the thread."""
         self._matched: dict[int, _Matched] = {}
 
     def resolve(self, c: Work, ask: ResolveRegex, image: Callable[[], TopicImage]) -> None:
-        """`image()`: the topics as they are known when the work begins."""
+        """Begins to resolve a group's expressions. `image()`: the topics as they are known when the work begins."""
         rest_s = self._rests.pop(ask.group_id, 0.0) - time.monotonic()
         if rest_s > 0:
             asyncio.get_running_loop().call_later(rest_s, self._submit, c, ask, image)
@@ -101,7 +101,7 @@ class RegexResolver:
         self._background.submit(REGEX, work, done)
 
     def told(self, token: int, hidden: frozenset[str] | None) -> None:
-        """By the front: what may not be seen, or None if nobody can say."""
+        """Takes in the front's answer: the topics that the member may not see, or None if the broker was not asked."""
         matched = self._matched.pop(token, None)
         if matched is not None:
             self._resolved(matched, hidden)
@@ -111,7 +111,8 @@ class RegexResolver:
             self.told(token, None)
 
     def _resolved(self, m: _Matched, hidden: frozenset[str] | None) -> None:
-        """`hidden` None: nobody could be asked, so nothing counts; the next heartbeat asks again."""
+        """Reports the resolved expressions. `hidden` None: no broker could be asked, so no match counts; the next
+        heartbeat asks again."""
         if hidden is None:
             event = RegexResolved(m.group_id, {}, m.names_version, m.token)
         else:

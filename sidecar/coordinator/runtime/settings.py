@@ -1,4 +1,4 @@
-"""What a coordinator is told at its start."""
+"""The settings of a coordinator."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class CoordinatorSettings:
     placeholders: PlaceholderSettings = PlaceholderSettings()
     moves: MoveSettings = MoveSettings()
     lease_ms: int = 15_000
-    """How long a committed write proves who the owner is."""
+    """Time for which a committed write proves its owner."""
     batch_bytes: int = BATCH_BYTES
     load_slice_s: float = 0.005
     quarantine: Quarantine = Quarantine()
     limits: MemberLimits = MemberLimits()
     turns: bool = False
-    """Every turn is logged (turn_log.py)."""
+    """Whether every turn is logged (turn_log.py)."""
     look_s: float = 0.1
     """Least time between two looks at topics (topic_refresh.py)."""
     cluster_id: str | None = None
-    """Of the broker beside this sidecar, if it tells."""
+    """The cluster's id, by this sidecar's broker; None if the broker does not name one."""

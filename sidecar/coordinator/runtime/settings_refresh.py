@@ -1,4 +1,4 @@
-"""Reads the broker's settings of groups again and again, and at once when a change passed through this sidecar."""
+"""Reads the broker's settings of groups at intervals, and at once when a change passed through this sidecar."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Logger
 
 CONTROLLER_LAG_S = 0.1
-"""A change reaches the broker a little after the controller has answered it."""
+"""Seconds until a second read: a change reaches the broker a little after the controller has answered it."""
 
 
 class SettingsRefresh:
-    """`changed()` is called when what was read differs from before."""
+    """Refreshes the settings. `changed()` is called when they differ from the last read."""
 
     def __init__(
         self, configs: SettingsInForce, cluster: Cluster, refresh_s: float, changed: Callable[[], None], log: Logger
@@ -27,7 +27,7 @@ class SettingsRefresh:
         self._log = log
 
     async def rounds(self) -> None:
-        """For ever."""
+        """Reads for ever, every `refresh_s` and on demand."""
         wanted = self._configs.broker.wanted
         while True:
             await self._read()

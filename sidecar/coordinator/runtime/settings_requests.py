@@ -1,6 +1,6 @@
-"""Requests for settings: they are described, checked and stored as Kafka does it.
+"""Requests for settings: describes, checks and stores settings as Kafka does.
 
-What brokers do not know (offload, moves) is kept in the state topic, too.
+Settings that brokers do not know (offload, moves) are kept in the state topic, too.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from sidecar.link.messages import (
 )
 
 KNOWN_WITHIN_S = 5.0
-"""So long a request for settings waits until the broker has told its own."""
+"""Seconds that a request for settings waits until the broker has answered with its own settings."""
 
 
 class SettingsRequests:
-    """`configs`: the settings in force; `rules`: whose each group is; `written`: whether the tail has read all."""
+    """Answers the requests. `configs`: the settings in force; `rules`: the managed groups; `written`: the read
+    index."""
 
     def __init__(self, configs: SettingsInForce, rules: Rules, written: Written) -> None:
         self.configs = configs
@@ -40,7 +41,7 @@ class SettingsRequests:
         self._settings = rules.settings
 
     async def handle(self, event: Event, append: Append) -> Answer:
-        """Nothing is said of settings before the broker has told its own."""
+        """Returns the answer. Before the broker has answered with its own settings, that is an error."""
         if isinstance(event, WhoseGroup):
             return await self._whose(event)
         try:
@@ -60,7 +61,8 @@ class SettingsRequests:
         return ConfiguredReply(groups=tuple(self.configured()))
 
     async def _whose(self, event: WhoseGroup) -> Answer:
-        """The fronts have been told what has been read: it is said here only that nothing is missing."""
+        """Answers a front's question whether its rules for a group are up to date: the tail has read all that was
+        written, and the fronts have what it has read."""
         if await self.written.is_read({self._settings.partition_of(""), self._settings.partition_of(event.name)}):
             return Answer(Code.NONE)
         return _not_available(event)
@@ -80,7 +82,7 @@ class SettingsRequests:
         return AlterReply(refused=refused)
 
     def _check(self, change: SettingChange) -> None:
-        """Raises CoordinatorError in Kafka's words."""
+        """Raises CoordinatorError, with Kafka's message, if the change is not valid."""
         moves = {n: v for n, v in change.values.items() if n in (*cf.GROUP_MOVES, *cf.BROKER_MOVES)}
         for name, value in moves.items():
             if value is not None:
@@ -101,7 +103,7 @@ class SettingsRequests:
         await self._settings.put(group_id, values, f"changed by {client}", append)
 
     def _moves(self, group_id: str) -> dict[str, str]:
-        """What only sidecars know: whose the group is."""
+        """Returns the settings that only sidecars know: those of moves, and the group's place or move."""
         names = cf.GROUP_MOVES if group_id else cf.BROKER_MOVES
         stored = self._settings.all(group_id)
         found = {n: stored.get(n if group_id else f"/{n}") for n in names}
@@ -115,7 +117,7 @@ class SettingsRequests:
         return told
 
     def configured(self) -> list[str]:
-        """Managed groups that have settings of their own in the state topic."""
+        """Returns the managed groups that have settings of their own in the state topic."""
         return sorted(g for p in self._settings.state.partitions for g in p.configs if g and self.rules.managed(g))
 
 

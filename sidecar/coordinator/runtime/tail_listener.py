@@ -1,4 +1,4 @@
-"""Passes on what the tail reads: settings, claims, the end of a partition, and that a partition went back."""
+"""Passes on the tail's news: settings, claims, the end of a partition, and a partition that lost records."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ FOREIGN = "see that broker and bootstrap of each sidecar lead to one cluster; th
 
 
 class TailListener:
-    """`read()` is called when the topic has been read to its end, and may be called again; `claimed()` when all
-    claims of a partition are known, and after each that comes then."""
+    """The tail's listener. `read()` is called when the topic has been read to its end, or when the wait for that is
+    over, so perhaps twice; `claimed()` when all claims of a partition are known, and after each later claim."""
 
     def __init__(
         self,
@@ -56,17 +56,18 @@ class TailListener:
     def claim_read(self, partition: int) -> None:
         self._former.claim_read(partition, now().mono_ms)
         self._coordinator.takeovers.claim_read(partition)
-        if partition not in self.unread:  # what was claimed before may have come with a copy of the topic
+        if partition not in self.unread:  # earlier claims may have come with a copy of the topic
             self.claimed()
             self._say_foreign(partition)
 
     def _say_foreign(self, partition: int) -> None:
-        """Sidecars of two clusters share a state topic if one of them has another cluster's `bootstrap`."""
+        """Logs a claim by a sidecar of another cluster: two clusters share a state topic if one sidecar has the other
+        cluster's `bootstrap`."""
         claims, own = self._state.partitions[partition].claims, self._control.view.cluster_id
         try:
             there = self._state.codec.claimed_in(next(reversed(claims.values())))
         except (StateError, StopIteration):
-            return  # damaged, or compacted already: nobody can tell
+            return  # damaged, or compacted already: the cluster is unknown
         if own and there not in ("", own) and self._roster.due("foreign"):
             where = {"partition": partition, "own": own, "theirs": there}
             self._log.error("a sidecar of another cluster has claimed a partition", **where, remedy=FOREIGN)
@@ -80,7 +81,8 @@ class TailListener:
                 self.read()
 
     async def wait(self, most_s: float) -> None:
-        """Some partitions may have no leader; the others are not to wait for them for ever."""
+        """Ends the wait for partitions that are not read to their ends: they may have no leader, and the others must
+        not wait for them for ever."""
         await asyncio.sleep(most_s)
         if self.unread:
             self._log.warning("the state topic is not read to its end yet", partitions=len(self.unread))

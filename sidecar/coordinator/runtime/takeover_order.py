@@ -1,7 +1,7 @@
-"""Partitions that have groups are taken over first.
+"""The order of takeovers: partitions that have groups come first.
 
-Each takeover costs the brokers two replicated writes. When one of them has died, its successors have the most to do,
-and a partition that nobody uses should not stand in the way of one whose groups wait.
+Each takeover costs the brokers two replicated writes. When a broker has died, its successors have the most to do,
+and an empty partition should not delay one whose groups wait.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 WAIT_S = 0.5
-"""A partition without groups waits no longer: somebody may want to begin one there."""
+"""Longest wait of a partition without groups, in seconds: a client may want to begin one there."""
 
 
 class TakeoverOrder:
@@ -22,8 +22,8 @@ class TakeoverOrder:
         self._over.set()
 
     def begins(self, partition: int) -> None:
-        """Called when the takeover of this partition begins. All that begin in one turn of the loop count for one
-        another."""
+        """Called when the takeover of this partition begins. Takeovers that begin in one turn of the loop are
+        ordered."""
         if self._has_groups(partition):
             self._first.add(partition)
             self._over.clear()

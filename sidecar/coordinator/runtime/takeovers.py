@@ -1,5 +1,5 @@
-"""Takes partitions over, and appends to those that are owned: fence, claim, wait for the tail, and a new fence now and
-then (core/runtime/lifecycle.py says when). Each attempt at owning a partition is a term."""
+"""Takes partitions over, and appends to owned ones: fence, claim, wait for the tail, and a fence renewal at intervals
+(core/runtime/lifecycle.py decides when). Each attempt at owning a partition is a term."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ CLAIM_SERIAL = 0
 
 @dataclass(frozen=True, slots=True)
 class TakeoverPorts:
-    """`run_commands()` carries out the commands of the core; `stopped(partition)`: it is not owned any more."""
+    """The coordinator's calls. `run_commands()`: carries out the commands of the core; `stopped(partition)`: called
+    when the partition is not owned any more; `append_took(seconds)`: called with the duration of each append."""
 
     assignment: Callable[[], Assignment]
     run_commands: Callable[[], None]
@@ -65,7 +66,7 @@ class Takeovers:
         self._order = TakeoverOrder(lambda p: bool(state.groups(p)))
 
     def commands(self) -> dict[type, Callable[[Any], None]]:
-        """What the core says about them."""
+        """Returns the commands of the core about terms -> the calls that carry them out."""
         return {
             Fence: self._fence,
             Claim: self._claim,
@@ -79,18 +80,18 @@ class Takeovers:
         self._order.ends(partition)
 
     def prove(self, partition: int, then: Callable[[], None]) -> None:
-        """`then` is called when it is proved that this sidecar still owns the partition; never, if it does not."""
+        """Calls `then` when it is proved that this sidecar still owns the partition; never, if it does not."""
         if (term := self.terms.get(partition)) is not None and term.encoder is not None:
             term.prove(then)
 
     def claim_read(self, partition: int) -> None:
-        """Called when the tail has read a claim. It may be another sidecar's although this one was never fenced out:
+        """Called when the tail has read a claim. It may be another sidecar's, although no fence has shut this one out:
         brokers forget fences."""
         if self._owners[partition].phase is Phase.SERVING:
             self._still_mine(partition)
 
     async def finish(self, within_s: float) -> None:
-        """Let the writers finish what they have."""
+        """Waits until the writers have finished their open appends, for `within_s` at most."""
         until = time.monotonic() + within_s
         while any(t.writer.busy for t in self.terms.values()) and time.monotonic() < until:
             await asyncio.sleep(0.01)
@@ -172,7 +173,8 @@ class Takeovers:
         self._ports.run_commands()
 
     def _still_mine(self, p: int) -> bool:
-        """Once the own claim has been read: whether it is the last one."""
+        """Returns whether the partition's last claim is this term's own, once that has been read; else ends the
+        term."""
         term, last = self.terms.get(p), self._state.partitions[p].owners.claimed
         if term is None or last in term.epochs:
             return True
@@ -183,7 +185,7 @@ class Takeovers:
         self._owners[p].failed(attempt, str(why), isinstance(why, Fenced), now())
         self._ports.run_commands()
 
-    # ---- while it lasts -------------------------------------------------------------------------------------
+    # ---- during a term --------------------------------------------------------------------------------------
     def _append(self, c: Append) -> None:
         term = self.terms.get(c.partition)
         if term is not None and term.attempt == c.attempt and term.encoder is not None:

@@ -1,9 +1,9 @@
-"""Looks at topics that cannot wait until the list is read anyway (core/runtime/topic_lookup.py): who waits for one, and
-when it is.
+"""Looks at topics that cannot wait until the list is read anyway (core/runtime/topic_lookup.py): the requests that wait
+for a look, and its time.
 
-A request that comes while a look is under way waits for the next one: what was made meanwhile may be missing from this
-one. So all share looks. Between two of them are at least `look_s`, and as long as the last one took. The follower makes
-them, and each of its own readings of the list counts as one.
+A request that comes while a look is under way waits for the next one: a topic that was made meanwhile may be missing
+from this one. So requests share looks. Between two looks are at least `look_s`, and as long as the last one took.
+MetadataRefresh makes the looks, and each of its own readings of the list counts as one.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from sidecar.core.vocabulary.topics import TopicsMoved
 from sidecar.link.ports import Figures
 
 PASSED_S, SLOW_S = 0.1, 0.5
-"""The controller's word reaches the broker a little after it has answered: a look that begins so long after a change
-should have it. If nothing has changed by then, the broker may be slow: there are more, at growing distances."""
+"""Seconds after a change at which a look should have it, as the change reaches the broker a little after the controller
+has answered. If nothing has changed by then, the broker may be slow: more looks follow, at twice the distance each,
+while that was less than the second value."""
 WAIT_S = 0.3
-"""So long a request waits for one change behind the other: of a topic that is deleted and made anew it should not see
-the first half alone."""
+"""Seconds that a request waits at most for changes one behind the other: it should not see only the first half of a
+topic's deletion and creation."""
 ALL = None
 Names = tuple[str, ...] | None
 
 
 @dataclass(eq=False, slots=True)
 class _Wait:
-    """`then` is called once: when these topics were looked at, or when `late` is due. A look may be too early for what
-    passes meanwhile; not one that begins after `most_s`."""
+    """A request that waits for a look. `then` is called once: when these topics were looked at, or when `late` is due.
+    A look that is too early for a change that has passed does not count, unless it begins after `most_s`."""
 
     names: Names
     then: Callable[[], None]
@@ -41,27 +42,27 @@ class _Wait:
 class TopicRefresh:
     def __init__(self, look_s: float, figures: Figures) -> None:
         self.served = False
-        """A follower makes the looks. Without one nobody waits."""
+        """Whether a MetadataRefresh makes looks. Without one no request waits."""
         self._look_s = look_s
         self._looked, self._late = figures("topic_looks", "looked"), figures("topic_looks", "late")
         self._waiting: dict[_Wait, None] = {}
         self._wanted = asyncio.Event()
         self._free_s = 0.0
-        """No look before then."""
+        """Monotonic time of the earliest next look."""
         self._changed = False
-        """A change of topics passed through this sidecar, and no look has begun since."""
+        """Whether topics have changed, through this sidecar or a peer, and no look has begun since."""
         self._settled_s = 0.0
-        """A look that begins then has the last change that passed."""
+        """Monotonic time from which a new look has the last change that passed."""
         self._again: asyncio.TimerHandle | None = None
         self._seen = False
-        """Some topic has changed since the last change passed."""
+        """Whether a look has seen a topic change since the last change passed."""
         self.moved = TopicsMoved()
         self.tell: Callable[[], None] = lambda: None
-        """The other sidecars have to look, too, as often as this one does because of a change."""
+        """Called for each look because of a change, so that the other sidecars look, too."""
 
     def look(self, names: Names, then: Callable[[], None] = lambda: None, wait_s: float = 0.0) -> None:
-        """`then` follows the end of a look that begins after this call and should have what has passed, or the end of
-        `wait_s`; 0: there is no such end."""
+        """Asks for a look. `then` is called when a look has ended that began after this call and should have all
+        changes that have passed, or after `wait_s`; 0: no limit."""
         if not self.served:
             then()
             return
@@ -80,7 +81,7 @@ class TopicRefresh:
             self.look(ask.names, lambda: done(seen), ask.wait_ms / 1000)
 
     def passed(self) -> None:
-        """A request that makes, grows or deletes topics was answered on a client's connection."""
+        """Called when a request that makes, grows or deletes topics was answered on a client's connection."""
         if not self.served:
             return
         self._settled_s = time.monotonic() + PASSED_S
@@ -90,7 +91,7 @@ class TopicRefresh:
         self._look_again(PASSED_S)
 
     def told(self) -> None:
-        """Topics have changed: through this sidecar, or, as a peer says, through it."""
+        """Called when topics have changed, through this sidecar or through a peer that reports so."""
         if self.served and not self._changed:
             self._changed = self.moved.now = True
             self.look(ALL)
@@ -100,11 +101,11 @@ class TopicRefresh:
         self.tell()
 
     def seen(self) -> None:
-        """Topics are others than they were."""
+        """Called when a look has found changed topics."""
         self._seen = True
 
     def _look_again(self, after_s: float) -> None:
-        """Once for all changes that pass until then."""
+        """Sets the timer of the next look, one for all changes that pass until then."""
         if self._again is not None:
             self._again.cancel()
         self._again = asyncio.get_running_loop().call_later(after_s, self._passed_long_ago, after_s)
@@ -122,9 +123,9 @@ class TopicRefresh:
         then, wait.then = wait.then, lambda: None
         then()
 
-    # ---- for the follower -----------------------------------------------------------------------------------
+    # ---- for metadata_refresh.py ----------------------------------------------------------------------------
     async def rest(self, most_s: float) -> bool:
-        """Rest for so long, or until a look is wanted and may begin: then the answer is True."""
+        """Waits for `most_s`, or until a look is wanted and may begin; returns True in the second case."""
         try:
             async with asyncio.timeout(most_s):
                 await self._wanted.wait()
@@ -134,7 +135,7 @@ class TopicRefresh:
         return True
 
     def names(self) -> Names:
-        """The topics that are wanted now."""
+        """Returns the topics that requests wait for; ALL if these are too many, or any request waits for all."""
         found: dict[str, None] = {}
         for wait in self._waiting:
             if wait.names is ALL:
@@ -143,7 +144,7 @@ class TopicRefresh:
         return tuple(found) if len(found) <= NAMES_MAX else ALL
 
     async def during(self, look: Awaitable[None]) -> None:
-        """Requests that wait now go on when this look has ended, also when it fails."""
+        """Makes a look. The requests that wait now go on when it has ended, also if it fails."""
         waiting, self._waiting = self._waiting, {}
         self._wanted.clear()
         self._changed = False

@@ -1,5 +1,5 @@
-"""`log.turns`: every event that reached a group, and what came of it, as text that can be pasted into a story
-(tests/stories/README.md). It is for whoever looks for a bug: a line for each turn, with all that members sent.
+"""`log.turns`: every event that reached a group, with its records and answers, as text that can be pasted into a story
+(tests/stories/README.md). It helps to find bugs: a line for each turn, with all that members sent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sidecar.link.ports import Logger
 
 
 def command_of(event: Event) -> str:
-    """The line of a story that brings this event about."""
+    """Returns the line of a story that makes this event."""
     if isinstance(event, AssignorDone):
         return "fail" if event.output is None else "finish"
     return f"event {_text(event)}"
@@ -30,10 +30,10 @@ class TurnLog:
     def __init__(self, log: Logger) -> None:
         self._log = log
         self._last_ms: dict[int, int] = {}
-        """By partition: when it had its last turn."""
+        """Partition -> monotonic time of its last turn, in ms."""
 
     def turn(self, partition: int, event: Event | None, fx: Effects, now: Now) -> None:
-        """`event` None: time has passed, or topics or settings have changed."""
+        """Logs a turn. `event` None: time has passed, or topics or settings have changed."""
         came = [f"# writes {type(r).__name__} {_text(r)}" for r in fx.records]
         came += [f"# answers {_text(r.answer)}" for r in fx.replies]
         if event is None and not came:

@@ -1,5 +1,5 @@
-"""What the broker beside says of settings: its own, and those that it kept of groups before they were managed. It is
-asked again and again, and at once when a change passed through this sidecar.
+"""Settings at this sidecar's broker: its own, and those that it has kept of groups since before they were managed. The
+broker is asked at intervals, and at once when a change passed through this sidecar.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ RETENTION_CHECK_MS = 600_000
 """Kafka's default."""
 ID_EXPIRATION = "transactional.id.expiration.ms"
 ID_EXPIRATION_MS = 604_800_000
-"""Kafka's default: so long the brokers remember a transactional id that is not used, and with it a fence."""
+"""Kafka's default time for which brokers remember a transactional id that is not used, and with it a fence."""
 IDLE = "connections.max.idle.ms"
 IDLE_MS = 600_000
-"""Kafka's default: after so long the broker ends an idle connection."""
+"""Kafka's default time after which the broker ends an idle connection."""
 
 
 def broker_names(kind: str) -> dict[str, str]:
-    """Kafka's names of the settings of this kind that brokers have -> fields."""
+    """Returns Kafka's names of the broker's settings for groups of this kind -> fields."""
     rows = cf.KINDS[kind]
     ranged = [m + s.field for s in rows.rows if s.ranged for m in ("", "min_", "max_")]
     fields = (*ranged, *rows.brokers, *(s.field for s in rows.rows if not s.ranged and not s.among))
@@ -45,23 +45,24 @@ CLASSIC_FIELDS = {
     "group.initial.rebalance.delay.ms": "initial_rebalance_delay_ms",
     "group.max.size": "max_size",
 }
-"""Kafka's names of the settings of classic groups, none of which a single group can have."""
+"""Kafka's names of the settings of classic groups -> fields. No single group can have a value of its own."""
 
 
 class BrokerSettings:
-    """`names`: settings of groups that this sidecar serves; `managed(group)`: it is the sidecars'."""
+    """The settings as last read. `names`: the settings of groups that this sidecar serves; `managed(group)`: whether
+    the sidecars coordinate the group."""
 
     def __init__(self, node_id: int, names: list[str], managed: Callable[[str], bool], log: Logger) -> None:
         self.authorizer = True
-        """Whether the broker has one. True until it says no."""
+        """Whether the broker has an authorizer. True until the broker has answered that it has none."""
         self.wanted = asyncio.Event()
-        """Somebody wants the broker to be asked at once."""
+        """Set when the broker must be asked at once."""
         self.known = asyncio.Event()
-        """It has been asked."""
+        """Set once the broker has answered."""
         self.groups: dict[str, dict[str, str]] = {}
-        """What it keeps of managed groups."""
+        """Managed group -> its settings at the broker."""
         self.levels: dict[str, tuple[tuple[str, int], ...]] = {}
-        """All values that were set at the broker, the one in force first."""
+        """Name -> all values that are set at the broker with their sources, the one in force first."""
         self._node_id = node_id
         self._names = names
         self._managed = managed
@@ -71,7 +72,7 @@ class BrokerSettings:
         self._refused_groups: dict[str, int] = {}
 
     def value(self, name: str) -> tuple[str | None, int]:
-        """As it is in force there, and its source; None before the broker has told it."""
+        """Returns the value in force at the broker, and its source; None before the broker has answered."""
         return self._values.get(name, (None, cf.DEFAULT))
 
     def _number(self, name: str, default: int) -> int:
@@ -80,21 +81,21 @@ class BrokerSettings:
 
     @property
     def retention_check_ms(self) -> int:
-        """How often the broker looks for offsets that have expired, and so for groups that have none left."""
+        """Interval at which the broker looks for expired offsets, and so for groups that have none left."""
         return self._number(RETENTION_CHECK, RETENTION_CHECK_MS)
 
     @property
     def fences_kept_ms(self) -> int:
-        """How long the brokers remember a fence that is not renewed."""
+        """Time for which the brokers remember a fence that is not renewed."""
         return self._number(ID_EXPIRATION, ID_EXPIRATION_MS)
 
     @property
     def idle_ms(self) -> int:
-        """After which time the broker ends an idle connection."""
+        """Time after which the broker ends an idle connection."""
         return self._number(IDLE, IDLE_MS)
 
     async def refresh(self, cluster: Cluster) -> bool:
-        """Ask the broker; returns whether anything is different. Raises ConnectionLost, TimeoutError, WireError."""
+        """Asks the broker; returns whether anything changed. Raises ConnectionLost, TimeoutError, WireError."""
         conn = await cluster.node(self._node_id)
         names = [*BROKER_NAMES, *CLASSIC_FIELDS, POLICY, AUTHORIZER, RETENTION_CHECK, ID_EXPIRATION, IDLE]
         broker = dc.DescribeConfigsResource(cf.BROKER, str(self._node_id), names)
@@ -121,7 +122,7 @@ class BrokerSettings:
         return changed or had != self.authorizer
 
     async def _of_groups(self, conn: BrokerConnection) -> dict[str, dict[str, str]]:
-        """What managed groups have at the broker. Raises ConnectionLost, TimeoutError, WireError."""
+        """Returns the broker's settings of managed groups. Raises ConnectionLost, TimeoutError, WireError."""
         try:
             listed = await conn.request(lr, "ListConfigResources", lr.ListConfigResourcesRequest([cf.GROUP]), low=1)
             wanted = [r.resource_name for r in listed.config_resources if self._managed(r.resource_name)]
@@ -151,6 +152,6 @@ class BrokerSettings:
 
 
 def _set_there(config: dc.DescribeConfigsResourceResult) -> tuple[tuple[str, int], ...]:
-    """Values with their sources, without Kafka's default."""
+    """Returns the set values of a setting with their sources, without Kafka's default."""
     there = ((s.value, s.source) for s in config.synonyms)
     return tuple((value, source) for value, source in there if value is not None and source < cf.DEFAULT)

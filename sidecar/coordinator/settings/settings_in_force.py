@@ -22,7 +22,7 @@ from sidecar.link.messages import SettingValue
 from sidecar.link.ports import Logger
 
 CONFIGS_BYTES, CONFIG_BYTES = 8 << 20, 300
-"""Of the settings in force of groups: all together, and of one group."""
+"""Size of the cache of groups' settings, and the weight of one group's, in bytes."""
 KAFKA_CLASSES = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
@@ -32,8 +32,8 @@ KAFKA_CLASSES = {
 
 @dataclass(frozen=True)
 class OwnKind:
-    """The sidecar's own configuration of one kind of groups: `values` by field, `given`: what was set on purpose,
-    `defaults`: Kafka's."""
+    """The sidecar's own configuration of one kind of groups. `values`: by field; `given`: the fields that its
+    configuration sets; `defaults`: Kafka's."""
 
     values: Mapping[str, Any]
     given: frozenset[str] = frozenset()
@@ -42,7 +42,7 @@ class OwnKind:
 
 @dataclass(frozen=True)
 class OwnSettings:
-    """The sidecar's own configuration. `kinds`: of those in the table of group_config.py that it serves."""
+    """The sidecar's own configuration. `kinds`: the kinds in the table of group_config.py that it serves."""
 
     node_id: int
     kinds: Mapping[str, OwnKind]
@@ -50,8 +50,8 @@ class OwnSettings:
 
 
 def group_configs(makers: Mapping[str, Callable[[str], Any]]) -> BoundedCache[tuple[str, str], Any]:
-    """The settings that groups work with, by kind and id: made when they are first asked for, forgotten when a setting
-    changes. Kinds without settings of their own here have their defaults."""
+    """Returns the settings that groups work with, by kind and id: made on the first use, forgotten when a setting
+    changes. Kinds without a maker have their defaults."""
 
     def make(key: tuple[str, str]) -> Any:
         kind, group_id = key
@@ -62,7 +62,8 @@ def group_configs(makers: Mapping[str, Callable[[str], Any]]) -> BoundedCache[tu
 
 
 class SettingsInForce:
-    """`settings`: what is stored; `managed(group)`: it is the sidecars'."""
+    """All layers of the settings. `settings`: the settings in the state topic; `managed(group)`: whether the sidecars
+    coordinate the group."""
 
     def __init__(self, own: OwnSettings, settings: StoredSettings, managed: Callable[[str], bool], log: Logger) -> None:
         self._own = own
@@ -75,12 +76,12 @@ class SettingsInForce:
         self.broker = BrokerSettings(own.node_id, self._names, managed, log)
         self._effective: dict[str, cf.Value] | None = None
         self._common: dict[str, dict[str, Any]] = {}
-        """By kind: what all of its groups have, unless they have something of their own."""
+        """Kind -> the values of its groups that have none of their own."""
         makers: dict[str, Callable[[str], Any]] = {kind: partial(self._make, kind) for kind in self._rows}
         self.groups = group_configs({**makers, CLASSIC: self._make_classic})
 
     async def refresh(self, cluster: Cluster) -> bool:
-        """Ask the broker; returns whether anything is different. Raises ConnectionLost, TimeoutError, WireError."""
+        """Asks the broker; returns whether anything changed. Raises ConnectionLost, TimeoutError, WireError."""
         changed = await self.broker.refresh(cluster)
         if changed:
             self.changed()
@@ -96,7 +97,7 @@ class SettingsInForce:
     def regex_time_s(self) -> float:
         return float(self._consumer.values["regex_time_ms"]) / 1000
 
-    # ---- what is in force -----------------------------------------------------------------------------------
+    # ---- values in force ------------------------------------------------------------------------------------
     def _make(self, kind: str, group_id: str) -> Any:
         effective = self.effective()
         try:
@@ -133,7 +134,7 @@ class SettingsInForce:
         return ClassicConfig(**values)
 
     def effective(self) -> cf.Level:
-        """Broker level, by broker names."""
+        """Returns the values at broker level, by the brokers' names of the settings."""
         if self._effective is None:
             found: dict[str, cf.Value] = {}
             for kind in self._rows:
@@ -159,7 +160,7 @@ class SettingsInForce:
         return text
 
     def broker_value(self, name: str) -> tuple[str | None, int]:
-        """As set at the broker, or through a sidecar for it; its source."""
+        """Returns the value set through a sidecar for the broker, or else at the broker, and its source."""
         for resource, source in ((str(self._own.node_id), cf.DYNAMIC_BROKER), ("", cf.DYNAMIC_DEFAULT)):
             text = self._settings.value("", f"{resource}/{name}")
             if text is not None:
@@ -176,7 +177,7 @@ class SettingsInForce:
         return tuple(n for n in names if n in here) or here
 
     def own(self, group_id: str) -> dict[str, str]:
-        """What is set for this group."""
+        """Returns the group's own values: those in the state topic, then those that the broker has kept for it."""
         theirs = self.broker.groups.get(group_id, {})
         return {**theirs, **{n: v for n, v in self._settings.all(group_id).items() if n in self._names}}
 
@@ -197,7 +198,7 @@ class SettingsInForce:
         return tuple(out)
 
     def changed(self, group_id: str = "") -> None:
-        """In the state topic; "" stands for broker level."""
+        """Forgets cached settings after a change in the state topic: of one group, or at broker level for ""."""
         if group_id:
             for kind in cf.KINDS:
                 self.groups.forget((kind, group_id))

@@ -1,5 +1,5 @@
-"""What stands in the state topic of settings: of groups, and of brokers with an empty group id. Here it is read and
-written; managed_groups.py and group_configs.py say what it means.
+"""Settings in the state topic: of groups, and of brokers with an empty group id. This module reads and writes them;
+managed_groups.py and settings_in_force.py interpret them.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ Append = Callable[[int, list[Encoded]], Awaitable[None]]
 
 
 def order_of(body: Mapping[str, Any] | None) -> str:
-    """What tells this setting from any other one of its name: the value, who changed it, and when. Empty for none."""
+    """Returns a text that identifies this write of a setting: the value, the reason, and the time; "" for none."""
     if body is None:
         return ""
     return f"{body['value']} ({body['why']}, {body['time_ms'].isoformat(timespec='milliseconds')})"
 
 
 class StoredSettings:
-    """`state`: what has been read of the topic. A setting of a broker has the broker's id, or nothing, and a slash
-    before its name."""
+    """The settings of the topic. `state`: the tail's copy. A broker's setting is named `<broker id>/<name>`, or
+    `/<name>` for all brokers."""
 
     def __init__(self, codec: StateCodec, state: StateLog, log: Logger) -> None:
         self.state = state
@@ -36,11 +36,11 @@ class StoredSettings:
         self._log = log
 
     def partition_of(self, group_id: str) -> int:
-        """Settings of brokers are in partition 0."""
+        """Returns the partition of a group's settings; those of brokers are in partition 0."""
         return partition_for(group_id, len(self.state.partitions)) if group_id else 0
 
     def all(self, group_id: str) -> dict[str, str]:
-        """Those that can be read, by name."""
+        """Returns the group's settings that can be read, by name."""
         found = {name: self._value(group_id, name, raw) for name, raw in self._there(group_id).items()}
         return {name: value for name, value in found.items() if value is not None}
 
@@ -59,38 +59,38 @@ class StoredSettings:
         return self.state.partitions[self.partition_of(group_id)].configs.get(group_id, {})
 
     def groups_with(self, name: str) -> list[str]:
-        """Groups of which this is said."""
+        """Returns the groups that have a setting of this name."""
         return [g for part in self.state.partitions for g, said in part.configs.items() if g and name in said]
 
     async def put(self, group_id: str, values: Mapping[str, str | None], why: str, append: Append) -> None:
-        """Store these; None removes one. Raises WriteLost."""
+        """Stores these settings; None removes one. Raises WriteLost."""
         records, there = [], self._there(group_id)
         for name, value in values.items():
             revision = self._codec.next_revision(there.get(name))
             records.append(self._codec.config(group_id, name, value, now().wall_ms, revision, why))
         await append(self.partition_of(group_id), records)
 
-    # ---- orders, and what owners have found about them ------------------------------------------------------
+    # ---- orders, and owners' verdicts about them ------------------------------------------------------------
     def order(self, group_id: str, name: str = cf.REBALANCE) -> str:
-        """What was asked for, by whom and when, which tells it from any other order; empty if nothing was."""
+        """Returns the group's order as a text that identifies it (`order_of`); "" if there is none."""
         return order_of(self._body(group_id, name))
 
     def verdict(self, group_id: str) -> str:
-        """What the owner has found about the order that stands; "" if nothing."""
+        """Returns the owner's verdict about the present order; "" if there is none."""
         word, _, order = (self.value(group_id, cf.VERDICT) or "").partition(": ")
         return word if order == self.order(group_id, cf.MANAGED) else ""
 
     def as_verdict(self, group_id: str, word: str) -> str:
-        """As it is stored: about the order that stands now."""
+        """Returns the verdict in its stored form, which names the present order."""
         return f"{word}: {self.order(group_id, cf.MANAGED)}"
 
     def why(self, group_id: str) -> str:
-        """Why the group is where it is; "" if nothing was said of it."""
+        """Returns the reason of the group's verdict, or else of its order; "" if it has neither."""
         body = self._body(group_id, cf.VERDICT if self.verdict(group_id) else cf.MANAGED)
         return "" if body is None else str(body["why"])
 
     def _body(self, group_id: str, name: str) -> dict[str, Any] | None:
-        """As it stands in the topic; None if it is not there, or cannot be read."""
+        """Returns the decoded setting; None if it is not there, or cannot be read."""
         raw = self._there(group_id).get(name)
         try:
             return None if raw is None else self._codec.schemas.decode(raw)

@@ -1,4 +1,4 @@
-"""The batch that a writer has sent and not heard of yet."""
+"""The batch that a writer has sent and that is not answered yet."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ NO_LEADER = "no leader"
 
 @dataclass(slots=True)
 class BatchUnderWay:
-    """`timeout_s`: so long it is tried; `most_bytes`: of a batch; the topic may turn out to take less."""
+    """The batch and its tries. `timeout_s`: time for which it is tried; `most_bytes`: most bytes of a batch; less once
+    the topic has refused one as too large."""
 
     timeout_s: float
     most_bytes: int
     data: bytes = b""
-    """Empty: none is under way."""
+    """The encoded batch; empty while none is under way."""
     deadline_s: float = 0.0
     last: str = ""
-    """What the last try came to."""
+    """The result of the last try."""
     puts: int = 0
-    """How often a batch was put: only the last time counts."""
+    """Number of puts so far; only the answer to the last one counts."""
     marker_due: bool = False
-    """A transaction is committed, but the partition may not have been told so yet."""
+    """Whether a committed transaction's marker may not be in the partition yet."""
 
     def begin(self) -> None:
         self.deadline_s = time.monotonic() + self.timeout_s
@@ -36,13 +37,13 @@ class BatchUnderWay:
         return self.deadline_s - time.monotonic()
 
     def late(self, s: float) -> bool:
-        """Whether it has waited for so long."""
+        """Returns whether the batch has waited for more than `s` seconds."""
         return bool(self.data) and self.timeout_s - self.left_s > s
 
     def retriable(self, code: int) -> bool:
-        """The same batch again is safe: its sequence is the same."""
+        """Returns whether the same batch should be put again, which is safe: its sequence is the same."""
         return code in RETRIABLE or (code == Code.INVALID_TXN_STATE and self.marker_due)
 
     def too_large(self) -> None:
-        """The topic takes less than we thought."""
+        """Halves the size of batches, as the topic has refused this one."""
         self.most_bytes = len(self.data) // 2

@@ -1,9 +1,9 @@
-"""Reads what the tail is late with, for a takeover that waits for its own claim.
+"""Reads records that the tail is late with, for a takeover that waits for its own claim.
 
-When the leader of a partition has changed, librdkafka asks the new one first whether its own position still holds. One
-that is not ready refuses, and then librdkafka comes again after 500 ms (`rd_kafka_offset_validate`, 2.16), maybe twice.
-A consumer that begins at that position has nothing to ask. The tail comes to the same records later, and sees whether
-they are the same.
+When the leader of a partition has changed, librdkafka asks the new one first whether its own position is still valid. A
+leader that is not ready refuses, and then librdkafka asks again after 500 ms (`rd_kafka_offset_validate`, 2.16), maybe
+twice. A consumer that begins at that position has no such question. The tail reads the same records later, and checks
+that they are the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 AT_ONCE = 200
 """Records handed over in one piece."""
 LIMIT_S = 10.0
-"""So long it is tried; the tail comes to it in the end."""
+"""Seconds for which a read is tried; the tail reads the records in the end."""
 
 
 class Want(NamedTuple):
@@ -31,15 +31,15 @@ class Want(NamedTuple):
 
 
 def some(consumer: Consumer, seconds: float) -> list[Message]:
-    """What is there. `consume` would wait for its whole count or timeout: take the first as it comes. Raises
-    KafkaException."""
+    """Returns the messages that have come, after `seconds` at most. `consume` alone would wait for its whole count or
+    timeout, so the first message is polled. Raises KafkaException."""
     first = consumer.poll(seconds)
     return [] if first is None else [first, *consumer.consume(AT_ONCE, 0)]
 
 
 class Ahead:
-    """A thread, from the first `read` on, with a consumer while there is something to read. It calls `taken(messages)`
-    and `trouble(text)`; `broke(exception)` if it ends by a bug."""
+    """A reader thread, from the first `read` on, with a consumer while there are records to read. It calls
+    `taken(messages)` and `trouble(text)`; `broke(exception)` if it ends by a bug."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Ahead:
             self._thread.start()
 
     def secure(self, security: Mapping[str, Any]) -> None:
-        """The next consumer takes these credentials."""
+        """Takes in new credentials, which count from the next consumer on."""
         self._config = {**self._config, **security}
 
     def stop(self) -> None:
@@ -84,7 +84,7 @@ class Ahead:
             self._broke(exc)
 
     def _serve(self, want: Want | None) -> None:
-        """This one and those that come meanwhile."""
+        """Reads the records of this want, and of those that come meanwhile."""
         left: dict[int, int] = {}
         until_s = time.monotonic() + LIMIT_S
         consumer = Consumer(self._config)

@@ -1,7 +1,7 @@
-"""The records of one term as bytes: with its owner epoch, and a revision for each key.
+"""Encodes the records of one term, with its owner epoch and a revision for each key.
 
-The members' records of a new target are many, so the background thread that ran the assignor makes their bytes as
-well, and `prepared` keeps them until the record of that run is written.
+The members' records of a new target assignment are many, so the background thread that ran the assignor encodes them
+too, and `prepared` keeps their bytes until the record of that run is written.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Encoder:
         return self._codec.encode(r, stamp, revision)
 
     def targets(self, inp: RunInput, out: RunOutput, wall_ms: int) -> EncodedTargets:
-        """The bytes of the members' records of this run. Safe in another thread: it only reads the revisions, which
-        cannot change for targets while the run is under way, or the bytes are not used."""
+        """Returns the encoded members' records of this run. Safe in another thread: it only reads the revisions. Those
+        of targets do not change while the run is under way; if they do, the bytes are not used."""
         stamp = Stamp(self.owner_epoch, wall_ms)
         return self._codec.targets(
             inp.member_record, inp.group_id, out.table, out.changed, inp.why, stamp, self._revisions

@@ -25,17 +25,17 @@ INIT_RETRIABLE = {
     Code.REQUEST_TIMED_OUT,
 }
 INIT_THERE = {Code.COORDINATOR_LOAD_IN_PROGRESS, Code.CONCURRENT_TRANSACTIONS}
-"""The right broker was asked; it needs a moment."""
+"""Errors of the right broker that needs a moment."""
 RETRY_S = 0.05
 LATE_S = 0.5
-"""A fence takes milliseconds; after so long it is asked whether another broker has its office now."""
+"""Seconds after which the transaction coordinator is looked up again. A fence usually takes milliseconds."""
 INIT_S = 2.0
-"""An attempt at a fence; the owner tries again, and says why it must."""
+"""Seconds for one attempt at a fence; the owner tries again, and logs the reason."""
 
 
 @dataclass(slots=True)
 class Producer:
-    """In whose name batches are written, and the sequence of the next one's first record."""
+    """The producer id and epoch under which batches are written, and the sequence of the next record."""
 
     id: int = -1
     epoch: int = -1
@@ -46,12 +46,12 @@ class Producer:
         return self.id << 16 | self.epoch
 
     def count(self, records: int) -> None:
-        """So many more are written in its name; below 0: they were not, after all."""
+        """Adds to the sequence; `records` below 0: takes back records that were not written."""
         self.sequence = (self.sequence + records) & 0x7FFFFFFF
 
 
 class Fence:
-    """`over()`: this attempt at owning the partition has ended."""
+    """The fence of one attempt at owning the partition. `over()`: whether the attempt has ended."""
 
     def __init__(self, cluster: Cluster, transactional_id: str, partition: int, over: Callable[[], bool]) -> None:
         self._cluster = cluster
@@ -60,7 +60,7 @@ class Fence:
         self._over = over
 
     async def take(self) -> Producer:
-        """Raises WriteLost, saying why, if that does not succeed within INIT_S."""
+        """Takes the fence. Raises WriteLost with the reason if that does not succeed within INIT_S."""
         deadline = time.monotonic() + INIT_S
         node_id = -1
         while True:
@@ -80,8 +80,8 @@ class Fence:
             await asyncio.sleep(RETRY_S)
 
     async def _fence(self, node_id: int) -> ip.InitProducerIdResponse:
-        """This broker's answer, as long as it coordinates the transactional id: if it stands still, another one will
-        have its office. Raises ConnectionLost, TimeoutError and WireError."""
+        """Returns this broker's answer. Gives up when another broker coordinates the transactional id, as it will if
+        this one stands still. Raises ConnectionLost, TimeoutError and WireError."""
         asking = asyncio.ensure_future(self._ask(node_id))
         try:
             while not asking.done():
@@ -97,7 +97,7 @@ class Fence:
         try:
             return await self._cluster.coordinator_node(self._transactional_id, 1) != node_id
         except NO_ANSWER:
-            return False  # nobody says so
+            return False  # no broker knows another coordinator
 
     async def _ask(self, node_id: int) -> ip.InitProducerIdResponse:
         conn = await self._cluster.lane(node_id, Lane.FENCES, self._partition % FENCES)
@@ -108,7 +108,7 @@ class Fence:
         return res
 
     async def _remedy(self) -> str:
-        """What an operator can do where no transaction coordinator comes."""
+        """Returns what an operator can do if the cluster cannot make a transaction coordinator; else ""."""
         try:
             if not await self._cluster.has_no(TRANSACTIONS):
                 return ""

@@ -1,7 +1,7 @@
-"""A new fence for a partition that is being served: brokers forget fences. The state in memory stays.
+"""Renews the fence of a partition that is being served: brokers forget fences. The state in memory stays.
 
-Writes wait meanwhile. The new claim must follow our own former one directly: then nobody has owned the partition in
-between, and what is in memory is what the log says. Else it is dropped, as after any loss of ownership.
+Writes wait meanwhile. The new claim must follow this sidecar's former one directly: then no other sidecar has owned the
+partition in between, and the state in memory is that of the log. Else it is dropped, as after any loss of ownership.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ IDLE_S = 0.005
 
 @dataclass(frozen=True, slots=True)
 class RenewalPorts:
-    """`current()`: the term still lasts; `writer()`: another one for the partition; `claim(writer)`: what it appends
-    first; `go_on(appends)`: these have waited; `failed(why)`: the term is over."""
+    """The calls of a renewal. `current()`: whether the term still lasts; `writer()`: makes another writer for the
+    partition; `claim(writer)`: the records that it appends first; `go_on(appends)`: writes appends that have waited;
+    `failed(why)`: ends the term."""
 
     current: Callable[[], bool]
     writer: Callable[[], FencedWriter]

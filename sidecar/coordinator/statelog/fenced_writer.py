@@ -1,8 +1,8 @@
 """Fenced appends to one partition of `__group_state`.
 
-A fence (fence.py) shuts out every earlier writer; then ordinary idempotent batches under its producer id and epoch, one
-in flight, each carrying all that has gathered meanwhile (group commit). One append that is greater than a batch may be
-goes out in several, inside a transaction (large_write.py).
+A fence (fence.py) shuts out every earlier writer; then ordinary idempotent batches go out under its producer id and
+epoch, one in flight, each with all appends that have gathered meanwhile (group commit). An append that is too large for
+one batch goes out in several, inside a transaction (large_write.py).
 Facts this rests on: docs/reference/measurements.md, 'Writing state'.
 """
 
@@ -29,10 +29,10 @@ from sidecar.state.codec import RECORD_BYTES, Encoded
 
 RETRY_S = 0.05
 BATCH_BYTES = 8 << 20
-"""Half of the topic's max.message.bytes, as the sidecar makes it."""
+"""Most bytes of a batch: half of the max.message.bytes with which the sidecar makes the topic."""
 LARGE_BATCH = 2 << 20
-"""Bytes; larger ones are put together in a thread. Up to here that takes the event loop less than a millisecond; a
-thread, which has to share the interpreter with it, takes many."""
+"""Bytes above which a batch is encoded in a thread. Below, encoding takes the event loop less than a millisecond; a
+thread, which shares the interpreter with the loop, takes many."""
 
 
 @dataclass(slots=True)
@@ -49,9 +49,9 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class WriterPorts:
-    """`written(serial, offset)` is called in the order of the appends, with the offset of the last record of each,
-    -1 if the broker does not say; `failed(why)` once, and then nothing more. Neither is called from within `append`.
-    `took(seconds)`: how long each batch took to be committed."""
+    """The writer's calls. `written(serial, offset)` is called in the order of the appends, with the offset of the last
+    record of each, -1 if the broker does not say; `failed(why)` once, and then nothing more. Neither is called from
+    within `append`. `took(seconds)`: called with the time until each batch was committed."""
 
     written: Callable[[int, int], None]
     failed: Callable[[WriteLost], None]
@@ -71,11 +71,11 @@ class FencedWriter:
         batch_bytes: int = BATCH_BYTES,
     ) -> None:
         self.place = f"{topic}-{partition}"
-        """The transactional id, too."""
+        """Topic and partition; also the transactional id."""
         self.producer = Producer()
         self.stopped = False
         self.claim_at = -1
-        """Offset of the claim's first record; -1 as long as it is not written, and if it took several batches."""
+        """Offset of the claim's first record; -1 until the claim is written, and if it took several batches."""
         self._cluster = cluster
         self._appender = appender
         self._ports = ports
@@ -86,7 +86,7 @@ class FencedWriter:
         self._sending: list[_Entry] = []
         self._task: asyncio.Task[None] | None = None
         self._claims = True
-        """Nothing is written yet: the claim comes first."""
+        """Whether no append is written yet: the claim comes first."""
 
     @property
     def owner_epoch(self) -> int:
@@ -97,19 +97,20 @@ class FencedWriter:
         return bool(self._queue or self._sending)
 
     async def init(self) -> None:
-        """Shut out everybody before us. Raises WriteLost, saying why, if that does not succeed in time."""
+        """Takes the fence, which shuts out all earlier writers. Raises WriteLost with the reason if it is not in
+        time."""
         fence = Fence(self._cluster, self.place, self._leader.partition, lambda: self.stopped)
         self.producer = await fence.take()
 
     def append(self, records: Sequence[Encoded], serial: int) -> None:
-        """These records are committed together, behind all earlier ones."""
+        """Queues records, which are committed together, after all earlier ones."""
         if not self.stopped:
             self._queue.append(_Entry(records, serial))
             if not self._sending:
                 self._next()
 
     def stop(self) -> None:
-        """No more appends; what is under way may still reach the log."""
+        """Ends the appends; a batch under way may still reach the log."""
         self.stopped = True
         self._queue.clear()
         self._sending.clear()
@@ -119,7 +120,8 @@ class FencedWriter:
 
     # ---- one batch after the other ------------------------------------------------------------------------
     def _next(self) -> None:
-        """Send what has gathered, if nothing is under way. Mostly without a task: that costs more than the batch."""
+        """Sends the appends that have gathered, if none is under way. Mostly without a task, which costs more than the
+        batch."""
         if self._sending or not self._queue or self.stopped:
             return
         most_bytes = self._batch.most_bytes
@@ -153,18 +155,19 @@ class FencedWriter:
         if leader.node_id < 0:
             self._work(self._find_leader())
         else:
-            # Where a broker has died many partitions have new leaders, and replicas that are slow to follow them: no
-            # claim is to wait for those of another partition. With all in sync, one request for all is the fastest.
+            # When a broker has died, many partitions have new leaders, and replicas that are slow to follow them: no
+            # claim must wait for those of another partition. With all in sync, one request for all is the fastest.
             put = self._appender.put_apart if self._claims and leader.behind else self._appender.put
             batch.puts += 1
             put(leader.node_id, leader.topic, leader.partition, batch.data, partial(self._told, batch.puts))
 
     def late(self, s: float) -> bool:
-        """Whether an append has waited for so long."""
+        """Returns whether an append has waited for more than `s` seconds."""
         return self._batch.late(s)
 
     def led_by(self, node_id: int) -> None:
-        """This broker leads the partition now: what was put to another one, which may stand still, is put to it."""
+        """Takes in the partition's new leader. A batch that was put to another broker, which may stand still, is put to
+        the new one."""
         if self._batch.data and self._task is None and 0 <= node_id != self._leader.node_id:
             self._leader.node_id = node_id
             self._put()
@@ -174,7 +177,8 @@ class FencedWriter:
             self._answered(code, offset, lost)
 
     def _answered(self, code: int, offset: int, lost: ConnectionLost | None) -> None:
-        """The one place that decides what an answer means. The same batch again is safe: its sequence is the same."""
+        """Acts on an answer: the batch is written, put again, split, or lost. Putting the same batch again is safe: its
+        sequence is the same."""
         if self.stopped:
             return
         if lost is None and code in WRITTEN:
@@ -201,7 +205,7 @@ class FencedWriter:
         return WriteLost(f"{where} (next sequence {who.sequence}, epoch {who.epoch}; before: {before})")
 
     def _in_smaller_batches(self) -> None:
-        """Nothing of this batch is in the log."""
+        """Splits the batch, of which no record is in the log."""
         self._batch.too_large()
         taken, self._sending = self._sending, []
         self.producer.count(-sum(len(e.records) for e in taken))
@@ -209,7 +213,7 @@ class FencedWriter:
         self._next()
 
     async def _find_leader(self, pause_s: float = 0.0) -> None:
-        """Then the batch is put again, until its time is over."""
+        """Looks for the leader, and puts the batch to it, until the batch's time is over."""
         leader, batch = self._leader, self._batch
         while leader.node_id < 0:
             if batch.left_s <= 0:
@@ -254,7 +258,7 @@ class FencedWriter:
         self._next()
 
     async def _write_large(self, entry: _Entry) -> None:
-        """What is more than a batch."""
+        """Writes an append that is too large for one batch."""
         batch = self._batch
         write = LargeWrite(self._cluster, self._appender, self._leader, self.producer, batch)
         ended, offset = await write.run(entry.records)

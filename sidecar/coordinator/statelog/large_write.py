@@ -1,8 +1,8 @@
-"""A write that is greater than one batch: several batches inside one Kafka transaction. Readers see all or nothing.
+"""A write that is too large for one batch: several batches inside one Kafka transaction. Readers see all or nothing.
 
 Ordinary writes are no transactions, which take 26-57 ms each (fenced_writer.py); a write of several megabytes takes
-longer than that anyway. If its owner dies on the way, the next InitProducerId of that transactional id aborts what is
-open, and the tail of every sidecar, which reads what is committed only, never sees it.
+longer than that anyway. If its owner dies on the way, the next InitProducerId of that transactional id aborts the open
+transaction, and the tail of every sidecar, which reads only committed records, never sees it.
 
 The requests are those of Kafka before KIP-890's second part (AddPartitionsToTxn up to 3, EndTxn up to 4), which every
 release takes: the producer epoch, which is the owner's fence, does not change with a transaction.
@@ -43,7 +43,7 @@ PIECE_RETRY_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`code` is an error code of Kafka; `text` says what the last try came to."""
+    """The result of a step. `code`: Kafka's error code; `text`: the result of the last try, for people."""
 
     code: int
     text: str = ""
@@ -51,7 +51,8 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One partition is written to. Each step is tried again until `until` (monotonic seconds): asking twice is safe."""
+    """A transaction that writes to one partition. Each step is tried again until `until` (monotonic seconds): asking
+    twice is safe."""
 
     cluster: Cluster
     transactional_id: str
@@ -61,13 +62,13 @@ class Transaction:
     partition: int
 
     async def begin(self, until: float) -> Outcome:
-        """The coordinator knows from now on that the partition is part of it."""
+        """Adds the partition to the transaction at its coordinator."""
         topics = [ap.AddPartitionsToTxnTopic(self.topic, [self.partition])]
         req = ap.AddPartitionsToTxnRequest([], self.transactional_id, self.producer_id, self.producer_epoch, topics)
         return await self._ask(ap, "AddPartitionsToTxn", req, 3, _added, until)
 
     async def commit(self, until: float) -> Outcome:
-        """All of it is in the log for good; readers see it a little later."""
+        """Commits: then all records are in the log for good; readers see them a little later."""
         req = et.EndTxnRequest(self.transactional_id, self.producer_id, self.producer_epoch, True)
         return await self._ask(et, "EndTxn", req, 4, lambda res: int(res.error_code), until)
 
@@ -88,13 +89,13 @@ class Transaction:
 
 
 def _added(res: ap.AddPartitionsToTxnResponse) -> int:
-    """There is one topic with one partition."""
+    """Returns the error code of the only topic's only partition."""
     return res.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
 
 
 def pieces(records: Sequence[Encoded], most_bytes: int) -> Iterator[Sequence[Encoded]]:
-    """These records in their order, in pieces that come to no more than `most_bytes` each; a record that is greater
-    than that is a piece of its own."""
+    """Yields the records in their order, in pieces of at most `most_bytes` each; a larger record is a piece of its
+    own."""
     begin = size = 0
     for i, r in enumerate(records):
         more = r.size
@@ -107,7 +108,7 @@ def pieces(records: Sequence[Encoded], most_bytes: int) -> Iterator[Sequence[Enc
 
 
 class LargeWrite:
-    """One append that is greater than a batch. `batch` is what of it is under way."""
+    """One append that is too large for a batch. `batch`: the part of it that is under way."""
 
     def __init__(
         self,
@@ -125,7 +126,7 @@ class LargeWrite:
         self._txn = Transaction(cluster, self._place, producer.id, producer.epoch, leader.topic, leader.partition)
 
     async def run(self, records: Sequence[Encoded]) -> tuple[Outcome, int]:
-        """All of it or nothing, in several batches. Returns what became of it, and the offset of its last record."""
+        """Writes all records or none, in several batches. Returns the outcome, and the offset of the last record."""
         batch = self._batch
         ended = await self._txn.begin(time.monotonic() + batch.timeout_s)
         left = list(pieces(records, batch.most_bytes))
@@ -145,7 +146,8 @@ class LargeWrite:
         return ended, offset
 
     async def _commit(self, until: float) -> Outcome:
-        """What goes out in a transaction goes by name: in another topic it must not be committed."""
+        """Commits, after a check that the topic is still the same: a transaction names its topic, and must not commit
+        in another one of that name."""
         while True:
             try:
                 await self._leader.find(self._batch.last)
@@ -158,7 +160,7 @@ class LargeWrite:
             await asyncio.sleep(PIECE_RETRY_S)
 
     async def _write_piece(self, piece: Sequence[Encoded]) -> tuple[Outcome, int]:
-        """What became of it, and the offset of its first record."""
+        """Writes one batch. Returns the outcome, and the offset of the first record."""
         leader, batch, who = self._leader, self._batch, self._producer
         until = time.monotonic() + batch.timeout_s
         wall_ms = int(time.time() * 1000)

@@ -9,8 +9,8 @@ from sidecar.wire.primitives import ZERO_UUID
 
 
 class PartitionLeader:
-    """`node_id`: -1 while it is to be looked for; `behind`: some replica of the partition was not in sync when its
-    leader was looked up."""
+    """The leader. `node_id`: -1 while it must be looked up; `behind`: whether some replica of the partition was not in
+    sync at the last lookup."""
 
     def __init__(self, cluster: Cluster, appender: Appender, topic: str, partition: int) -> None:
         self.topic = topic
@@ -21,9 +21,9 @@ class PartitionLeader:
         self._appender = appender
 
     async def find(self, last: str) -> int:
-        """Node id of the leader; -1 if there is none. `last`: what the last try of a write came to. Raises WriteLost if
-        the topic was deleted and made anew: what is read of it is not what this sidecar knows. Raises ConnectionLost,
-        TimeoutError, WireError."""
+        """Returns the node id of the leader; -1 if there is none. `last`: the result of a write's last try. Raises
+        WriteLost if the topic was deleted and made anew: its records are not those in this sidecar's memory. Raises
+        ConnectionLost, TimeoutError, WireError."""
         view = await self._cluster.refresh([self.topic])
         meant = self._appender.pinned.get(self.topic, ZERO_UUID)
         if meant != ZERO_UUID and any(t.name == self.topic and t.id not in (ZERO_UUID, meant) for t in view.topics):

@@ -1,8 +1,8 @@
-"""Has the tail read all that was written before this moment? (What Raft calls a read index.)
+"""The read index, as in Raft: whether the tail has read all that was written before this moment.
 
-A sidecar that stood still, or whose connections are cut, goes on knowing what it knew. Where that decides who may be a
-group's coordinator, the partition's leader is asked how far its log goes, and the tail must have come so far. Without
-a leader the replicas know it as well: what was acknowledged is on as many of them as `min.insync.replicas` says.
+A sidecar that stood still, or whose connections are cut, may have an old state in memory. Where a group's coordinator
+depends on it, the partition's leader is asked for the end of its log, and the tail must have read up to there. Without
+a leader the replicas know it as well: acknowledged records are on at least `min.insync.replicas` of them.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from sidecar.link.ports import Tasks
 from sidecar.wire.generated import list_offsets as lo
 
 VERSION = 7
-"""The last version of ListOffsets that says nothing of tiers."""
+"""The last version of ListOffsets without tiered storage."""
 LATEST = -1
 ANY_REPLICA, LEADER_ONLY = -2, -1
-"""The replica id in ListOffsets: with the first one every replica answers, with the end of its log; with the second one
-the leader alone, with its high watermark."""
+"""Replica ids for ListOffsets: with the first one any replica answers, with the end of its log; with the second one
+only the leader, with its high watermark."""
 ANSWER_S, PAUSE_S = 1.0, 0.05
 
 
 class Written:
-    """`topic`: the state topic; `state`: what the tail has read of it; `within_s`: how long is waited."""
+    """The read index of the state topic `topic`. `state`: the tail's copy; `within_s`: longest wait."""
 
     def __init__(self, cluster: Cluster, topic: str, state: StateLog, within_s: float, tasks: Tasks) -> None:
         self._cluster = cluster
@@ -40,10 +40,10 @@ class Written:
         self._leaders: tuple[int, ...] = ()
         self._asking: set[int] = set()
         self._waiting: dict[int, list[asyncio.Future[int]]] = {}
-        """By partition: who came since its leader was last asked."""
+        """Partition -> questions since its leader was last asked."""
 
     async def is_read(self, partitions: Collection[int]) -> bool:
-        """Whether the tail knows, within the time, everything that these partitions had when this was called."""
+        """Returns whether the tail has read, within the time, all records that these partitions had at the call."""
         try:
             async with asyncio.timeout(self._within_s):
                 ends = await asyncio.gather(*(self._end(p) for p in partitions))
@@ -54,7 +54,7 @@ class Written:
         return True
 
     async def all_read(self) -> bool:
-        """The same of every partition."""
+        """Returns `is_read` of all partitions."""
         return await self.is_read(range(len(self._state.partitions)))
 
     async def _end(self, partition: int) -> int:
@@ -66,8 +66,8 @@ class Written:
         return await future
 
     async def _ask(self, partition: int) -> None:
-        """One request for all who wait; who comes while it is under way waits for the next one, because this one may
-        have been answered before."""
+        """Asks once for all open questions. A question that comes while a request is under way waits for the next one,
+        because the broker may have answered this one before."""
         try:
             while waiting := [f for f in self._waiting.pop(partition, ()) if not f.done()]:
                 try:
@@ -83,7 +83,8 @@ class Written:
             self._asking.discard(partition)
 
     async def _found(self, partition: int) -> int:
-        """Whatever is acknowledged is before this offset. Raises ConnectionLost, TimeoutError, WireError."""
+        """Returns an offset before which all acknowledged records are. Raises ConnectionLost, TimeoutError,
+        WireError."""
         try:
             if partition >= len(self._leaders):
                 self._leaders = (await self._cluster.refresh([self._topic])).leaders.get(self._topic, ())
@@ -96,7 +97,7 @@ class Written:
             return await self._of_replicas(partition)
 
     async def _of_replicas(self, partition: int) -> int:
-        """As `_found`, without the leader. Raises ConnectionLost, TimeoutError, WireError."""
+        """Returns the same as `_found`, without the leader. Raises ConnectionLost, TimeoutError, WireError."""
         nodes, configs = await asyncio.gather(
             self._cluster.replicas(self._topic), read_configs(self._cluster, self._topic)
         )
@@ -115,7 +116,7 @@ class Written:
             return None
 
     async def _asked(self, node: int, partition: int, replica_id: int) -> int:
-        """Raises ConnectionLost, TimeoutError, WireError."""
+        """Returns the end of the partition's log at this broker. Raises ConnectionLost, TimeoutError, WireError."""
         wanted = [lo.ListOffsetsPartition(partition, timestamp=LATEST)]
         req = lo.ListOffsetsRequest(replica_id=replica_id, topics=[lo.ListOffsetsTopic(self._topic, wanted)])
         async with asyncio.timeout(ANSWER_S):
@@ -128,7 +129,7 @@ class Written:
 
 
 def acknowledged_before(ends: Collection[int], replicas: int, min_isr: int) -> int | None:
-    """The offset before which every acknowledged record is, by the log ends that some of the replicas have told. Each
-    such record is on `min_isr` of them. None: too few have told."""
+    """Returns the offset before which every acknowledged record is, by the log ends of the replicas that have answered.
+    Each such record is on `min_isr` replicas. None: too few have answered."""
     others = min(min_isr, replicas) - (replicas - len(ends))
     return sorted(ends, reverse=True)[others - 1] if others > 0 else None

@@ -1,4 +1,4 @@
-"""What must be there before a sidecar can coordinate: its broker, `__consumer_offsets`, the state topic."""
+"""The start of a coordinator: waits for its broker and `__consumer_offsets`, and finds or makes the state topic."""
 
 from __future__ import annotations
 
@@ -33,17 +33,18 @@ NO_LEADERS = "it has partitions without a leader, or this principal may not DESC
 
 
 Tell = Callable[[str], None]
-"""Told what is being waited for."""
+"""Called with a text: the reason why the start waits."""
 
 
 def nobody(problem: str) -> None:
-    """Nobody is told."""
+    """Ignores the reason."""
 
 
 @dataclass(frozen=True)
 class StartSettings:
-    """`broker`: its listener for clients; `same_listener`: the sidecar's own clients use it, too; `wait_s` 0: wait for
-    ever; `replicas` 0: three, or as many as there are brokers."""
+    """Settings of the start. `broker`: address of the broker's listener for clients; `same_listener`: whether the
+    sidecar's own requests use that listener, too; `wait_s` 0: wait for ever; `replicas` 0: three, or as many as there
+    are brokers."""
 
     node_id: int
     broker: Address
@@ -56,7 +57,7 @@ class StartSettings:
     min_compaction_lag_ms: int
     max_message_bytes: int = 2 * BATCH_BYTES
     security: Login = OPEN
-    """Of the broker's listener for clients."""
+    """Credentials for the broker's listener for clients."""
 
 
 class Control:
@@ -65,14 +66,14 @@ class Control:
     def __init__(self, settings: StartSettings, cluster: Cluster) -> None:
         self.view = ClusterView()
         self.address: Address = ("", 0)
-        """Of the own broker, as it was told last: of one that is down nothing is told."""
+        """Address of this sidecar's broker in the last view that had it: a view lacks a broker that is down."""
         self._settings = settings
         self._cluster = cluster
         self._reader = MetadataReader({})
         self._conn: BrokerConnection | None = None
 
     async def look(self, timeout_s: float = 10.0) -> ClusterView:
-        """Raises ConnectionLost, TimeoutError, WireError."""
+        """Reads the cluster's metadata into `view`. Raises ConnectionLost, TimeoutError, WireError."""
         s = self._settings
         if self._conn is None or self._conn.closed:
             most = self._cluster.response_bytes
@@ -82,7 +83,8 @@ class Control:
         return self.view
 
     async def ask(self, topics: list[md.MetadataRequestTopic], low: int = 0) -> md.MetadataResponse:
-        """Metadata of these, as `look` sees it. Raises ConnectionLost, TimeoutError, WireError."""
+        """Returns the metadata of these topics, over the connection of `look`. Raises ConnectionLost, TimeoutError,
+        WireError."""
         if self._conn is None:
             raise ConnectionLost("no connection yet")
         req = md.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
@@ -90,8 +92,8 @@ class Control:
         return res
 
     async def of_another_node(self) -> str:
-        """Why the own broker is not that of this node id: "" if it is, or does not say. A broker tells its own settings
-        only. Raises ConnectionLost, TimeoutError, WireError."""
+        """Returns why this sidecar's broker is not the one with this node id; "" if it is, or does not say. A broker
+        describes only its own settings. Raises ConnectionLost, TimeoutError, WireError."""
         if self._conn is None:
             raise ConnectionLost("no connection yet")
         own = dc.DescribeConfigsResource(cf.BROKER, str(self._settings.node_id), ["broker.id"])
@@ -108,7 +110,7 @@ class Control:
 
 
 class _Again:
-    """Says the same at most every SAY_AGAIN_S."""
+    """Reports a problem at most every SAY_AGAIN_S. `first`: whether the first one is reported at once."""
 
     def __init__(self, say: Callable[[str], None], first: bool) -> None:
         self._say = say
@@ -121,13 +123,14 @@ class _Again:
 
 
 def _unfit(view: ClusterView) -> str:
-    """What this cluster lacks; "": nothing. A cluster without any topic shows it with its first one."""
+    """Returns what this cluster lacks; "" if nothing. A cluster without topics shows a lack only with its first one."""
     return NO_IDS if any(t.id == ZERO_UUID for t in view.topics) else ""
 
 
 async def find_broker(s: StartSettings, control: Control, log: Logger, waits: Tell = nobody) -> None:
-    """Until the broker answers and is the one we are told it is. One that refuses this sidecar's credentials is there,
-    and so is one with another id: clients, who need neither, go on meanwhile. Raises StartError."""
+    """Waits until the broker answers and has the node id of the settings. A broker that refuses this sidecar's
+    credentials, or has another id, is waited for without a limit: clients, which need neither, go on meanwhile. Raises
+    StartError."""
     until = time.monotonic() + s.wait_s if s.wait_s else float("inf")
     broker = f"{s.broker[0]}:{s.broker[1]}"
     tell = _Again(lambda problem: log.warning("waiting for the broker", broker=broker, problem=problem), first=True)
@@ -157,8 +160,9 @@ async def find_broker(s: StartSettings, control: Control, log: Logger, waits: Te
 
 
 async def one_cluster(s: StartSettings, control: Control, cluster: Cluster, log: Logger, waits: Tell = nobody) -> None:
-    """Until `bootstrap` answers. Raises StartError if it is another cluster than `broker`. Node ids are the same in
-    many clusters: this sidecar would be a second coordinator of the groups here, alone in an owners' group there."""
+    """Waits until `bootstrap` answers. Raises StartError if it leads to another cluster than `broker`. Node ids are the
+    same in many clusters: this sidecar would be a second coordinator of the groups here, alone in an owners' group
+    there."""
     again = _Again(lambda problem: log.warning("waiting for bootstrap", problem=problem), first=True)
     while not s.same_listener:
         try:
@@ -182,7 +186,8 @@ async def one_cluster(s: StartSettings, control: Control, cluster: Cluster, log:
 async def offsets_leaders(
     s: StartSettings, control: Control, cluster: Cluster, log: Logger, waits: Tell = nobody
 ) -> tuple[int, ...]:
-    """The leaders of `__consumer_offsets`: its partition count is ours. Asking for a coordinator makes the topic."""
+    """Returns the leaders of `__consumer_offsets`, once all partitions have one. The state topic has as many
+    partitions. Asking for a coordinator makes the brokers create `__consumer_offsets`."""
     again = _Again(lambda problem: log.warning(f"waiting for {OFFSETS}", problem=problem), first=False)
 
     def tell(problem: str) -> None:
@@ -211,8 +216,8 @@ async def _look_again(control: Control, tell: Callable[[str], None]) -> None:
 async def state_topic(
     s: StartSettings, control: Control, cluster: Cluster, partitions: int, log: Logger, waits: Tell = nobody
 ) -> None:
-    """Make it if it is not there. A topic that is not in the listing may be one that this principal may not describe:
-    the brokers are asked for it by its name. Raises StartError if it does not fit."""
+    """Creates the state topic if there is none. A topic that is not in the listing may be one that this principal may
+    not describe, so the brokers are asked for it by name. Raises StartError if its number of partitions is wrong."""
     again = _Again(lambda problem: log.warning("waiting for the state topic", problem=problem), first=True)
 
     def tell(problem: str) -> None:
@@ -254,7 +259,7 @@ async def _create(s: StartSettings, brokers: int, cluster: Cluster, partitions: 
 
 
 def topic_configs(replicas: int, min_compaction_lag_ms: int, max_message_bytes: int) -> dict[str, str]:
-    """What a state topic is made with, here and by `sidecar state load --create`."""
+    """Returns the settings with which a state topic is created, here and by `sidecar state load --create`."""
     return {
         "cleanup.policy": "compact",
         "min.compaction.lag.ms": str(min_compaction_lag_ms),
@@ -267,7 +272,7 @@ def topic_configs(replicas: int, min_compaction_lag_ms: int, max_message_bytes: 
 async def create_state_topic(
     cluster: Cluster, topic: str, partitions: int, replicas: int, configs: Mapping[str, str]
 ) -> int:
-    """Return the error code. Raises ConnectionLost, TimeoutError, WireError."""
+    """Creates the topic; returns the error code. Raises ConnectionLost, TimeoutError, WireError."""
     nodes = await _beside_offsets(cluster, partitions, replicas)
     code = await cluster.create_topic(topic, partitions, replicas, configs, nodes)
     if code == Code.INVALID_REPLICA_ASSIGNMENT:  # one of those brokers is gone for good
@@ -276,7 +281,8 @@ async def create_state_topic(
 
 
 async def _beside_offsets(cluster: Cluster, partitions: int, replicas: int) -> list[tuple[int, ...]]:
-    """Where the replicas of `__consumer_offsets` are, if there are as many. An owner is beside the leader of the
-    offsets of its groups: so its records go to that broker, too, and when that dies, both have the same new leader."""
+    """Returns the nodes of the replicas of `__consumer_offsets`, if there are as many; else none. An owner is beside
+    the leader of its groups' offsets: so its records go to that broker, too, and when that dies, both have the same new
+    leader."""
     nodes = await cluster.replicas(OFFSETS)
     return nodes if len(nodes) == partitions and all(len(n) == replicas for n in nodes) else []

@@ -1,12 +1,12 @@
-"""Why a sidecar cannot start. In a module of its own, because ports open before anything else of the coordinator is
-imported."""
+"""Errors that keep a sidecar from starting. A module of its own, because ports open before the rest of the coordinator
+is imported."""
 
 from __future__ import annotations
 
 
 class StartError(Exception):
-    """The sidecar, or its coordinator alone, cannot start; the text says why and what to do."""
+    """Raised when the sidecar, or its coordinator alone, cannot start; the text has the reason and the remedy."""
 
 
 class StartAnew(StartError):
-    """Nothing that the coordinator knows counts any more: it ends, and another one starts in its place."""
+    """Raised when the coordinator's state is void: the coordinator ends, and another one starts in its place."""

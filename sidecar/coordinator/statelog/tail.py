@@ -29,53 +29,53 @@ from sidecar.state.keys import StateKey, decode_key
 from sidecar.state.schema import StateError
 
 AHEAD = 2
-"""Slices that the thread hands over before the loop has taken them: else a sidecar that starts would apply them for as
-long as the topic is large, and do nothing in between."""
+"""Most slices that the thread hands over before the loop has taken them. Without a limit a sidecar that starts would
+apply the whole topic, and do nothing in between."""
 LOOKED_AT = 64
-"""Keys."""
+"""Keys that `records` looks at between two steps."""
 NOTE_ENDS_S = 0.5
 LATE_S, FAR = 0.1, 10_000
-"""Who has waited for so long is helped (catch_up.py), but not over so many records."""
+"""Wait in seconds after which catch_up.py reads the records, and the number of records from which on it does not."""
 DENIED = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 Item = tuple[int, int, StateKey | None, bytes | None, int]
-"""Partition, offset, key, value, and of a tombstone the owner epoch, else -1. Partition -1: nothing to apply; offset
-END: there is nothing more for now, and the last one is where that is."""
+"""Partition, offset, key, value, and for a tombstone its owner epoch, else -1. Partition -1: nothing to apply. Offset
+END: the end of the partition for now, whose offset is the last value."""
 END = -2
 NOTHING: Mapping[StateKey, bytes] = {}
 GROUP_KINDS = frozenset(name for name, row in REGISTRY.records.items() if row.record.root)
 ASSIGNED = frozenset((Role.GROUP, Role.TARGET_EPOCH))
-"""Records that say which assignment of a group is the last one."""
+"""Roles of the records that hold the epoch of a group's last assignment."""
 
 
 class Watcher(Protocol):
-    """Who is told of each value that takes the place of another one."""
+    """Listener for each value that replaces another one."""
 
     kinds: Collection[str]
-    """Of the keys that it is told of."""
+    """Kinds of the keys that the watcher is called for."""
 
     def note(self, key: StateKey, before: bytes | None, value: bytes | None) -> None:
-        """This value counts now in the place of that one."""
+        """Called when `value` has replaced `before`."""
 
 
 class StateLog:
-    """What the tail has read so far: core/runtime/owner.py's view of the state topic. It also keeps the revision of
-    each key that was decoded, for the records that the owner will write."""
+    """The tail's copy of the state topic, and core/runtime/owner.py's view of it. It also keeps the revision of each
+    key that was decoded, for the records that the owner will write."""
 
     def __init__(self, partitions: int, codec: StateCodec, log: Logger, figures: Figures) -> None:
         self.partitions = [PartitionFold() for _ in range(partitions)]
         self.revisions: list[dict[Key, int]] = [{} for _ in range(partitions)]
         self.ahead: list[dict[int, tuple[StateKey | None, bytes | None]]] = [{} for _ in range(partitions)]
-        """Records that were applied before the tail came to them, by offset."""
+        """By partition: offset -> a record that was applied before the tail has read it."""
         self.late: Callable[[int, int], None] = lambda partition, offset: None
-        """Told that somebody waits for the record at this offset."""
+        """Called with partition and offset when a takeover or request has waited for this record for LATE_S."""
         self.watcher: Watcher | None = None
         self.ends = [0] * partitions
-        """By partition: where the tail last came to an end. Behind the last record there may be a transaction's marker,
-        which is no record and has an offset."""
+        """By partition: offset at which the tail last found the end. After the last record there may be a transaction's
+        marker, which is no record and has an offset."""
         self.codec = codec
         self._log = log
         self.told_ends: list[int] = []
-        """By partition, as far as the brokers have told the tail."""
+        """By partition: end of the log in the brokers' last answers to the tail."""
         figures("void_records").set_function(lambda: sum(p.owners.void for p in self.partitions))
         figures("tail_lag").set_function(self.behind)
         self._waiters: list[list[tuple[int, asyncio.Future[None]]]] = [[] for _ in range(partitions)]
@@ -87,8 +87,8 @@ class StateLog:
         return len(self.partitions[partition].groups.get(group_id, ()))
 
     def records(self, partition: int, group_id: str) -> Iterator[Record | None]:
-        """In the order of a rebuild; None: only looked around so far. Raises InvariantError at a record that cannot be
-        decoded: without it, the others say something else."""
+        """Yields the group's records in the order of a rebuild, after some None while their keys are sorted. Raises
+        InvariantError at a record that cannot be decoded: without it, the others would give another state."""
         revisions = self.revisions[partition]
         order_of = self.codec.registry.order
         found: dict[int, list[tuple[StateKey, bytes]]] = {}
@@ -105,8 +105,8 @@ class StateLog:
             yield record
 
     def changed_ms(self, partition: int, group_id: str) -> int | None:
-        """Unix time at which the record of the group itself was written last: with it, its last rebalance began or went
-        on. None: there is no such record, or it cannot be read."""
+        """Returns the Unix time in ms of the last record of the group itself, with which its last rebalance began or
+        went on. None: there is no such record, or it cannot be read."""
         for key, value in self.partitions[partition].groups.get(group_id, NOTHING).items():
             if self.codec.registry.role(key.kind) is Role.GROUP:
                 try:
@@ -116,7 +116,7 @@ class StateLog:
         return None
 
     def last_reason(self, group_id: str) -> str:
-        """Why the group's record was written last; "" if it has none."""
+        """Returns the reason in the last record of the group itself; "" if it has none."""
         there = self.partitions[partition_for(group_id, len(self.partitions))]
         for key, value in there.groups.get(group_id, NOTHING).items():
             if key.kind in GROUP_KINDS:
@@ -127,7 +127,7 @@ class StateLog:
         return ""
 
     def last_assignment(self, group_id: str) -> int:
-        """Generation or epoch of the group's last assignment; -1 if there is none, or it cannot be read."""
+        """Returns generation or epoch of the group's last assignment; -1 if there is none, or it cannot be read."""
         there = self.partitions[partition_for(group_id, len(self.partitions))]
         registry = self.codec.registry
         group: Group | None = None
@@ -140,7 +140,7 @@ class StateLog:
         return -1 if group is None else int(registry.kinds[group.kind].inspect.facts(group)["assignment_epoch"])
 
     def share_placeholders(self) -> list[tuple[int, str, str]]:
-        """Partition, group, and the member that a sidecar has in the broker's share group of that name."""
+        """Returns partition, group, and member id of each placeholder in a broker's share group."""
         found = []
         for p, part in enumerate(self.partitions):
             for group_id, values in part.groups.items():
@@ -154,7 +154,7 @@ class StateLog:
         return found
 
     async def wait_past(self, partition: int, offset: int) -> None:
-        """Until the record at `offset` has been applied, or the tail has found that there is none."""
+        """Waits until the record at `offset` has been applied, or the tail has found that there is none."""
         if self._read(partition) > offset:
             return
         loop = asyncio.get_running_loop()
@@ -167,11 +167,11 @@ class StateLog:
             late.cancel()
 
     def _read(self, partition: int) -> int:
-        """Up to this offset the tail has seen everything."""
+        """Returns the offset up to which the tail has seen everything."""
         return max(self.partitions[partition].position, self.ends[partition])
 
     def behind(self) -> int:
-        """Offsets that the tail has not come to yet."""
+        """Returns the number of offsets that the tail has not read yet."""
         return sum(max(0, end - self._read(p)) for p, end in enumerate(self.told_ends))
 
     def apply(
@@ -192,15 +192,15 @@ class StateLog:
                 fold.apply(offset, key, value, owner_epoch)
 
     def _learn(self, partition: int, offset: int, value: bytes) -> None:
-        """Whoever has written a schema that cannot be read: only values that name it cannot be read either."""
+        """Learns a schema. One that cannot be read only makes the values with it unreadable."""
         try:
             self.codec.schemas.learn(value.decode())
         except (StateError, UnicodeDecodeError) as exc:
             self._log.error("a schema in the state topic cannot be read", at=f"{partition}@{offset}", error=str(exc))
 
     def wrote(self, partition: int, offset: int, records: Sequence[Encoded]) -> None:
-        """This sidecar has written these, the first of them at `offset`. If that is right behind what the tail has
-        read, then nobody else has written in between, and nothing is left to be read; the tail comes to them later."""
+        """Applies records that this sidecar has written, the first at `offset`, if the tail has read all before: then
+        no other sidecar has written in between, and nothing is left to be read. The tail reads them later."""
         if offset != self.partitions[partition].position:
             return
         for at, record in enumerate(records, offset):
@@ -210,7 +210,7 @@ class StateLog:
         self.wake(partition)
 
     def wake(self, partition: int) -> None:
-        """Release those whose offset was reached."""
+        """Ends the waits for offsets that were reached."""
         waiting = self._waiters[partition]
         if waiting:
             position = self._read(partition)
@@ -221,28 +221,28 @@ class StateLog:
 
 
 class Listener(Protocol):
-    """Who is told what the thread finds."""
+    """Listener for the tail's findings, called on the event loop."""
 
     def setting_stored(self, group_id: str, name: str) -> None:
-        """A setting of this group, or with "" of brokers, stands in the topic, or has gone from there."""
+        """Called when a setting of this group, or of brokers for "", was written to the topic, or removed."""
 
     def claim_read(self, partition: int) -> None:
-        """The tail has read a claim of this partition, of any sidecar."""
+        """Called when the tail has read a claim of this partition, by any sidecar."""
 
     def tail_read(self, partition: int) -> None:
-        """The end of this partition has been reached."""
+        """Called when the tail has reached the end of this partition."""
 
     def tail_went_back(self, partition: int) -> None:
-        """A record came that should have come before: the log has lost what this sidecar has read."""
+        """Called at a record with an offset that was read before: the log has lost records that this sidecar has."""
 
     def tail_trouble(self, text: str) -> None: ...
 
     def tail_broke(self, exc: BaseException) -> None:
-        """The thread has ended by an exception: a bug."""
+        """Called when the thread has ended by an exception, which is a bug."""
 
 
 class Tail:
-    """The thread. It starts at once and reads from the beginning."""
+    """The tail's thread. It starts at once and reads from the beginning."""
 
     def __init__(
         self,
@@ -255,15 +255,15 @@ class Tail:
         group: str = "",
         denied: Callable[[int, str], None] = lambda code, text: None,
     ) -> None:
-        """`security`: properties of librdkafka; `group`: one that this principal may READ. It is never joined, but
-        librdkafka asks for its coordinator, again and again where it is refused. `denied`: told, on the loop, the code
-        and text of each refusal."""
+        """`security`: properties of librdkafka; `group`: a group that this principal may READ. It is never joined, but
+        librdkafka looks up its coordinator, again and again if that is refused. `denied`: called, on the loop, with the
+        code and text of each refusal."""
         self.topic = topic
         self._log = log
         self._listener = listener
         self._denied = denied
         self._newly: dict[str, Any] | None = None
-        """Properties of credentials that the next consumer takes."""
+        """New credentials as properties of librdkafka, which the next consumer takes; None: there are none."""
         self._loop = asyncio.get_running_loop()
         self._stop = threading.Event()
         self._room = threading.Semaphore(AHEAD)
@@ -304,7 +304,8 @@ class Tail:
         self._thread.join(timeout=2)
 
     def secure(self, security: Mapping[str, Any]) -> None:
-        """Credentials were read again. The thread goes on with another consumer where this one had read to."""
+        """Takes in credentials that were read again. If they are new, the thread goes on with another consumer at the
+        same position."""
         before = {name: self._config.get(name) for name in security}
         if any(before[name] != value and not callable(value) for name, value in security.items()):
             self._newly = dict(security)
@@ -351,13 +352,14 @@ class Tail:
         return consumer
 
     def _where(self, consumer: Consumer, at: list[TopicPartition]) -> list[TopicPartition]:
-        """Where the next consumer goes on: where nothing was read yet, where this one was to begin."""
+        """Returns the positions of the next consumer: those of this one, or its first ones where nothing was read
+        yet."""
         read = {p.partition: p.offset for p in consumer.position(at)}
         return [p if read[p.partition] < 0 else TopicPartition(self.topic, p.partition, read[p.partition]) for p in at]
 
     def _note_ends(self, consumer: Consumer) -> None:
-        """From what librdkafka has kept of the brokers' last answers; nobody is asked. Only this thread may look: while
-        the consumer is being polled, the call would wait for the end of that and keep the interpreter meanwhile."""
+        """Notes the ends of the log that librdkafka has kept from the brokers' last answers, without a request. Only
+        this thread may do so: during a poll the call would wait for its end, and keep the interpreter meanwhile."""
         if time.monotonic() < self._note_again_s:
             return
         self._note_again_s = time.monotonic() + NOTE_ENDS_S
@@ -428,7 +430,7 @@ class Tail:
             log.wake(partition)
 
     def _apply_ahead(self, items: list[Item]) -> None:
-        """The tail comes to them later, or is there already."""
+        """Applies records that the tail has not read yet; it reads them later."""
         log = self._log
         for item in items:
             partition, offset, key, value, _ = item
@@ -448,6 +450,6 @@ class Tail:
 
 
 def _said_epoch(m: Message) -> int:
-    """The owner epoch in the headers of a tombstone; -1 without one."""
+    """Returns the owner epoch in the headers of a tombstone; -1 without one."""
     value = dict(m.headers() or ()).get("owner_epoch")
     return int(value) if isinstance(value, bytes) and value.isdigit() and len(value) <= 20 else -1

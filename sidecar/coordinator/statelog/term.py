@@ -16,35 +16,36 @@ from sidecar.state.keys import encode_key
 
 PROOF_SERIAL, RENEWAL_SERIAL = -1, -2
 OWN_CLAIM_READ_S = 30.0
-"""The tail has read what was before the claim: if it does not come to the claim, something is wrong."""
+"""Longest wait for the tail to read the own claim. It has read all records before, so a longer wait is a fault."""
 NO_CLAIM = Encoded(encode_key(OWNER_CLAIM, "", "-1"), None)
-"""A tombstone of what never was: it changes nothing, and is refused once another sidecar has fenced us out."""
+"""A tombstone of a key that never existed: it changes nothing, and is refused once another sidecar has fenced this one
+out."""
 
 
 @dataclass(slots=True)
 class Term:
-    """One attempt at owning a partition, from its fence on: what it writes with, and what waits to be written."""
+    """One attempt at owning a partition, from its fence on: its writer, and the appends and proofs that wait."""
 
     attempt: int
     writer: FencedWriter
     encoder: Encoder | None = None
     claim: list[Encoded] = field(default_factory=list)
-    """What is written first."""
+    """The records of the claim, which are written first."""
     _proving: list[Callable[[], None]] = field(default_factory=list)
-    """Called when the proof under way is committed."""
+    """The calls for the commit of the proof under way."""
     _next: list[Callable[[], None]] = field(default_factory=list)
-    """They came too late for that one."""
+    """The calls for the commit of the proof after that: they came when one was under way already."""
     renewing: bool = False
-    """A new fence is being set: writes wait."""
+    """Whether the fence is being renewed: writes wait."""
     later: list[Append] = field(default_factory=list)
     fresh: FencedWriter | None = None
-    """Under the new fence."""
+    """The writer under the new fence, during a renewal."""
     claimed_again: asyncio.Future[int] | None = None
-    """Its claim's offset."""
+    """The offset of the claim under the new fence; -1: unknown, or the term is over."""
 
     @property
     def epochs(self) -> tuple[int, ...]:
-        """The last claim in the log may carry one of these."""
+        """The owner epochs that this term's last claim in the log may have."""
         mine = self.writer.owner_epoch
         return (mine,) if self.fresh is None else (mine, self.fresh.owner_epoch)
 
@@ -62,7 +63,7 @@ class Term:
         self.claimed_again.set_result(offset)
 
     def resume(self) -> list[Append]:
-        """The fence is renewed, or stays as it was; returns what has waited."""
+        """Ends a renewal, successful or not; returns the appends that have waited."""
         self.renewing = False
         if not self._proving:
             self._prove_next()
@@ -70,8 +71,8 @@ class Term:
         return later
 
     def prove(self, then: Callable[[], None]) -> None:
-        """`then` is called when a write that begins now is committed, so that nobody has taken over before it. Never,
-        if it fails: then the term is over. One proof serves all who asked before it began."""
+        """Calls `then` when a write that begins now is committed, which proves that no other sidecar had taken over
+        before it. Never, if it fails: then the term is over. One proof serves all calls before it began."""
         self._next.append(then)
         if not self._proving and not self.renewing:
             self._prove_next()
@@ -99,14 +100,14 @@ async def wait_for_own_claim(state: StateLog, partition: int, offset: int) -> No
 
 
 class Terms(dict[int, Term]):
-    """By partition."""
+    """Partition -> its term."""
 
     def late(self, s: float) -> bool:
-        """Whether any append has waited for so long."""
+        """Returns whether any append has waited for more than `s` seconds."""
         return any(t.writer.late(s) for t in self.values())
 
     def led_by(self, leaders: Sequence[int]) -> None:
-        """These brokers lead the state's partitions now."""
+        """Tells the writers the leaders of the state topic's partitions."""
         for p, node_id in enumerate(leaders):
             if (term := self.get(p)) is not None:
                 for writer in (term.writer, term.fresh):

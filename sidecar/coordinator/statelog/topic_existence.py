@@ -1,7 +1,8 @@
-"""Whether topics are there, as the brokers say when they are asked for them by name and by id.
+"""Checks by name and by id whether topics exist.
 
-The listing of all topics does not tell one that is gone from one that this principal may not describe. By name a
-broker says which; by id it says whether that very topic is still there, even to a principal that may not describe it.
+The listing of all topics does not distinguish a deleted topic from one that this principal may not describe. Asked by
+name, a broker does; asked by id, it answers whether that very topic still exists, even if the principal may not
+describe it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Existence(Enum):
 
 @dataclass(frozen=True)
 class TopicAnswer:
-    """`leaders`: of a topic that is there, node ids by partition; `problem`: for people, empty of one that is there."""
+    """The brokers' answer about a topic. `leaders`: node ids by partition, if the topic exists; `problem`: a text for
+    people, empty if it exists."""
 
     state: Existence
     problem: str = ""
@@ -40,7 +42,8 @@ class TopicAnswer:
 
 
 async def ask_for(cluster: Cluster, topic: str, topic_id: bytes = ZERO_UUID) -> TopicAnswer:
-    """`topic_id`: of the one that is meant; ZERO_UUID: any of that name."""
+    """Asks the brokers for a topic by name, and by id if its description is denied. `topic_id`: id of the expected
+    topic; ZERO_UUID: any topic of that name."""
     try:
         named = await _ask(cluster, md.MetadataRequestTopic(name=topic))
         if named.error_code == Code.TOPIC_AUTHORIZATION_FAILED and topic_id != ZERO_UUID:
@@ -65,7 +68,7 @@ def _found(named: md.MetadataResponseTopic, topic: str, topic_id: bytes) -> Topi
 
 
 async def _denied(cluster: Cluster, topic: str, topic_id: bytes) -> TopicAnswer:
-    """Whether the topic with this id is there; a broker says so to anybody, if it takes ids at all."""
+    """Asks whether the topic with this id exists, which a broker answers to any principal, if it takes ids at all."""
     try:
         by_id = await _ask(cluster, md.MetadataRequestTopic(topic_id=topic_id, name=None), low=BY_ID)
     except WireError:
@@ -84,7 +87,7 @@ def _may_not(topic: str) -> TopicAnswer:
 
 
 async def _ask(cluster: Cluster, topic: md.MetadataRequestTopic, low: int = 0) -> md.MetadataResponseTopic:
-    """Raises ConnectionLost, TimeoutError, WireError."""
+    """Returns one topic's metadata. Raises ConnectionLost, TimeoutError, WireError."""
     req = md.MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
     res: md.MetadataResponse = await cluster.ask_anyone(md, "Metadata", req, low=low)
     if not res.topics:
@@ -101,7 +104,8 @@ class Asks(Protocol):
 
 
 async def any_there(names: Iterable[str], control: Asks) -> bool:
-    """Whether one of these topics is there, and may be described. Raises ConnectionLost, TimeoutError, WireError."""
+    """Returns whether one of these topics exists and may be described. Raises ConnectionLost, TimeoutError,
+    WireError."""
     wanted = [md.MetadataRequestTopic(name=n) for n in names]
     if not wanted:
         return False
@@ -109,14 +113,14 @@ async def any_there(names: Iterable[str], control: Asks) -> bool:
 
 
 class KnownTopics:
-    """The topics of each listing, and with them those of the listing before that this principal may no longer describe:
-    a right that is taken away takes no partition from any member."""
+    """The topics of each listing, and those of the listing before that this principal may no longer describe: a right
+    that is taken away takes no partition from any member."""
 
     def __init__(self, topics: Iterable[Topic]) -> None:
         self._topics = {t.name: t for t in topics}
 
     async def next(self, topics: tuple[Topic, ...], control: Asks) -> tuple[Topic, ...]:
-        """Raises ConnectionLost, TimeoutError, WireError."""
+        """Returns the topics of this listing with those kept. Raises ConnectionLost, TimeoutError, WireError."""
         listed = {t.name: t for t in topics}
         gone = [t for name, t in self._topics.items() if name not in listed]
         kept = await self._denied(gone, control) if gone else []
@@ -124,7 +128,7 @@ class KnownTopics:
         return (*topics, *kept)
 
     async def _denied(self, gone: list[Topic], control: Asks) -> list[Topic]:
-        """Of these topics: those that are there, and may not be described."""
+        """Returns the topics among these that exist but may not be described."""
         try:
             res = await control.ask([md.MetadataRequestTopic(topic_id=t.id, name=None) for t in gone], low=BY_ID)
             codes = {r.topic_id: r.error_code for r in res.topics}

@@ -1,9 +1,9 @@
-"""Is the state topic still the one whose records are in memory, and is it set so that it keeps them?
+"""Watches the state topic: it must still be the one whose records are in memory, and its settings must keep them.
 
-A topic that was deleted, or made anew, holds nothing of what this sidecar knows; the next owner would know nothing of
-any group. So the coordinator starts anew, as if the sidecar had just been started: members join again, and their
-offsets are the brokers' as before. A topic that this sidecar may not see any more, or that no broker answers for, has
-lost nothing: the coordinator goes on, as far as it can.
+A topic that was deleted, or made anew, has none of the records in this sidecar's memory; the next owner would have no
+groups. So the coordinator starts anew, as if the sidecar had just been started: members join again, and their offsets
+are the brokers' as before. A topic that this sidecar may not see any more, or that no broker answers for, has lost
+nothing: the coordinator goes on, as far as it can.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ TOPIC = 2
 """The resource type of DescribeConfigs."""
 POLICY, MIN_ISR, UNCLEAN = "cleanup.policy", "min.insync.replicas", "unclean.leader.election.enable"
 LOOKS = 3
-"""A topic that is missing so often in a row is gone: the list of a broker that has just started may be an old one."""
+"""Looks in a row without the topic after which it counts as gone: a broker that has just started may have an old
+list."""
 TELL_AGAIN_S = 60.0
 REMEDIES = {
     Existence.DENIED: "give the sidecar's user its rights at that topic back (`sidecar acls` prints the commands); "
@@ -38,7 +39,7 @@ REMEDIES = {
 
 
 def policy_fault(topic: str, configs: Mapping[str, str]) -> str:
-    """Why records would be lost with time; empty if they are not."""
+    """Returns why records would be lost with time; "" if they are not."""
     policy = configs.get(POLICY, "compact")
     if policy == "compact":
         return ""
@@ -46,7 +47,7 @@ def policy_fault(topic: str, configs: Mapping[str, str]) -> str:
 
 
 def faults(topic: str, configs: Mapping[str, str], brokers: int) -> list[str]:
-    """What is set so that acknowledged state can be lost."""
+    """Returns the faults in the topic's settings by which acknowledged state can be lost."""
     found = [fault] if (fault := policy_fault(topic, configs)) else []
     if brokers > 1 and configs.get(MIN_ISR) == "1":
         found.append(f"{topic} has {MIN_ISR}=1: what one broker alone has acknowledged is lost with it. Set it to 2")
@@ -56,26 +57,26 @@ def faults(topic: str, configs: Mapping[str, str], brokers: int) -> list[str]:
 
 
 def wanted(topic: str, configs: Mapping[str, str], brokers: int) -> dict[str, str]:
-    """The values that the settings need in which `faults` finds fault."""
+    """Returns the right values of the settings in which `faults` finds fault."""
     kept = {POLICY: "compact", UNCLEAN: "false"} | ({MIN_ISR: "2"} if brokers > 1 else {})
     return {n: v for n, v in kept.items() if faults(topic, {n: configs.get(n, v)}, brokers)}
 
 
 def command(topic: str, configs: Mapping[str, str], bootstrap: str) -> str:
-    """What sets these at the state topic."""
+    """Returns the command line that sets these values at the state topic."""
     words = ["kafka-configs.sh", "--bootstrap-server", bootstrap, "--alter", "--entity-type", "topics"]
     words += ["--entity-name", topic, "--add-config", ",".join(f"{n}={v}" for n, v in configs.items())]
     return shlex.join(words)
 
 
 def remedy(topic: str, configs: Mapping[str, str], brokers: int, bootstrap: Iterable[Address]) -> str:
-    """One command for all faults. `bootstrap`: where the sidecar itself reaches brokers."""
+    """Returns one command for all faults. `bootstrap`: the addresses at which the sidecar itself reaches brokers."""
     where = ",".join(f"{host}:{port}" for host, port in bootstrap)
     return command(topic, wanted(topic, configs, brokers), where)
 
 
 async def read_configs(cluster: Cluster, topic: str) -> dict[str, str]:
-    """Raises ConnectionLost, TimeoutError, WireError; ConnectionLost also where the brokers do not tell."""
+    """Returns the topic's settings. Raises ConnectionLost, also if the brokers refuse, TimeoutError, WireError."""
     asked = dc.DescribeConfigsResource(TOPIC, topic, [POLICY, MIN_ISR, UNCLEAN])
     res = await cluster.ask_anyone(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=[asked]))
     result = res.results[0]
@@ -85,8 +86,8 @@ async def read_configs(cluster: Cluster, topic: str) -> dict[str, str]:
 
 
 class StateTopic:
-    """`faults`: what was found wrong with its settings when they were last read; `problem`: why it is of no use now,
-    empty while it is there."""
+    """The state topic as last seen. `faults`: faults in its settings; `problem`: why it cannot be used now, "" while it
+    can."""
 
     def __init__(self, name: str, topics: Iterable[Topic], log: Logger) -> None:
         self.faults: list[str] = []
@@ -94,7 +95,7 @@ class StateTopic:
         self._name = name
         self._log = log
         self.id = self._find(topics)
-        """ZERO_UUID: it was made just now."""
+        """Topic id; ZERO_UUID: the topic was made just before the start, and is not listed yet."""
         self._missing = 0
         self._said = False
         self._state = Existence.THERE
@@ -104,8 +105,8 @@ class StateTopic:
         return next((t.id for t in topics if t.name == self._name), ZERO_UUID)
 
     async def look(self, topics: Iterable[Topic], cluster: Cluster) -> None:
-        """After each listing of all topics. Where it is not in that, the brokers are asked for it: one that may not be
-        described is not one that is gone. Raises StartAnew."""
+        """Checks each listing of all topics. If the state topic is not in it, the brokers are asked for it: it may only
+        be forbidden to describe it. Raises StartAnew."""
         listed = self._find(topics)
         if listed != ZERO_UUID and self.id == ZERO_UUID:
             self.id = listed  # as it was made just before the start
@@ -147,7 +148,7 @@ class StateTopic:
         return StartAnew(text)
 
     async def check(self, cluster: Cluster, brokers: int) -> None:
-        """Read its settings, and tell what is new."""
+        """Reads the topic's settings, and logs new faults."""
         try:
             configs = await read_configs(cluster, self._name)
         except NO_ANSWER as exc:

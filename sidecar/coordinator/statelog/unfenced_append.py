@@ -1,6 +1,6 @@
-"""Records of the state topic that are not the state of a group: any sidecar may write them.
+"""Appends records that are not the state of a group: any sidecar may write them.
 
-Why they need no fence: docs/design/decisions.md, Settings in the state topic.
+docs/design/decisions.md, Settings in the state topic, explains why they need no fence.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ async def append_unfenced(
     records: list[Encoded],
     timeout_s: float,
 ) -> None:
-    """Returns when our own tail has passed the records. Raises WriteLost."""
+    """Appends records; returns when this sidecar's tail has read them. Raises WriteLost."""
     batch = encode_batch(records, now().wall_ms, -1, -1, -1)
     until = time.monotonic() + timeout_s
     problem = "no leader"

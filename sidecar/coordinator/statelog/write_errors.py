@@ -1,4 +1,4 @@
-"""What a write to the state topic may come to, and what a broker's code means for it."""
+"""Results of writes to the state topic, and the error codes of brokers behind them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ RETRIABLE = {
 
 
 class WriteLost(Exception):
-    """What was appended may or may not be in the log: the state in memory must be rebuilt."""
+    """Raised when appended records may or may not be in the log: the state in memory must be rebuilt."""
 
 
 class Fenced(WriteLost):
-    """Another sidecar owns the partition now."""
+    """Raised when another sidecar owns the partition now."""

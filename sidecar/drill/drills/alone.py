@@ -1,5 +1,5 @@
-"""A single broker with Kafka's default of three transaction replicas: no sidecar can fence there. It must say so, and
-what to do, instead of letting everybody wait; and once that is done, everything works.
+"""A single broker with Kafka's default of three transaction replicas: no sidecar can fence there. The sidecar must name
+the problem and the remedy, instead of letting members wait; and once the remedy is applied, everything works.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ DEFAULTS = {"transaction.state.log.replication.factor": "3", "transaction.state.
 FITTING = {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
 REMEDY = "transaction.state.log.replication.factor"
 TOLD_S = 30.0
-"""From the start of the sidecar."""
+"""Seconds after the sidecar's start in which it must name the remedy."""
 ANSWERED_S = 15.0
-"""A member is told that the coordinator cannot serve it, and need not wait for an answer."""
+"""Seconds in which a member must get the error that the coordinator cannot serve it."""
 
 
 def single(folder: Path, version: str) -> LocalKafka:

@@ -1,4 +1,4 @@
-"""Faults of brokers. Groups that Kafka coordinates take part, so that its own times stand beside."""
+"""Faults of brokers. Groups that Kafka coordinates take part, for a comparison with Kafka's own times."""
 
 from __future__ import annotations
 

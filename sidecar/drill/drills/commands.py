@@ -1,4 +1,4 @@
-"""The commands that an operator would give, as drills give them."""
+"""An operator's commands, run by drills."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from sidecar.drill.processes import DrillError
 
 INCLUDE = "sidecar.groups.include"
 CONFIGS = "org.apache.kafka.tools.ConfigCommand"
-"""kafka-configs.sh."""
+"""The main class of kafka-configs.sh."""
 TIMEOUT_S = 400.0
 BEFORE_ABOUT = "before /about"
-"""The version of a sidecar that does not tell one."""
+"""Stands for the version of a sidecar without /about."""
 
 
 def command(*args: str) -> tuple[int, str]:
-    """Run `sidecar ARGS`; return its exit code and what it said."""
+    """Run `sidecar ARGS`; return its exit code and output."""
     done = subprocess.run(
         [sys.executable, "-m", "sidecar.cli.main", *args],
         capture_output=True,
@@ -36,7 +36,7 @@ def command(*args: str) -> tuple[int, str]:
 
 
 def must(*args: str) -> str:
-    """The same; raises DrillError if the command does not exit with 0."""
+    """Run `sidecar ARGS`; return its output. Raises DrillError if the exit code is not 0."""
     code, said = command(*args)
     if code != 0:
         raise DrillError(f"sidecar {' '.join(args)}: exit code {code}: {said[-500:]}")
@@ -44,8 +44,8 @@ def must(*args: str) -> str:
 
 
 def doctor(ground: Ground) -> dict[str, str]:
-    """What `sidecar doctor` says of all sidecars: check -> status and finding, without those that are as they should
-    be. Raises DrillError if it says nothing."""
+    """Run `sidecar doctor` for all sidecars; return check -> status and finding, without the checks that are ok. Raises
+    DrillError if it has no result."""
     admins = (word for n in ground.kafka.nodes for word in ("--admin", f"127.0.0.1:{n.admin_port}"))
     where = ("--bootstrap", ground.kafka.bootstrap, *ground.kafka.command_config)
     code, said = command("doctor", *where, *admins, "-o", "json")
@@ -56,7 +56,7 @@ def doctor(ground: Ground) -> dict[str, str]:
 
 
 def find_well(drill: Drill, ground: Ground, when: str) -> None:
-    """What an operator looks at: no check of `sidecar doctor` fails."""
+    """Note whether any check of `sidecar doctor` fails. `when`: the moment, for the report."""
     said = doctor(ground)
     failed = {name: what for name, what in said.items() if what.startswith("fail")}
     besides = f"; to be read: {', '.join(sorted(said))}" if said else ""
@@ -64,7 +64,7 @@ def find_well(drill: Drill, ground: Ground, when: str) -> None:
 
 
 def told_version(node: Broker) -> str:
-    """Of the code that runs there, as /about tells it."""
+    """Return the version of the code that this node's sidecar runs, from its /about. Raises DrillError."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{node.admin_port}/about", timeout=10) as res:
             return str(json.load(res)["version"])
@@ -75,7 +75,7 @@ def told_version(node: Broker) -> str:
 
 
 def set_patterns(ground: Ground, patterns: str) -> None:
-    """Which groups the sidecars coordinate, for all of them; "": as their own settings say. Raises DrillError."""
+    """Set the patterns of managed groups for all sidecars; "": back to their own settings. Raises DrillError."""
     change = ("--add-config", f"{INCLUDE}={patterns}") if patterns else ("--delete-config", INCLUDE)
     whom = ("--bootstrap-server", ground.kafka.bootstrap, "--alter", "--entity-type", "brokers", "--entity-default")
     code, said = ground.kafka.run_tool(CONFIGS, *whom, *change, *ground.kafka.command_config, timeout_s=120)
@@ -84,13 +84,13 @@ def set_patterns(ground: Ground, patterns: str) -> None:
 
 
 def groups_of(ground: Ground) -> list[str]:
-    """All groups under test, those of the members that measure included."""
+    """Return all groups under test, with the groups of the members that measure."""
     return [name for c in ground.under_test for name in (c.group, *(m.group for m in c.members))]
 
 
 def whereabouts(ground: Ground, groups: Sequence[str] = ()) -> dict[str, str]:
-    """Where each of these groups, or each group under test, is, as `sidecar groups list` shows it; nothing while it
-    cannot be told."""
+    """Return where each of these groups, or each group under test, is, by `sidecar groups list`; empty while the
+    command fails."""
     where = ("--bootstrap", ground.kafka.bootstrap, *ground.kafka.command_config)
     code, said = command("groups", "list", *where, "-o", "json")
     if code != 0:
@@ -100,12 +100,12 @@ def whereabouts(ground: Ground, groups: Sequence[str] = ()) -> dict[str, str]:
 
 
 def wait_where(ground: Ground, where: str, timeout_s: float) -> None:
-    """Wait until all groups under test are there: `sidecar`, or `broker`."""
+    """Wait until all groups under test are at `where`: `sidecar`, or `broker`."""
     wait_whereabouts(ground, groups_of(ground), where, timeout_s)
 
 
 def wait_whereabouts(ground: Ground, groups: Sequence[str], where: str, timeout_s: float) -> None:
-    """The same of these groups."""
+    """Wait until these groups are at `where`: `sidecar`, or `broker`."""
 
     def there() -> bool:
         found = whereabouts(ground, groups)

@@ -1,5 +1,5 @@
-"""The disk of a broker is full. Each broker has a small file system of its own in memory, which needs the right to
-mount one (root, or a user namespace with it)."""
+"""A full disk of a broker. Each broker has a small file system of its own in memory, which needs the right to mount one
+(root, or a user namespace with it)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sidecar.drill.processes import DrillError, Process
 DISK_MIB = 256
 CHUNK = b"\0" * (1 << 20)
 ENDS_WITHIN_S = 60.0
-"""A broker that can write nothing in its only log directory stops."""
+"""Seconds in which a broker stops that cannot write in its only log directory."""
 
 
 @dataclass
@@ -88,7 +88,7 @@ class DiskFull(Drill):
 
 
 def _fill(path: Path) -> None:
-    """Write until nothing fits any more."""
+    """Write until the disk is full."""
     with path.open("wb", buffering=0) as out:
         try:
             while True:

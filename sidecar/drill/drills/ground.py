@@ -1,9 +1,9 @@
-"""What a drill is played on: a cluster with sidecars, and for each drill its own topic, producer, groups and clients.
+"""The ground of drills: a cluster with sidecars, and for each drill its own topic, producer, groups and clients.
 
 All groups of a drill hash to the same partition, so they have the same coordinator: one owner among the sidecars, one
 broker at Kafka. A group of each protocol is the sidecars'; with `beside_kafka`, one of each is Kafka's own, and its
-clients go past the sidecars. With three brokers, the sidecars' own group is coordinated by another broker than the
-groups, and bystanders have groups at the third: what happens to the other two must not stop them.
+clients connect to the brokers directly. With three brokers, the sidecars' own group is coordinated by another broker
+than the groups, and bystanders have groups at the third: faults of the other two must not stop them.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from sidecar.drill.processes import DrillError, Process
 
 STATE_PARTITIONS = 50
 RATE = 300.0
-"""Records a second."""
+"""Records that the producer sends a second."""
 SIDECAR_ENV = {"SIDECAR_GROUPS__INCLUDE": '["drill.*"]'}
 PROPERTIES = {
-    # Members of both coordinators heartbeat as often; with Kafka's five seconds each step of a rebalance takes as long.
+    # Members of both coordinators heartbeat equally often; with Kafka's 5 s each step of a rebalance takes as long.
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "500",
 }
@@ -49,14 +49,14 @@ class Ground:
         self.under_test: list[GroupUnderTest] = []
         self.producer: ProducerProcess | None = None
         self.bystanders: dict[str, list[Member]] = {}
-        """Of the sidecars, and of Kafka."""
+        """`sidecar` or `kafka`, the coordinator -> bystanders of its groups."""
         self.crew: Members | None = None
         self.kinds: tuple[str, ...] = KINDS
-        """Of the groups under test."""
+        """The kinds of the groups under test."""
         self.unknown_kinds: set[str] = set()
-        """Kinds of records that were written on purpose, and which this version does not know."""
+        """Kinds of records that a drill writes and this version does not know."""
         self.clients_may_end = False
-        """A client that ends is started again, as by whoever runs applications."""
+        """Whether a client that ends is started again, as an orchestrator would do."""
 
     # ---- the cluster --------------------------------------------------------------------------------------
     def start_cluster(self) -> None:
@@ -127,8 +127,8 @@ class Ground:
         self.crew = Members([*(m for c in self.under_test for m in c.members), *besides]).start()
 
     def _places(self, prefix: str) -> tuple[str, str]:
-        """Return the id of the first group, and that of one which is led at another broker, or "". Both brokers lead
-        the group's offsets and its state, and neither coordinates the sidecars' own group."""
+        """Return the id of the first group, and that of a group at another broker, or "". Each broker leads its group's
+        offsets and state, and neither coordinates the sidecars' own group."""
         if len(self.kafka.nodes) < 3 or self.kafka.bare:
             return prefix, ""
         found, arbiter = self._leads_both(prefix)
@@ -140,7 +140,7 @@ class Ground:
         return found.popitem()[1], found.popitem()[1]
 
     def _leads_both(self, prefix: str) -> tuple[dict[int, str], int]:
-        """Return the id of a group for each broker that may be chosen, and the one that coordinates the sidecars'."""
+        """Return a group id for each broker that may be chosen, and the broker that coordinates the sidecars' group."""
         topics = self.admin().list_topics(timeout=30).topics
         offsets, state = (topics[t].partitions for t in (OFFSETS, STATE_TOPIC))
         arbiter = offsets[partition_for(OWNERS_GROUP, STATE_PARTITIONS)].leader
@@ -152,7 +152,7 @@ class Ground:
         return found, arbiter
 
     def _bystanders(self, tag: str, first: str) -> dict[str, list[Member]]:
-        """Members, and newcomers, whose groups are led elsewhere."""
+        """Return members, and newcomers, whose groups are at another broker than the groups under test."""
         out: dict[str, list[Member]] = {}
         places = (("sidecar", "drill", self.kafka.bootstrap), ("kafka", "native", self.kafka.internal))
         for (side, begin, bootstrap), kind, newcomer in itertools.product(places, KINDS, (False, True)):
@@ -181,15 +181,15 @@ class Ground:
 
     # ---- waiting ------------------------------------------------------------------------------------------
     def processes(self) -> list[Process]:
-        """Return those that must run. A client that may end is looked after by `replace_ended`: it can end at any
-        moment, also between that and a look at it."""
+        """Return the processes that must run. Clients that may end are not among them: they can end at any moment, and
+        `replace_ended` replaces them."""
         producer = [self.producer.process] if self.producer else []
         clients = [] if self.clients_may_end else [c.process for c in self.clients]
         return [*self.kafka.processes(), *clients, *producer]
 
     def wait(self, what: str, check: Callable[[], bool], timeout_s: float, step_s: float = 0.05) -> float:
         """Wait until `check()` is true, and return the seconds it took. Raises DrillError if it takes too long, or if
-        a process has ended that nobody ended."""
+        a process has ended unexpectedly."""
         start = time.monotonic()
         while not check():
             if self.clients_may_end:
@@ -213,7 +213,7 @@ class Ground:
                 c.replace(client)
 
     def _state(self) -> str:
-        """Write down what is known of the groups, for whoever looks for the reason, and say where."""
+        """Write the state of the groups to a file, for an analysis; return a summary with its path."""
         seen: dict[str, object] = {
             "clients hold": {c.name: sorted(c.journal.current()) for c in self.clients},
             "clients' errors": {c.name: c.journal.errors[-5:] for c in self.clients},
@@ -246,14 +246,14 @@ class Ground:
 
     # ---- looking ------------------------------------------------------------------------------------------
     def committed(self, c: GroupUnderTest) -> dict[int, int]:
-        """Return what the cluster says is committed, asked the way any tool asks."""
+        """Return the group's committed offsets by partition, asked as any tool asks."""
         asked = ConsumerGroupTopicPartitions(c.group)
         admin = self.admin(c.bootstrap)
         future = admin.list_consumer_group_offsets([asked])[c.group]
         return {tp.partition: tp.offset for tp in future.result(timeout=30).topic_partitions}
 
     def coordinator(self, group: str) -> Broker:
-        """Return the broker that coordinates a group which is Kafka's own."""
+        """Return the broker that coordinates a group of Kafka."""
         p = partition_for(group, STATE_PARTITIONS)
         leader = self.admin().list_topics(OFFSETS, timeout=30).topics[OFFSETS].partitions[p].leader
         return next(n for n in self.kafka.nodes if n.node_id == leader)

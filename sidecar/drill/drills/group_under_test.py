@@ -1,4 +1,4 @@
-"""The clients of one group under test, and what a drill wants to know of them: by the kind of the group."""
+"""The clients of one group under test, and a drill's questions about them: by the kind of the group."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class GroupUnderTest:
     """The clients of one group under test, and the members that measure its coordinator beside it."""
 
     side: str
-    """sidecar or kafka: who coordinates."""
+    """The coordinator: sidecar or kafka."""
     kind: str
-    """consumer, classic, share or streams."""
+    """Kind of the group: consumer, classic, share or streams."""
     group: str
     bootstrap: str
     clients: list[Client] = field(default_factory=list)
     members: list[Member] = field(default_factory=list)
     ended: list[Client] = field(default_factory=list)
-    """Those in whose place another one was started."""
+    """Clients that have ended and were replaced."""
     places: tuple[str, ...] = ("a", "b")
-    """Of a share or streams group: a client each."""
+    """Suffixes of the clients' names in a share or streams group, one for each client."""
     make: list[Callable[[str], Client]] = field(default_factory=list)
-    """Makes the client of the same place once more, under this name."""
+    """By place: makes a client for it, with this name."""
 
     @property
     def measured_as(self) -> str:
@@ -51,9 +51,9 @@ class GroupUnderTest:
         return [c.journal for c in (*self.ended, *self.clients)]
 
     def open(self, kafka: LocalKafka, topic: str, name: str) -> None:
-        """Starts its clients, whose names begin so."""
+        """Start the group's clients, whose names begin with `name`."""
         how = {"protocol": PROTOCOLS[self.kind], "bootstrap": self.bootstrap}
-        # librdkafka's log is the only place where a client says what its coordinator told it.
+        # Only librdkafka's log has the answers that a client got from its coordinator.
         log = ("--debug", "cgrp")
         self._start(
             name,
@@ -66,10 +66,10 @@ class GroupUnderTest:
         self.clients = [new(f"{name}-{of}").start() for of, new in make.items()]
 
     def close(self) -> None:
-        """Ends what is no client."""
+        """End helpers that are no clients."""
 
     def commit_times(self) -> list[list[int]]:
-        """Return, by client that runs, when its commits were acknowledged (ms)."""
+        """Return, for each running client, when its commits were acknowledged (ms)."""
         return [[at for at, _, _ in list(c.journal.commit_log)] for c in self.clients]
 
     def partition_commits(self) -> list[list[int]]:
@@ -119,16 +119,16 @@ class GroupUnderTest:
         return all(best.get(p, 0) >= end for p, end in produced.items())
 
     def lost(self, produced: dict[int, int]) -> int:
-        """Return how many records below these ends, by partition, nobody consumed."""
+        """Return how many records below these ends, by partition, no client consumed."""
         return missing(produced, self.journals)
 
     def went_back(self) -> list[str]:
-        """List what was acknowledged, and was not so any more later."""
+        """List the acknowledged offsets that were set back later."""
         return backward_commits(self.journals)
 
 
 class _ByRecords(GroupUnderTest):
-    """Clients without partitions and offsets of their own: only what becomes of the records counts."""
+    """A group whose clients have no partitions and offsets of their own: only the records count."""
 
     measured_as = "consumer"
 
@@ -136,7 +136,7 @@ class _ByRecords(GroupUnderTest):
         return all(c.journal.count for c in self.clients)
 
     def best(self) -> dict[int, int]:
-        """The broker keeps no offset for a client to lose."""
+        """Return nothing: the broker keeps no offset that a client could lose."""
         return {}
 
     def consumed_all(self, produced: dict[int, int]) -> bool:
@@ -144,8 +144,8 @@ class _ByRecords(GroupUnderTest):
 
 
 class ShareGroupUnderTest(_ByRecords):
-    """Members of a share group acknowledge records, and own nothing. A record is lost if nobody acknowledged it,
-    or would have, had the connection not broken."""
+    """A share group, whose members acknowledge records, and own nothing. A record is lost if no member acknowledged it,
+    and no acknowledgement of it is in doubt after a broken connection."""
 
     def lost(self, produced: dict[int, int]) -> int:
         in_doubt = [j.in_doubt for j in self.journals if isinstance(j, ShareJournal)]
@@ -162,7 +162,8 @@ class ShareGroupUnderTest(_ByRecords):
 
 
 class StreamsGroupUnderTest(_ByRecords):
-    """Instances of an application that counts, exactly once. A record is lost if it is not counted, or is twice."""
+    """Instances of an application that counts, exactly once. A record is lost if it is not counted, or counted
+    twice."""
 
     reader: SinkReader | None = None
 
@@ -201,5 +202,5 @@ def group_under_test(
 
 
 def sink_of(topic: str) -> str:
-    """The topic to which an application writes that reads this one."""
+    """Return the topic to which the application that reads this topic writes."""
     return f"{topic}-counts"

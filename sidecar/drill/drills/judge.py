@@ -1,5 +1,5 @@
-"""Was anything lost or owned twice? From the journals of the clients, what the cluster says is committed, and the audit
-of the state topic.
+"""Finds losses and double owners: from the journals of the clients, the committed offsets, and the audit of the state
+topic.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SHOWN = 8
 
 @dataclass
 class Verdict:
-    """Counts of what must not be, and the first lines that say where."""
+    """Counts of faults, and the first lines of evidence for each."""
 
     lost_records: int = 0
     lost_commits: int = 0
@@ -57,13 +57,14 @@ def lost_commits(best: dict[int, int], found: dict[int, int]) -> list[str]:
 
 
 def commits_now(ground: Ground) -> dict[str, list[str]]:
-    """Return, by the title of the group, what `lost_commits` says at this moment."""
+    """Return, by the title of the group, the `lost_commits` of this moment."""
     best = {c.title: c.best() for c in ground.under_test}
     return {c.title: lost_commits(best[c.title], ground.committed(c)) for c in ground.under_test if best[c.title]}
 
 
 def judge_group(c: GroupUnderTest, produced: dict[int, int], verdict: Verdict) -> None:
-    """Add what the clients' journals say of one group. `produced`: by partition, the end that the producer knows."""
+    """Add the faults in the journals of one group's clients. `produced`: by partition, the end that the producer
+    knows."""
     lost = c.lost(produced)
     verdict.lost_records += lost
     if lost:
@@ -72,13 +73,13 @@ def judge_group(c: GroupUnderTest, produced: dict[int, int], verdict: Verdict) -
 
 
 def judge_journals(c: GroupUnderTest, verdict: Verdict) -> None:
-    """Add what can be said before everything is consumed."""
+    """Add the faults that show even before everything is consumed."""
     verdict.add("double_owned", double_owned(c.journals), c.title)
     verdict.add("backward_commits", c.went_back(), c.title)
 
 
 def judge_audit(tables: Mapping[str, list[dict[str, Any]]], verdict: Verdict, since_ms: int) -> None:
-    """Add what the audit says; what is older than `since_ms` belongs to another drill."""
+    """Add the audit's findings; those before `since_ms` belong to another drill."""
     proven = [o for o in tables["second_owners"] if o["grade"] == "proven" and o["ms"] >= since_ms]
     verdict.add("double_owned", [_line(o) for o in proven], "audit")
     verdict.add("stale_writes", [_line(w) for w in tables["stale_writes"] if w["ms"] >= since_ms], "audit")
@@ -89,8 +90,8 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def audit(kafka: LocalKafka, unknown: Collection[str] = ()) -> dict[str, list[dict[str, Any]]]:
-    """Bring the lake of this cluster up to date; return what must not be, by table. Raises AuditError if the topic or
-    a record in it cannot be read, but for those of the kinds `unknown`."""
+    """Bring the lake of this cluster up to date; return its faults, by table. Raises AuditError if the topic or a
+    record in it cannot be read, except for records of the kinds `unknown`."""
     lake = audited(kafka.internal, kafka.folder / "lake", kafka.command_config)
     found = {name: rows(lake, name) for name in ("second_owners", "stale_writes", "unreadable")}
     if lost := [r for r in found["unreadable"] if r["kind"] not in unknown]:

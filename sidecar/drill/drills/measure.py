@@ -1,7 +1,7 @@
-"""Times of a round, and what they come to over all rounds. All in seconds; each is the longest pause after the fault.
+"""Times of a round, and their percentiles over all rounds, in seconds. Each is the longest pause after the fault.
 
-A request that was under way when the owner died is answered by nobody, so with a killed owner a pause is the time from
-the fault to the first answer. An owner that ends in order goes on answering for a moment, and the pause comes later.
+A request that was under way when the owner died gets no answer, so with a killed owner a pause is the time from the
+fault to the first answer. An owner that ends in order goes on answering for a moment, and the pause comes later.
 
 first commit   no commit of the members on the wire was accepted: the coordinator's part
 all partitions no commit of this partition was acknowledged to a client; the one that waited longest, until all was well
@@ -47,7 +47,7 @@ def longest_pause(times: Iterable[float], start: float, end: float) -> float:
 
 
 def answered(accepted: Sequence[Accepted], since_s: float) -> list[float]:
-    """Return when requests that were sent after `since_s` were accepted."""
+    """Return the times at which requests sent after `since_s` were accepted."""
     return [done for member in accepted for sent, done in list(member) if sent > since_s]
 
 
@@ -65,8 +65,8 @@ def after(c: GroupUnderTest, mark: Mark, end: Mark) -> Times:
 
 
 def everybody(c: GroupUnderTest, mark: Mark, until: Mark) -> Times:
-    """Return what concerns all of one group, in the time from `mark` to `until`: the next fault, or when all is well. A
-    member may be lost long after the first one is served."""
+    """Return the figures of one group's slowest partition and member, in the time from `mark` to `until`: the next
+    fault, or when all is well. A member may be lost long after the first one is served."""
     wire = [longest_pause(answered([m.heartbeats, m.commits], mark.at_s), mark.at_s, until.at_s) for m in c.members]
     clients = [longest_pause(times, mark.at_ms, until.at_ms) / 1000 for times in c.commit_times()]
     partitions = [longest_pause(times, mark.at_ms, until.at_ms) / 1000 for times in c.partition_commits()]
@@ -74,8 +74,8 @@ def everybody(c: GroupUnderTest, mark: Mark, until: Mark) -> Times:
 
 
 def beside(members: Sequence[Member], start: Mark, end: Mark, stood_still: Sequence[Span] = ()) -> Times:
-    """Return the figures of bystanders from `start` to `end`; that of the one that waited longest counts. The time in
-    which the members' own loop stood still is left out: nobody was asked then."""
+    """Return the figures of bystanders from `start` to `end`: the longest wait of any of them. Times in which the
+    members' own loop stood still are left out: no requests were sent then."""
 
     def pause(accepted: Accepted) -> float:
         inside = sorted(done for _, done in list(accepted) if start.at_s < done < end.at_s)
@@ -127,7 +127,7 @@ SHORT = {"first commit": "commit", "no commit": "no commit for"}
 
 
 def line_of(figures: Mapping[str, Times]) -> str:
-    """One round in a line: `figures` by the title of the group."""
+    """Return the line of one round. `figures`: by the title of the group."""
     return "; ".join(
         f"{title}: " + ", ".join(f"{SHORT.get(name, name)} {t[name]:.2f}" for name in FIGURES if name in t) + " s"
         for title, t in figures.items()

@@ -1,4 +1,4 @@
-"""What drills are called. The command line shows these names without importing the drills."""
+"""Names of the drills. The command line shows them without importing the drills."""
 
 from __future__ import annotations
 
@@ -32,4 +32,4 @@ ALL = "all"
 BOTH = {"cut": ("cut-sidecar", "cut-broker")}
 """Names for several drills."""
 SECURITIES = ("plaintext", "sasl_ssl")
-"""How a cluster can be secured."""
+"""Securities that a drill's cluster can have."""

@@ -1,4 +1,4 @@
-"""A sidecar, or a broker with its sidecar, falls silent on the network: no connection ends, and nobody answers.
+"""Faults of the network: a sidecar, or a broker with its sidecar, falls silent. No connection ends, no answer comes.
 
 These drills need a cluster whose connections all go through lines that can be cut (`lined`).
 """
@@ -16,12 +16,13 @@ from sidecar.drill.local import Broker, LocalKafka
 from sidecar.drill.processes import free_ports
 
 OF_A_HOST = re.compile(r"(?:sidecar-|broker-|raft-client-)?(\d+)(?:-.*)?")
-"""Client ids: `sidecar-1-tail`, `broker-1-fetcher-0`, `raft-client-1`; `1` asks the controller."""
+"""The host's number in a client id: `sidecar-1-tail`, `broker-1-fetcher-0`, `raft-client-1`, or `1`, which asks the
+controller."""
 
 
 @dataclass
 class LinedKafka(LocalKafka):
-    """Clients, peers, brokers and controllers reach each other through lines; a sidecar its broker, too."""
+    """A cluster in which clients, peers, brokers and controllers connect through lines, as do sidecars to brokers."""
 
     lines: Lines | None = field(default=None)
 
@@ -87,7 +88,7 @@ class CutSidecar(Drill):
 
 
 class CutBroker(Drill):
-    """A broker and its sidecar reach each other and nobody else: the host of the groups' owner is cut off."""
+    """A broker and its sidecar reach only each other: the host of the groups' owner is cut off."""
 
     name = "cut-broker"
     stage = "lined"

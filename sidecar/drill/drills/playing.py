@@ -1,4 +1,4 @@
-"""All drills, on which stage each is played, and how several are played one after the other."""
+"""All drills, the stages on which they are played, and runs of several drills."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ DRILLS: tuple[type[Drill], ...] = (
     KillStreamsOwner,
     SingleBroker,
 )
-"""In the order in which `all` plays them: those on one stage follow each other, and what harms most comes last."""
+"""All drills in the order of `all`: those on one stage follow each other, and the most harmful come last."""
 
 
 def plain(folder: Path, version: str) -> LocalKafka:
@@ -80,7 +80,7 @@ def socket_units(folder: Path, version: str) -> LocalKafka:
 
 
 def sasl_ssl(folder: Path, version: str) -> LocalKafka:
-    """The same, with SASL_SSL on every listener."""
+    """Return a cluster like `plain`, with SASL_SSL on every listener."""
     how = secured(folder)
     return LocalKafka(
         folder,
@@ -105,13 +105,12 @@ STAGES: dict[str, Stage] = {
 
 
 SECURITY: dict[str, Mapping[str, Stage]] = {"plaintext": STAGES, "sasl_ssl": {"plain": sasl_ssl}}
-"""How the cluster is secured -> the stages that there are then. Where lines are cut, it is told by what clients say
-first, which TLS hides."""
+"""Security of the cluster -> its stages. Lines are cut by the client id of the first request, which TLS hides."""
 
 
 def chosen(names: Sequence[str], options: dict[str, object], version: str = KAFKA) -> list[Drill]:
-    """Return the drills of these names, each once, in their order. Where there is no checkout, `all` are those that
-    need none; on brokers of an older `version`, those for which they have what is needed."""
+    """Return the drills of these names, each once, in their order. `all` leaves out drills that need a checkout if
+    there is none, and drills that brokers of an older `version` do not support."""
     wanted = {n for name in names for n in BOTH.get(name, (name,))}
     if ALL in wanted:
         wanted |= {d.name for d in DRILLS if d.name not in left_out(names, version)}
@@ -119,7 +118,7 @@ def chosen(names: Sequence[str], options: dict[str, object], version: str = KAFK
 
 
 def left_out(names: Sequence[str], version: str = KAFKA) -> dict[str, str]:
-    """Drills that `all` does not play here, and why."""
+    """Return the drills that `all` does not play here -> why."""
     if ALL not in names:
         return {}
     old = {d.name: f"brokers of Kafka {version} do not have what it needs" for d in DRILLS if too_old(d, version)}
@@ -140,8 +139,8 @@ def play_all(
     done: Callable[[Result], None],
     stages: Mapping[str, Stage] = STAGES,
 ) -> list[Result]:
-    """Play these drills; those that follow each other on the same stage share a cluster. A drill that did not come to
-    its end leaves its cluster in doubt, and the next one gets a new one. `done` is called after each."""
+    """Play these drills; those that follow each other on the same stage share a cluster. After a drill that did not
+    reach its end the next one gets a new cluster. `done` is called after each."""
     results: list[Result] = []
     for stage, group in itertools.groupby(drills, key=lambda d: d.stage):
         left = list(group)

@@ -16,15 +16,15 @@ from sidecar.drill.local import Broker
 from sidecar.drill.processes import DrillError
 
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
-"""kafka-reassign-partitions.sh."""
+"""The main class of kafka-reassign-partitions.sh."""
 CLUSTER = "org.apache.kafka.tools.ClusterTool"
-"""kafka-cluster.sh."""
+"""The main class of kafka-cluster.sh."""
 TOOL_S = 120.0
 MOVED_S = 120.0
 BROKER_S = 30.0
 STUCK = "Offset fetch error for 0 partition(s): Broker: Not coordinator"
-"""librdkafka never asks again for the offsets of what it was assigned (its issue 5586), whoever coordinates the group:
-the application has to be started anew."""
+"""The log line of a client that is stuck: librdkafka never asks again for the offsets of its partitions (its issue
+5586), with any coordinator, and the application has to be restarted."""
 
 Replicas = Mapping[tuple[str, int], list[int]]
 """Node ids of each partition's replicas, its preferred leader first."""
@@ -93,7 +93,7 @@ def replicas_of(ground: Ground) -> dict[tuple[str, int], list[int]]:
 
 
 def brokers_of(ground: Ground) -> set[int]:
-    """Node ids; nothing while nobody answers."""
+    """Return the node ids of the brokers; none while no broker answers."""
     try:
         return set(ground.admin().list_topics(timeout=5).brokers)
     except KafkaException:
@@ -101,7 +101,7 @@ def brokers_of(ground: Ground) -> set[int]:
 
 
 def reassign(ground: Ground, wanted: Replicas) -> None:
-    """Begin it. Raises DrillError."""
+    """Begin to move the replicas. Raises DrillError."""
     rows = [{"topic": topic, "partition": p, "replicas": ids} for (topic, p), ids in wanted.items()]
     file = ground.kafka.folder / "reassignment.json"
     file.write_text(json.dumps({"version": 1, "partitions": rows}))
@@ -117,11 +117,12 @@ def tool(ground: Ground, main: str, *args: str) -> None:
 
 
 def _holds(ground: Ground, node: Broker) -> int:
-    """How many partitions have a replica there."""
+    """Return the number of partitions with a replica at this broker."""
     return sum(node.node_id in ids for ids in replicas_of(ground).values())
 
 
 def _owns(ground: Ground, node: Broker) -> int:
-    """How many partitions of the state topic its sidecar owns, as a sidecar says."""
+    """Return the number of partitions of the state topic that this broker's sidecar owns, by the first sidecar's
+    map."""
     told = ground.kafka.owners(ground.kafka.nodes[0]) or {}
     return sum(owner == node.node_id for owner in told.get("owners", [node.node_id]))

@@ -1,4 +1,4 @@
-"""What a drill tells people: a table of times, and the judge's table."""
+"""The printed report of a drill: a table of times, and the judge's table."""
 
 from __future__ import annotations
 

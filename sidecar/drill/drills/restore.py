@@ -1,4 +1,4 @@
-"""The state topic is lost, and comes back from a dump."""
+"""A lost state topic that comes back from a dump."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from sidecar.drill.drills.topic import delete
 from sidecar.drill.members import Member
 
 REFUSED = 1
-"""Exit code of a command that will not."""
+"""Exit code of a command that refuses."""
 OLDER = "older"
-"""Option: the dump is older in each round."""
+"""Option of the drill: the dump is older in each round."""
 
 
 class Restore(Drill):
     """All sidecars are stopped, the state topic is dumped, deleted and loaded, and they are started. In every second
-    round the dump is older: a group was assigned anew since, and in each group somebody left and somebody joined. Then
+    round the dump is older: a group was assigned anew since, and in each group a member left and a member joined. Then
     the applications are stopped until the sidecars are ready."""
 
     name = "restore"
     patience_s = 150.0
-    """Members that the older dump brings back, and who are gone, are removed when their sessions are over (45 s)."""
+    """Seconds until the groups must be served. Members that are gone, but are in the older dump, are removed when their
+    sessions are over (45 s)."""
 
     def fault(self, ground: Ground, i: int) -> list[Mark]:
         k, older = ground.kafka, bool(i % 2) or bool(self.options.get(OLDER))
@@ -70,7 +71,8 @@ class Restore(Drill):
         return [mark]
 
     def _time_passes(self, ground: Ground, group: str) -> None:
-        """What the dump does not have: an epoch of this group, and in each other one who left and who joined."""
+        """Make changes that the dump does not have: an epoch of this group, and in each group under test a member that
+        leaves and one that joins."""
         where = ("--bootstrap", ground.kafka.bootstrap, *ground.kafka.command_config)
         must("groups", "rebalance", group, *where, "--reason", "after the dump")
         for c in ground.under_test:
@@ -80,7 +82,7 @@ class Restore(Drill):
         ground.settled(self.patience_s)
 
     def heal(self, ground: Ground, i: int) -> None:
-        """There is nothing to heal."""
+        """Do nothing: the fault includes its healing."""
 
     @staticmethod
     def _epochs(ground: Ground) -> dict[str, int]:

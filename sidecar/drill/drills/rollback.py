@@ -1,7 +1,7 @@
-"""Back to today's version from one of tomorrow, whose records have newer schemas, and one a kind that is new.
+"""A rollback to today's version from one of tomorrow, whose records have newer schemas, and one a new kind.
 
-Tomorrow's version is today's, with new versions of two schemas that it writes from its first record on; and beside the
-record of a consumer group it writes one of a new kind, if the group is one of those that have it.
+Tomorrow's version is today's, with new versions of two schemas, which it writes from its first record on; and beside
+the record of a consumer group it writes one of a new kind, for the groups that are chosen for it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from sidecar.state.schema import MARK, Schemas, published
 
 PACKAGE = Path(__file__).resolve().parents[2]
 NEWER = {"member": "core/consumer/records.py", "classic_group": "core/classic/records.py"}
-"""Kind of record -> where the registry names its schema."""
+"""Kind of record -> the file of the registry that names its schema."""
 FIELD = {"name": "of_tomorrow", "type": "string", "default": "what today's version does not know"}
 KIND = "of_tomorrow"
 VERSION = "of-tomorrow"
 TABLE, ROWS = "core/kinds.py", "KINDS = (CONSUMER, CLASSIC, SHARE, STREAMS)\n"
-"""Where the kinds of groups stand, with the records that each has."""
+"""The file with the kinds of groups and the records of each, and the line that is replaced."""
 NEW_KIND = """
 from dataclasses import dataclass, replace
 
@@ -80,8 +80,8 @@ KINDS = (TOMORROW, CLASSIC, SHARE, STREAMS)
 
 
 def tomorrow(folder: Path, have_new_kind: Sequence[str] = ()) -> tuple[Path, dict[str, bytes]]:
-    """Make that version; return where it is, and kind -> the fingerprint of its schema. `have_new_kind`: consumer
-    groups. Raises DrillError if what is changed is not where it is looked for."""
+    """Make tomorrow's version; return its folder, and kind -> the fingerprint of its new schema. `have_new_kind`:
+    consumer groups with records of the new kind. Raises DrillError if a text that must be changed is not found."""
     tree = folder / "sidecar-of-tomorrow"
     shutil.rmtree(tree, ignore_errors=True)
     shutil.copytree(PACKAGE, tree / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -120,14 +120,14 @@ def _with_new_kind(package: Path, groups: Sequence[str]) -> None:
 
 class Rollback(Drill):
     """The sidecars become ones of tomorrow, which write newer schemas and a new kind, then one after the other today's
-    again. The group that has the new kind is given back before, and taken in afterwards."""
+    again. The group with records of the new kind is released before, and adopted afterwards."""
 
     name = "rollback"
 
     def prepare(self, ground: Ground, i: int) -> None:
         first = ground.under_test[0]
         self.new = [first.members[0].group] if ground.kafka.has_consumer_groups else []
-        """Kafka has to take it while the sidecars cannot."""
+        """The group with the new kind. Kafka has to coordinate it while the sidecars cannot."""
         self.tree, self.prints = tomorrow(ground.kafka.folder, self.new)
         ground.unknown_kinds.add(KIND)
 
@@ -140,7 +140,7 @@ class Rollback(Drill):
             replace_one(self, ground, node)
             seen.append(of_tomorrow(ground))
         ground.settled(self.patience_s)
-        for c in ground.under_test:  # somebody joins: its group's records are tomorrow's
+        for c in ground.under_test:  # a member joins: its group's records are tomorrow's
             client = c.clients[-1]
             client.stop()
             c.replace(client)
@@ -171,7 +171,7 @@ class Rollback(Drill):
         self.find("groups that today's version cannot read", unreadable, unreadable == 0)
 
     def _written(self, ground: Ground) -> dict[str, int]:
-        """By kind, how many values of the newer schema, or of the new kind, stand in the topic."""
+        """Return, by kind, the number of values of the newer schema, or of the new kind, in the topic."""
         found = dict.fromkeys((*self.prints, KIND), 0)
         with Reader(Where(ground.kafka.internal, STATE_TOPIC, ground.kafka.security.librdkafka())) as reader:
             for p in range(reader.partitions()):
@@ -188,7 +188,7 @@ def of_tomorrow(ground: Ground) -> int:
 
 
 def unreadable_groups(admin_port: int) -> int:
-    """What a sidecar's metric says."""
+    """Return a sidecar's metric of unreadable groups. Raises DrillError if there is none."""
     with urllib.request.urlopen(f"http://127.0.0.1:{admin_port}/metrics", timeout=10) as res:
         told = re.findall(r"^sidecar_unreadable_groups (\S+)$", res.read().decode(), re.M)
     if len(told) != 1:

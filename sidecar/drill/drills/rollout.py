@@ -1,7 +1,7 @@
-"""From a cluster without sidecars to one with them, and back, while clients run.
+"""The rollout of sidecars in a cluster without any, and their removal, while clients run.
 
-The cluster has the listener INTERNAL from the start. The listener for clients stands where clients know it; when a
-broker gets its sidecar, the sidecar takes that address, and the broker's listener moves behind it.
+The cluster has the listener INTERNAL from the start. The broker's listener for clients has the address that clients
+know; when the broker gets its sidecar, the sidecar takes that address, and the broker's listener gets another one.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from sidecar.drill.processes import port_open
 
 BROKER_S = 30.0
 MOVED_S = 330.0
-"""As long as `sidecar groups release` waits."""
+"""Seconds in which all groups must have moved: as long as `sidecar groups release` waits."""
 CALM_S = 3.0
-"""With each mixed fleet."""
+"""Seconds that the clients run with each mixed fleet."""
 PATTERN = "drill-.*"
 STAY = "stay"
 """Option of take-out: the brokers stay without sidecars."""
 
 
 def without_sidecars(folder: Path, version: str) -> LocalKafka:
-    """Three brokers whose sidecars, once they are there, have no group of their own settings."""
+    """Return a cluster without sidecars, whose later sidecars have no patterns of their own."""
     made = LocalKafka(folder, version=version, properties=PROPERTIES)
     made.bare = {n.node_id for n in made.nodes}
     return made
@@ -43,7 +43,7 @@ class _Deployment(Drill):
     patience_s = 150.0
 
     def start(self, ground: Ground) -> None:
-        """The groups are Kafka's at times, so they are of kinds that it has."""
+        """Start brokers without sidecars. Kafka coordinates the groups at times, so they are of kinds that it has."""
         if not ground.kafka.has_consumer_groups:
             ground.kinds = KINDS[1:]
         ground.kafka.start_brokers()
@@ -51,7 +51,7 @@ class _Deployment(Drill):
 
     # ---- there --------------------------------------------------------------------------------------------
     def roll_out(self, ground: Ground) -> list[Mark]:
-        """A sidecar before each broker, then the groups are taken in: one by command, the others by a pattern."""
+        """Start a sidecar before each broker, then take the groups in: one by command, the others by a pattern."""
         marks = []
         for node in ground.kafka.nodes:
             marks.append(Mark.now(f"broker {node.node_id} gets its sidecar"))
@@ -75,7 +75,7 @@ class _Deployment(Drill):
 
     # ---- and back -----------------------------------------------------------------------------------------
     def take_out(self, ground: Ground) -> list[Mark]:
-        """The groups go back, then the sidecars go, then the state topic."""
+        """Give the groups back, then remove the sidecars, then the state topic."""
         since_ms = int(time.time() * 1000)
         marks = [Mark.now("the groups are given back")]
         must("groups", "release", ground.under_test[0].group, "--bootstrap", ground.kafka.bootstrap)
@@ -96,7 +96,7 @@ class _Deployment(Drill):
         return marks
 
     def _restart(self, ground: Ground, node: Broker, bare: bool) -> None:
-        """The broker ends in order and comes back with its other listener."""
+        """Restart the broker in order, with the other listener for clients."""
         k = ground.kafka
         process, node.process = broker_of(node), None
         process.stop(BROKER_S)
@@ -106,7 +106,7 @@ class _Deployment(Drill):
         ground.wait("the broker to listen", lambda: port_open(k.clients_listener(node)), 90)
 
     def _audited(self, ground: Ground, since_ms: int) -> None:
-        """What the audit says of the topic that is deleted next."""
+        """Note the audit's findings about the topic that is deleted next."""
         found = Verdict()
         judge_audit(audit(ground.kafka), found, since_ms)
         said = {"double_owned": found.double_owned, "stale_writes": found.stale_writes}
@@ -161,6 +161,6 @@ class TakeOut(_Deployment):
         return self.take_out(ground)
 
     def heal(self, ground: Ground, i: int) -> None:
-        """So it is seen that nothing stands in the way."""
+        """Roll the sidecars out again, which shows that nothing left over prevents it."""
         if not self.options.get(STAY):
             self.roll_out(ground)

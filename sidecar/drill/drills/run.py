@@ -20,9 +20,9 @@ from sidecar.state.schema import StateError
 BEGIN_S = 90.0
 AFTER_S = 120.0
 STOPPED_S = 1.0
-"""No longer than so does what happens to a broker stop the heartbeats of groups that it does not lead."""
+"""Longest pause that the fault of a broker may cause in the heartbeats of groups that it does not lead."""
 CALM_S = 2.0
-"""Between two rounds, so that one does not see the end of the other."""
+"""Pause between two rounds, so that one does not overlap the end of the other."""
 
 
 @dataclass
@@ -30,11 +30,11 @@ class Result:
     drill: str
     kafka: str
     rounds: list[dict[str, Times]] = field(default_factory=list)
-    """Of each round, by the title of the group, its figures."""
+    """For each round: title of the group -> its figures."""
     verdict: Verdict = field(default_factory=Verdict)
     findings: list[Finding] = field(default_factory=list)
     problem: str = ""
-    """Why the drill could not be played to its end."""
+    """The reason why the drill ended early; "" if it did not."""
     took_s: float = 0.0
 
     @property
@@ -46,7 +46,7 @@ class Result:
         return {t: summary([r[t] for r in self.rounds]) for t in titles}
 
     def json(self) -> dict[str, Any]:
-        """Times in seconds, by group and figure."""
+        """Return the result as values for JSON; times in seconds, by group and figure."""
         return {
             "drill": self.drill,
             "kafka": self.kafka,
@@ -61,11 +61,11 @@ class Result:
 
 
 STOPS = (DrillError, KafkaException, AuditError, StateError, TimeoutError)
-"""What ends a drill, but not the drills that come after it."""
+"""Errors that end a drill, but not the drills that come after it."""
 
 
 def play(drill: Drill, ground: Ground, n: int, tag: str, say: Callable[[str], None]) -> Result:
-    """Play `n` rounds. What goes wrong on the way ends the drill and is its `problem`; the judge speaks in any case."""
+    """Play `n` rounds. An error of STOPS ends the drill and is its `problem`; the judge runs in any case."""
     result = Result(drill.name, ground.kafka.version, findings=drill.findings)
     started, since_ms = time.monotonic(), int(time.time() * 1000)
     if drill.kinds:

@@ -83,7 +83,7 @@ class KillWorker(_OneSidecar):
         return [mark]
 
     def heal(self, ground: Ground, i: int) -> None:
-        """Nobody but its parent heals it."""
+        """Wait until the sidecar's parent has healed the fault."""
         ground.kafka.wait_ready()
 
 
@@ -115,7 +115,7 @@ class UpgradeWorker(_OneSidecar):
         return [mark]
 
     def heal(self, ground: Ground, i: int) -> None:
-        """There is nothing to heal."""
+        """Wait until all sidecars are ready: there is nothing else to heal."""
         ground.kafka.wait_ready()
 
 
@@ -145,12 +145,12 @@ class Stop(_OneSidecar):
 
 
 class SuspendOwner(_OneSidecar):
-    """SIGSTOP to the owner for longer than its session. Its connections stay open and nobody answers on them."""
+    """SIGSTOP to the owner for longer than its session. Its connections stay open, without answers."""
 
     name = "suspend-owner"
     holds_s = 2 * SESSION_S
     back_before_heal = False
-    """Unmodified clients wait for an answer on a connection that stays open, for their request timeout at most."""
+    """False, as unmodified clients wait on a connection that stays open, for their request timeout at most."""
 
     def fault(self, ground: Ground, i: int) -> list[Mark]:
         self.victim = self.choose(ground, i)
@@ -165,7 +165,7 @@ class SuspendOwner(_OneSidecar):
 
 
 def end_one(drill: Drill, node: Broker) -> None:
-    """Stop a sidecar in order: of two processes the front first."""
+    """Stop a sidecar in order, the front of two processes first."""
     parts = [p for p in (sidecar_of(node), node.coordinator) if p is not None]
     node.sidecar = node.coordinator = None
     for process in parts:
@@ -175,7 +175,7 @@ def end_one(drill: Drill, node: Broker) -> None:
 
 
 def replace_one(drill: Drill, ground: Ground, node: Broker) -> None:
-    """Stop a sidecar in order, start it again, and give the clients a moment with what they have then."""
+    """Stop a sidecar in order, start it again, and let the clients run for a moment."""
     end_one(drill, node)
     ground.kafka.start_sidecar(node)
     ground.kafka.wait_ready()
@@ -195,4 +195,4 @@ class RollingRestart(Drill):
         return marks
 
     def heal(self, ground: Ground, i: int) -> None:
-        """There is nothing to heal."""
+        """Do nothing: each sidecar runs again."""

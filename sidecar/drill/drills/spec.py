@@ -1,4 +1,4 @@
-"""What a drill is: a fault, and how it heals. Everything else is the same for all drills."""
+"""The interface of drills: a fault, and its healing. Everything else is the same for all drills."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sidecar.drill.drills.ground import Ground
 
 @dataclass(frozen=True)
 class Mark:
-    """A moment at which something was done to the cluster."""
+    """The moment of a fault or another step, and its description."""
 
     at_s: float
-    """Monotonic."""
+    """Monotonic time, in seconds."""
     at_ms: int
-    """Wall clock, as in the journals of clients."""
+    """Unix time in ms, as in the journals of clients."""
     what: str
 
     @staticmethod
@@ -26,7 +26,7 @@ class Mark:
 
 @dataclass
 class Finding:
-    """What a drill itself looked for, beside the judge: `ok` is False where the product did not do what it must."""
+    """A finding of the drill itself, beside the judge's. `ok`: whether the product did what it must."""
 
     what: str
     found: object
@@ -35,33 +35,33 @@ class Finding:
 
 @dataclass
 class Drill:
-    """Subclasses override `fault` and `heal`, and say by the fields what is to be expected."""
+    """A drill. Subclasses override `fault` and `heal`, and set the fields to their expectations."""
 
     options: dict[str, Any] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
     name = ""
     stage = "plain"
-    """What cluster it is played on; playing.py lists them."""
+    """The stage, which is the kind of cluster; playing.py lists them."""
     kinds: ClassVar[tuple[str, ...]] = ()
-    """Of the groups under test; (): consumer and classic."""
+    """Kinds of the groups under test; (): consumer and classic."""
     since: ClassVar[tuple[int, ...]] = ()
-    """The first Kafka whose brokers have what it needs."""
+    """The first Kafka whose brokers support the drill."""
     needs_checkout = False
-    """It takes something from this project's git history."""
+    """Whether the drill needs this project's git history."""
     beside_kafka = False
-    """Groups that Kafka coordinates take part: for faults that concern brokers."""
+    """Whether groups that Kafka coordinates take part, for faults of brokers."""
     everything_stops = False
-    """No broker is left that leads the groups of bystanders."""
+    """Whether the fault also takes the broker that leads the bystanders' groups."""
     holds_s = 0.0
-    """So long at least from the fault until it is healed."""
+    """Least time from the fault until it is healed."""
     back_before_heal = True
-    """The groups are served again before the fault is healed."""
+    """Whether the groups must be served again before the fault is healed."""
     patience_s = 90.0
-    """A group that is not served again by then fails the drill."""
+    """Seconds in which all groups must be served again; else the drill fails."""
 
     def find(self, what: str, found: object, ok: bool) -> None:
-        """Note something that the drill looked at itself. What is found as well as before is not listed again."""
+        """Note a finding of the drill itself. It replaces an earlier good one of the same name."""
         self.findings[:] = [f for f in self.findings if f.what != what or not f.ok]
         self.findings.append(Finding(what, found, ok))
 
@@ -73,9 +73,9 @@ class Drill:
         """Called before round `i` (from 0), when everything runs."""
 
     def fault(self, ground: Ground, i: int) -> list[Mark]:
-        """Do it. Returns a mark for each fault, taken just before it; the times of a round are those of its worst."""
+        """Make the fault. Return a mark for each fault, taken just before it; the worst one counts for the times."""
         raise NotImplementedError
 
     def heal(self, ground: Ground, i: int) -> None:
-        """Undo it, and wait until all brokers and sidecars are there again."""
+        """Undo the fault, and wait until all brokers and sidecars are there again."""
         raise NotImplementedError

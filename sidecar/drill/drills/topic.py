@@ -1,7 +1,7 @@
-"""The state topic is deleted, made anew, or set to forget, while sidecars and clients run.
+"""Faults of the state topic, while sidecars and clients run: deleted, made anew, or set to delete old records.
 
-The groups' state is gone then, and members have to join again. What must hold: offsets are the broker's and stay, the
-sidecars say what is wrong, and they serve again, after a restart at the latest.
+The groups' state is gone then, and members have to join again. Requirements: offsets are the broker's and stay, the
+sidecars report the problem, and they serve again, after a restart at the latest.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from sidecar.process.make_topic import made_by_default
 
 STATE_TOPIC = "__group_state"
 ANEW, READY = "starting anew", "event='ready'"
-"""What each sidecar writes to its log when it ends because of the topic, and when it is there again."""
+"""Log lines of a sidecar that ends because of the topic, and of one that is ready again."""
 TOLD_S = 15.0
-"""By then a sidecar must have said what is wrong, in its log or in /readyz."""
+"""Seconds in which a sidecar must report the problem, in its log or in /readyz."""
 ALONE_S = 30.0
-"""By then every sidecar is there again, and so long after that the groups are served, both without help; else the
-sidecars are restarted, as an operator would."""
+"""Seconds in which every sidecar must be ready again, and then seconds in which the groups must be served, both without
+help; else the sidecars are restarted, as an operator would."""
 
 
 def delete(ground: Ground) -> None:
@@ -42,7 +42,7 @@ def delete(ground: Ground) -> None:
 
 
 def delete_and_create(ground: Ground) -> None:
-    """At once, and as a sidecar would make it. Raises DrillError."""
+    """Delete the topic, and create it at once as a sidecar would. Raises DrillError."""
     delete(ground)
     error = asyncio.run(_created(ground))
     if error:
@@ -50,7 +50,7 @@ def delete_and_create(ground: Ground) -> None:
 
 
 async def _created(ground: Ground) -> int:
-    """Sidecars may be quicker."""
+    """Create the topic, unless a sidecar was quicker; return the error code."""
     cluster = Cluster(ground.addresses(ground.kafka.internal), "drill", {}, security=ground.kafka.security)
     try:
         code = await made_by_default(cluster, STATE_TOPIC, STATE_PARTITIONS)
@@ -99,7 +99,7 @@ class StateTopic(Drill):
         return [mark]
 
     def _told(self, ground: Ground) -> str:
-        """Return what a sidecar says of the state topic, with a level that an operator sees."""
+        """Return a sidecar's report about the state topic, in /readyz or as a warning or error in its log; else ""."""
         for n in ground.kafka.nodes:
             said = [str(p) for p in ground.kafka.problems(n) if STATE_TOPIC in str(p)]
             new = _log(ground, n.node_id)[self.read_from[n.node_id] :].splitlines()
@@ -128,14 +128,14 @@ class StateTopic(Drill):
         return FAULTS[i % len(FAULTS)][1] is _forget
 
     def _all_anew(self, ground: Ground) -> bool:
-        """Return whether each sidecar has noticed, has started anew because of it, and is ready since."""
+        """Return whether each sidecar has noticed the fault, has started anew, and is ready since."""
         nodes = ground.kafka.nodes
         told = (_log(ground, n.node_id)[self.read_from[n.node_id] :] for n in nodes)
         return all(map(came_back, told)) and all(ground.kafka.get(n, "/readyz") for n in nodes)
 
 
 def came_back(log: str) -> bool:
-    """Return whether the sidecar that wrote this has ended because of the topic, and has been ready since."""
+    """Return whether the sidecar with this log has ended because of the topic, and has been ready since."""
     return READY in log.partition(ANEW)[2]
 
 

@@ -1,4 +1,4 @@
-"""Sidecars of an earlier commit and today's in one cluster."""
+"""Sidecars of an earlier commit and of today in one cluster."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from sidecar.process.version import PACKAGE, package_version
 
 ROOT = Path(__file__).resolve().parents[3]
 OWNS_S = 30.0
-"""So long a sidecar may take until it owns what its broker leads."""
+"""Seconds in which a sidecar must own partitions after its start."""
 SCHEMAS = "sidecar/state/schemas/*.avsc"
 
 
 def in_checkout() -> bool:
-    """Whether this package is part of a checkout, and not installed."""
+    """Return whether this package is part of a checkout, and not installed."""
     return (ROOT / ".git").exists()
 
 
@@ -38,8 +38,8 @@ def _git(*args: str) -> bytes:
 
 
 def earlier() -> str:
-    """Return the commit to upgrade from where none is named: the last tag, or where there is none the commit before
-    the last new schema of a record. Raises DrillError."""
+    """Return the default commit to upgrade from: the last tag, or without tags the commit before the last new schema of
+    a record. Raises DrillError."""
     tags = _git("tag", "--merged", "HEAD", "--sort=-creatordate").decode().split()
     wanted = tags[0] if tags else _git("log", "-1", "--format=%H^", "--diff-filter=A", "--", SCHEMAS).decode().strip()
     try:
@@ -51,7 +51,7 @@ def earlier() -> str:
 
 
 def has_history() -> bool:
-    """Whether there is an earlier version to upgrade from."""
+    """Return whether there is an earlier version to upgrade from."""
     try:
         return bool(earlier())
     except DrillError:
@@ -66,8 +66,8 @@ def has_commit(commit: str) -> bool:
 
 
 def checkout(commit: str, folder: Path, say: Callable[[str], None] = print) -> Path:
-    """Unpack this commit and build its kernels; without them the sidecar runs in Python, which is said. Raises
-    DrillError if there is no such commit."""
+    """Unpack this commit and build its kernels; return its folder. If the build fails, `say` is told that the sidecars
+    run in Python. Raises DrillError if there is no such commit."""
     tree = folder / f"sidecar-of-{commit}"
     if not tree.exists():
         with tarfile.open(fileobj=io.BytesIO(_git("archive", commit))) as packed:
@@ -85,8 +85,8 @@ def checkout(commit: str, folder: Path, say: Callable[[str], None] = print) -> P
 
 
 def as_installed(tree: Path, version: str, entry_points: Mapping[str, Mapping[str, str]]) -> None:
-    """Write what pip writes of a package. A process of this tree finds it before that of the installed one, and so
-    tells this version in /about: only the code of the tree can say so."""
+    """Write the metadata of a package, as pip does. A process that runs the tree finds it before that of the installed
+    package, and so shows this version in /about: only the tree's own code can."""
     info = tree / f"{PACKAGE.replace('-', '_')}-{version}.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: {version}\n")
@@ -97,18 +97,18 @@ def as_installed(tree: Path, version: str, entry_points: Mapping[str, Mapping[st
 
 
 def of_today(ground: Ground) -> int:
-    """How many sidecars tell the version of this package."""
+    """Return the number of sidecars with the version of this package."""
     return sum(told_version(n) == package_version() for n in ground.kafka.nodes)
 
 
 def owns(ground: Ground, node: Broker) -> bool:
-    """Whether this sidecar owns partitions, as it says itself."""
+    """Return whether this sidecar owns partitions, by its own report."""
     return bool((ground.kafka.owners(node) or {}).get("active"))
 
 
 class RollingUpgrade(Drill):
     """One sidecar after the other becomes one of an earlier commit, then one after the other today's again. Each owns
-    partitions beside the others. That of the first broker is two processes."""
+    partitions beside the others. The first broker's sidecar is two processes."""
 
     name = "rolling-upgrade"
     needs_checkout = True
