@@ -1,1 +1,1 @@
-"""The audit on PySpark: who owned which partition when, whether anybody else owned it too, why a group rebalanced."""
+"""The audit on PySpark: owners of partitions over time, second owners, and reasons of rebalances."""

@@ -1,6 +1,6 @@
-"""All groups of the state topic at one glance, kept up to date record by record: for `sidecar top`. Pure.
+"""A table of all groups of the state topic for `sidecar top`, updated record by record. Pure.
 
-A group's state is that of the group which its records make; offsets and silence are not in the topic."""
+A group's state is rebuilt from its records; offsets and silent members are not in the topic."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from sidecar.state.rebuilt import NO_TARGETS, at_once, rebuilt
 from sidecar.state.schema import StateError
 
 KEPT_MS = 3_600_000
-"""Rebalances are counted for so long at most."""
+"""Longest window in which rebalances are counted."""
 Row = dict[str, Any]
 
 
 @dataclass
 class Life:
-    """One group. `since_ms`: of its present epoch or state; `rebalances`: when they began; `row` None: something was
-    written since it was made."""
+    """A group on the board. `since_ms`: start of its present epoch or state; `rebalances`: start of each; `row`: its
+    cached row, None once a record was written after it."""
 
     kind: str
     since_ms: int
@@ -40,13 +40,13 @@ class Life:
 
 class Board:
     def __init__(self, partitions: int, codec: Callable[[], StateCodec] = StateCodec) -> None:
-        """`partitions`: of the state topic."""
+        """Starts an empty board. `partitions`: how many the state topic has."""
         self._folds = [(PartitionFold(), codec()) for _ in range(partitions)]
         self._groups: dict[str, Life] = {}
         self._owners: dict[int, int] = {}
 
     def read(self, taken: Taken) -> None:
-        """The next records of a partition, in the order of its log."""
+        """Applies the next records of a partition, in the order of its log."""
         fold, codec = self._folds[taken.partition]
         codec.schemas = taken.schemas
         for raw in taken.records:
@@ -57,14 +57,14 @@ class Board:
         void = fold.owners.void
         fold.apply(raw.offset, key, raw.value, raw.owner_epoch)
         if key.kind == OWNER_CLAIM and raw.value is not None:
-            with suppress(StateError):  # whose it is stays as it was
+            with suppress(StateError):  # an unreadable claim leaves the owner as it was
                 self._owners[partition] = codec.claimed_by(raw.value)[0]
         row = codec.registry.records.get(key.kind)
         if row is None or fold.owners.void != void:
             return
         life, name, root = self._groups.get(key.group_id), row.kind.name, row.record.role is Role.GROUP
         if raw.value is None and (life is None or life.kind != name):
-            return  # what is left of it, after it has changed its protocol
+            return  # a record of the protocol that the group had before
         if raw.value is None and root:
             del self._groups[key.group_id]
             return
@@ -75,7 +75,8 @@ class Board:
             _head(life, row.kind, codec, raw.value, raw.time_ms)
 
     def rows(self, now_ms: int, window_ms: int) -> list[Row]:
-        """`rebalances`: those that began within the window, KEPT_MS at most; `age_s`: of the last, or of the group."""
+        """Returns a row for each group. `rebalances`: how many began within the window, KEPT_MS at most; `age_s`: since
+        the group's last change of epoch or state, or since its creation."""
         out = []
         for group_id, life in self._groups.items():
             while life.rebalances and life.rebalances[0] < now_ms - KEPT_MS:

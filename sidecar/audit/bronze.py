@@ -1,4 +1,4 @@
-"""Records of the state topic as rows of bronze: what a reader of any source makes of them."""
+"""Rows of bronze from records of the state topic, for readers of every source."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sidecar.state.schema import MARK, StateError
 DAY_MS = 86_400_000
 Header = tuple[str, bytes | None]
 KEY = {"type": "record", "name": "key", "fields": [{"name": f"part{n}", "type": "string"} for n in range(3)]}
-"""Of all records: kind, group id and sub id."""
+"""Avro schema of all records' keys: kind, group id and sub id."""
 
 
 def bronze_batch(
@@ -32,7 +32,7 @@ def bronze_batch(
     values: Sequence[bytes | None],
     headers: Sequence[Sequence[Header] | None],
 ) -> Any:
-    """Rows of one partition, in the order given."""
+    """Returns bronze rows of one partition, in the order of the arguments."""
     ms = pa.array(log_ms, pa.int64())
     key, value = pa.array(keys, pa.binary()), pa.array(values, pa.binary())
     log_time = times(ms)
@@ -56,7 +56,7 @@ def bronze_batch(
 
 
 def headers_of(headers: Sequence[Sequence[Header] | None]) -> Any:
-    """Only tombstones have any, so most rows are empty lists."""
+    """Returns the column `headers`. Only tombstones have any, so most rows are empty lists."""
     offsets = offsets_of(pa.array([len(h) if h else 0 for h in headers], LONG))
     flat = [pair for h in headers if h for pair in h]
     kind = BRONZE.arrow.field("headers").type
@@ -68,7 +68,7 @@ def headers_of(headers: Sequence[Sequence[Header] | None]) -> Any:
 
 
 def keys_of(key: Any) -> tuple[Any, Any, Any]:
-    """Kind, group id and sub id; all three are null where the key cannot be read."""
+    """Returns kind, group id and sub id; all three are null where the key cannot be read."""
     try:
         node: Any
         bad, node = Compiled(KEY).read(key, pa.arange(0, len(key), 1), 0)
@@ -92,7 +92,7 @@ def _keys_singly(key: Any) -> tuple[Any, Any, Any]:
 
 
 def fingerprints_of(value: Any) -> Any:
-    """In hex, of the values that begin as single-object encoding says."""
+    """Returns schema fingerprints in hex; null for values without the header of Avro's single-object encoding."""
     long = pc.fill_null(pc.greater_equal(pc.binary_length(value), BODY_AT), False)
     heads = pc.binary_slice(value.filter(long), 0, BODY_AT).cast(pa.binary(BODY_AT))
     named = mapped(heads, lambda head: head[len(MARK) :].hex() if head[: len(MARK)] == MARK else None, pa.string())
@@ -100,7 +100,7 @@ def fingerprints_of(value: Any) -> Any:
 
 
 def conform(batch: Any) -> Any:
-    """A table or batch of bronze columns, as other tools wrote them, with the very types that bronze has."""
+    """Returns a table or batch of bronze columns, as other tools wrote them, with exactly bronze's types."""
     columns = []
     for f in BRONZE.arrow:
         column = batch[f.name]

@@ -1,4 +1,4 @@
-"""Tables of the lake as one description: column, type, meaning. Arrow and Spark schemas, DDL and docs come from it."""
+"""Descriptions of the lake's tables: columns, types, meanings. Arrow and Spark schemas, DDL and docs come from them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def record(**fields: Any) -> Any:
 
 @dataclass(frozen=True)
 class Column:
-    """`null`: when there is no value; empty: there always is one."""
+    """A column. `null`: when it has no value; empty if it always has one."""
 
     name: str
     type: Any
@@ -36,8 +36,8 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """`layer`: bronze, silver or gold. `key`: no two rows have the same values here. `by`: columns that name folders;
-    where `open` is one, a later batch replaces the rows of which it is true."""
+    """A table. `layer`: bronze, silver or gold. `key`: columns that identify a row. `by`: columns that name folders; if
+    `open` is one of them, a later batch replaces the rows in which it is true."""
 
     layer: str
     name: str
@@ -52,7 +52,7 @@ class Table:
 
     @cached_property
     def ddl(self) -> str:
-        """As Spark reads it."""
+        """The columns as Spark's DDL."""
         return ", ".join(f"`{c.name}` {ddl(c.type)}" for c in self.columns)
 
     @property
@@ -61,7 +61,7 @@ class Table:
 
 
 def ddl(kind: Any) -> str:
-    """The type by its name in Spark SQL. Raises KeyError for a type that no table here has."""
+    """Returns Spark SQL's name of the type. Raises KeyError for a type that no table here has."""
     if pa.types.is_list(kind):
         return f"array<{ddl(kind.value_type)}>"
     if pa.types.is_struct(kind):

@@ -1,7 +1,7 @@
-"""The audit over and over: what is new, every so often, and an alert before history is lost.
+"""The audit in a loop: a batch of new records at each interval, and an alert before history is lost.
 
-A batch is the same as that of a single run, so whoever is stopped or killed goes on where the lake is. There is no
-other state: a lake may be filled by runs and by this in turn, one at a time.
+A batch is the same as that of a single run, so after a stop or a kill the next process continues from the lake. There
+is no other state: single runs and this loop may fill a lake in turn, one at a time.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ PER_PARTITION: dict[str, tuple[str, Callable[[Lag], float]]] = {
     ),
 }
 TOPIC_WAIT_S = 5.0
-"""Between two looks for a topic that is not there yet."""
+"""Interval between two checks for a topic that does not exist yet."""
 
 
 class Metrics:
-    """What Prometheus is told. Names begin with group_state_audit_."""
+    """Prometheus metrics of the audit. Names begin with group_state_audit_."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -70,8 +70,8 @@ class Metrics:
         return Gauge(f"group_state_audit_{name}", doc, registry=self.registry)
 
     def told(self, found: list[Lag]) -> None:
-        """How old the oldest record is goes on from here until this is called again: where no batch succeeds, history
-        is lost one day, and where nothing was left to read, something may have been written since."""
+        """Sets the lag gauges. The oldest record's age keeps rising until the next call: while batches fail, history
+        comes closer to its loss; where nothing was left to read, a record may have been written since."""
         for lag in found:
             age = partial(_aged, (lag.age_ms or 0) / 1000, time.monotonic())
             self._oldest.labels(str(lag.partition)).set_function(age)
@@ -80,7 +80,7 @@ class Metrics:
                 self._lags[name].labels(str(lag.partition)).set(value(lag))
 
     def serve(self, host: str, port: int) -> int:
-        """Returns the port: another one if it was 0."""
+        """Serves the metrics over HTTP. Returns the port, which the system chooses if `port` is 0."""
         server, _ = start_http_server(port, host, registry=self.registry)
         return int(server.server_port)
 
@@ -91,9 +91,9 @@ def _aged(age_s: float, since: float) -> float:
 
 @dataclass
 class Continuous:
-    """`every_s`: from the begin of a batch to that of the next; at most `max_records` in one, and then the next begins
-    at once. A batch that fails is tried again; one that would fail again and again raises Refused. `maintain_every`: so
-    many batches, and the lake's small files are put together; 0: never."""
+    """A loop of batches. `every_s`: from the start of a batch to that of the next; after a batch of `max_records` the
+    next starts at once. A failed batch is tried again, unless it raises Refused. `maintain_every`: batches after which
+    the lake's small files are merged; 0: never."""
 
     spark: SparkSession
     source: str
@@ -105,13 +105,14 @@ class Continuous:
     stopped: threading.Event = field(default_factory=threading.Event)
     maintain_every: int = 0
     _begun_with: Verdict | None = None
-    """What the lake said at the start, or after the first batch of a new one: what compaction took before that is no
-    loss of this audit."""
+    """The verdict at the start, or after the first batch of a new lake. `_lost` counts only losses since then: earlier
+    compaction is no loss of this audit."""
     _found: Verdict | None = None
+    """The last verdict."""
 
     def run(self) -> None:
-        """Until `stopped` is set. The first batch raises AuditError, for nothing has worked so far; but it waits for a
-        topic that is not there yet."""
+        """Runs batches until `stopped` is set. Waits for a topic that does not exist yet. The first batch raises
+        AuditError, because nothing has worked so far; later ones are tried again."""
         if to_date(self.lake):
             self._begun_with = self._judge()
         self._wait_for_topic()
@@ -128,7 +129,7 @@ class Continuous:
                 self.stopped.wait(self.every_s)
 
     def _wait_for_topic(self) -> None:
-        """A sidecar makes the topic when it starts, which may be later than this."""
+        """Waits until the topic exists: a sidecar creates it when it starts, which may be later than this."""
         said = False
         while not self.stopped.is_set():
             try:
@@ -142,7 +143,7 @@ class Continuous:
                 self.stopped.wait(min(TOPIC_WAIT_S, self.every_s))
 
     def _once(self) -> None:
-        """What is new, and then the rest of the interval."""
+        """Runs one batch, and waits for the rest of the interval unless the batch was full."""
         begun = time.monotonic()
         for lag in self._look():  # a batch may take long, or fail
             if lag.lost_soon:
@@ -159,7 +160,7 @@ class Continuous:
             self.stopped.wait(max(0.0, self.every_s - took))
 
     def _tell(self, batch: Batch, took: float) -> None:
-        """How it stands after a batch."""
+        """Updates metrics and verdict after a batch, and reports findings."""
         m = self.metrics
         m.ok.set(1)
         m.last.set(time.time())
@@ -171,7 +172,7 @@ class Continuous:
                 self.say(f"{found.findings} findings: ask `sidecar audit overlaps` and `sidecar audit status`")
 
     def _judge(self) -> Verdict:
-        """What the lake says, which the metrics tell as well."""
+        """Returns the lake's verdict, and sets the metrics by it."""
         self._found = found = verdict(self.lake)
         m = self.metrics
         m.records.set(found.records)
@@ -182,7 +183,7 @@ class Continuous:
         return found
 
     def _look(self) -> list[Lag]:
-        """How far the lake is behind the topic, and what is lost."""
+        """Measures how far the lake is behind the topic, and sets the metrics. Sources other than Kafka have no lag."""
         source = open_source(self.source, self.options)
         if not isinstance(source, KafkaSource):
             return []
@@ -192,7 +193,8 @@ class Continuous:
         return found
 
     def _lost(self) -> int:
-        """Offsets that were gone from the topic, or values that compaction took: what revisions tell may be either."""
+        """Returns losses since `_begun_with`: unread offsets or, by revisions, missing values. Both may count the same
+        records, so this is the greater number."""
         was, now = self._begun_with, self._found
         return 0 if was is None or now is None else max(now.lost - was.lost, now.missing - was.missing)
 

@@ -1,9 +1,9 @@
-"""Records as bytes (bronze) to typed Arrow tables (silver), one for each kind of record.
+"""Decoder of records as bytes (bronze) into typed Arrow tables (silver), one for each kind of record.
 
-Values of one schema are read by column (decode_columns.py). A value that cannot be read so is read by fastavro, which
-also judges what is damaged: such a record goes to the table `corrupt` and ends nothing. A field that a schema does not
-have is null, and one that the table does not have is left out: so older and newer versions of a schema fit in one
-table.
+Values of one schema are read by column (decode_columns.py). A value that cannot be read by column is read by fastavro,
+which also decides what is damaged: such a record goes to the table `corrupt`, and decoding continues. A field that a
+schema does not have is null; one that the table does not have is left out. So older and newer versions of a schema fit
+in one table.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ from sidecar.state.schema import MARK, Schemas, StateError, published
 
 BODY_AT = len(MARK) + 8
 SLICE_ROWS, SLICE_BYTES = 65_536, 16 << 20
-"""What is worked on at once fits in the cache of the processor."""
+"""Size limits of a slice: it fits in the processor's cache."""
 LAST_MS = 253_402_300_799_999
-"""The last of the year 9999; a time beyond it is shown as this one, for no reader could show it otherwise."""
+"""The last millisecond of the year 9999. Later times become this one, because readers cannot show them."""
 LONG_MAX = (1 << 63) - 1
 EMPTY = pa.scalar("")
 PAIRS = count()
-"""In a schema each record has a name of its own."""
+"""Numbers for the names of records that replace maps: each record of a schema needs a name of its own."""
 UNKNOWN_SCHEMA = "unknown schema"
 
 UNSOUND = (StateError, pa.ArrowException, KeyError, TypeError, ValueError, OverflowError)
-"""What a value raises that is damaged, or does not fit into its table."""
+"""Errors raised by a value that is damaged or does not fit into its table."""
 
 Claims = Mapping[int, Sequence[tuple[int, int]]]
 """State partition -> (offset, owner epoch) of its claims, in the order of their offsets."""
 
 
 def times(ms: Any) -> Any:
-    """Unix milliseconds as timestamps."""
+    """Returns Unix milliseconds as timestamps, clipped to the years 1970 to 9999."""
     clipped = pc.max_element_wise(ms, number(0), skip_nulls=False)
     clipped = pc.min_element_wise(clipped, number(LAST_MS), skip_nulls=False)
     return pc.multiply(clipped, number(1000)).cast(pa.timestamp("us", tz="UTC"))
 
 
 def claims_in(bronze: Any) -> list[tuple[int, int, int]]:
-    """Partition, offset and owner epoch of each claim. What counts as one: sidecar.state.fold.PartitionFold."""
+    """Returns partition, offset and owner epoch of each claim, as defined by sidecar.state.fold.PartitionFold."""
     mask = pc.and_(pc.fill_null(pc.equal(bronze["kind"], OWNER_CLAIM), False), pc.is_valid(bronze["value"]))
     found = bronze.filter(mask)
     rows = zip(*(found[n].to_pylist() for n in ("state_partition", "offset", "sub_id")), strict=True)
@@ -66,20 +66,20 @@ def claims_in(bronze: Any) -> list[tuple[int, int, int]]:
 
 
 def schemas_in(bronze: Any) -> dict[str, str]:
-    """Fingerprint -> text of each schema that is one."""
+    """Returns fingerprint -> text of each valid schema among the records."""
     mask = pc.and_(pc.fill_null(pc.equal(bronze["kind"], SCHEMA), False), pc.is_valid(bronze["value"]))
     known = Schemas.empty()
     for raw in bronze.filter(mask)["value"].to_pylist():
         try:
             known.learn(raw.decode())
         except (StateError, UnicodeDecodeError):
-            continue  # the decoder puts it among the corrupt ones
+            continue  # the decoder adds it to the corrupt records
     return known.texts
 
 
 def _bare(schema: Any) -> Any:
-    """The schema without logical types: a time stays the number that it is, also where no calendar has it. And with
-    lists of pairs instead of maps, which are written alike."""
+    """Returns the schema without logical types, so that a time stays a number even if no calendar has it. Maps become
+    lists of pairs, which have the same encoding."""
     if isinstance(schema, dict) and schema.get("type") == "map":
         fields = [{"name": "name", "type": "string"}, {"name": "value", "type": _bare(schema["values"])}]
         return {"type": "array", "items": {"type": "record", "name": f"Pair{next(PAIRS)}", "fields": fields}}
@@ -89,13 +89,13 @@ def _bare(schema: Any) -> Any:
 
 
 class Decoder:
-    """Decodes any batch of bronze records, in any order. `schemas`: fingerprint in hex -> JSON text, beside those that
-    this version knows itself."""
+    """Decoder of batches of bronze records, in any order. `schemas`: fingerprint in hex -> JSON text, in addition to
+    this version's own schemas."""
 
     def __init__(self, schemas: Mapping[str, str], claims: Claims) -> None:
         self.schemas = Schemas.empty()
         self._names: dict[str, str] = {}
-        """Kind -> the name that its schemas have."""
+        """Kind -> name of its schemas."""
         for name, text in published().items():
             self.schemas.learn(text)
             self._names[name.rsplit("-", 1)[0]] = json.loads(text)["name"]
@@ -109,7 +109,7 @@ class Decoder:
         }
 
     def decode(self, bronze: Any) -> dict[str, Any]:
-        """Table name -> its records, in the order of the batch; tables without records are left out."""
+        """Returns table name -> its records, in the order of the batch; tables without records are left out."""
         found: dict[str, list[Any]] = {}
         for part in slices(bronze):
             for name, batch in self._slice(part).items():
@@ -137,7 +137,7 @@ class Decoder:
         return out
 
     def step(self, fingerprint: str) -> Compiled | None:
-        """Reads values of that schema by column; None if it cannot be so."""
+        """Returns the reader of that schema's values by column; None if they cannot be read by column."""
         if fingerprint not in self._steps:
             try:
                 self._steps[fingerprint] = Compiled(_bare(json.loads(self.schemas.texts[fingerprint])))
@@ -146,7 +146,7 @@ class Decoder:
         return self._steps[fingerprint]
 
     def single(self, value: bytes) -> Any:
-        """One decoded value. Raises StateError."""
+        """Decodes one value with fastavro. Raises StateError."""
         fingerprint = value[len(MARK) : BODY_AT].hex()
         if fingerprint not in self._singles:
             self._singles[fingerprint] = parse_schema(_bare(json.loads(self.schemas.texts[fingerprint])))
@@ -156,7 +156,7 @@ class Decoder:
             raise StateError(f"damaged value: {exc!r}") from exc
 
     def misfit(self, kind: str, fingerprint: str) -> str:
-        """Why no value of this kind can have that schema; empty if it can."""
+        """Returns why a value of this kind cannot have that schema; empty if it can."""
         text = self.schemas.texts.get(fingerprint)
         if text is None:
             return f"{UNKNOWN_SCHEMA} {fingerprint}"
@@ -165,7 +165,7 @@ class Decoder:
         return "" if name == self._names[kind] else f"a {kind} with the schema of {name}"
 
     def claimed(self, bronze: Any) -> Any:
-        """Owner epoch of the last claim before each record."""
+        """Returns the owner epoch of the last claim before each record; null if there is none."""
         partitions, offsets = bronze["state_partition"], bronze["offset"]
         epochs = pa.nulls(len(offsets), LONG)
         for p in partitions.unique().to_pylist():
@@ -177,16 +177,17 @@ class Decoder:
 
 
 class _Kind:
-    """The records of one kind."""
+    """The records of one kind in a slice of bronze, being decoded."""
 
     def __init__(self, decoder: Decoder, kind: str, table: Table, bronze: Any) -> None:
         self.decoder, self.kind, self.table, self.bronze = decoder, kind, table, bronze
         self.parts: list[tuple[Any, Any]] = []
-        """Which rows, and their columns behind what bronze itself says."""
+        """Row numbers, and those rows' columns that do not come from bronze."""
         self.broken: list[tuple[Any, str]] = []
+        """Row numbers, and why these rows cannot be read."""
 
     def tables(self) -> tuple[Any, list[tuple[Any, str]]]:
-        """The table, and which rows cannot be read and why."""
+        """Returns the kind's silver rows (None if there are none), and which rows cannot be read and why."""
         value = self.bronze["value"]
         gone = where(value.is_null())
         if len(gone):
@@ -221,7 +222,7 @@ class _Kind:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _schema(self) -> Any:
-        """Columns that do not come from bronze."""
+        """Returns the schema of the columns that do not come from bronze."""
         own = {FROM_KEY.get(self.kind)} | {"written_time", "claimed_epoch", "deleted"}
         own |= {"state_partition", "offset", "log_ms", "log_time", "group_id"}
         return pa.schema([f for f in self.table.arrow if f.name not in own])
@@ -260,7 +261,7 @@ class _Kind:
             self._singly(left)
 
     def _by_column(self, which: Any, step: Compiled) -> Any:
-        """Read what can be, and return the rest."""
+        """Reads values by column. Returns the row numbers of those that cannot be read by column."""
         bad, node = step.read(self.bronze["value"], which, BODY_AT)
         good = which.filter(pc.invert(bad))
         try:
@@ -281,7 +282,7 @@ class _Kind:
                 columns.append(column if f.nullable else pc.fill_null(column, EMPTY))
             else:
                 firsts = arrow_of(inner, embedded.read_as, FIELD_OF)
-                if pa.types.is_list(firsts.type):  # of a member's protocols the one that it prefers
+                if pa.types.is_list(firsts.type):  # a member's preferred protocol comes first
                     some = pc.greater(pc.list_value_length(firsts), 0)
                     begins = firsts.offsets.slice(0, len(firsts))
                     firsts = firsts.values.take(pc.if_else(some, begins, pa.scalar(None, pa.int32())))
@@ -290,7 +291,7 @@ class _Kind:
 
     def _singly(self, which: Any) -> None:
         schema, values = self._schema(), self.bronze["value"].take(which).to_pylist()
-        try:  # nearly always all are sound, and then a batch of them costs a fraction
+        try:  # nearly always all are sound, and one batch is much cheaper
             rows = [value_row(self.kind, schema, self.decoder.single(raw)) for raw in values]
             pa.RecordBatch.from_pylist(rows, schema=schema).validate(full=True)
             self._add(which, rows)
@@ -298,7 +299,7 @@ class _Kind:
             self._judge(which, values)
 
     def _judge(self, which: Any, values: Sequence[bytes]) -> None:
-        """Each by itself: some of them are damaged."""
+        """Decodes each value by itself, because some of them are damaged."""
         rows, kept = [], []
         schema = self._schema()
         for i, raw in zip(which.to_pylist(), values, strict=True):
@@ -319,7 +320,7 @@ def where(mask: Any) -> Any:
 
 
 def slices(bronze: Any) -> Iterable[Any]:
-    """The batch in parts that are small enough to be quick."""
+    """Yields the batch in slices within SLICE_ROWS and SLICE_BYTES."""
     if isinstance(bronze, pa.Table):
         for batch in bronze.to_batches():
             yield from slices(batch)
@@ -333,7 +334,7 @@ def slices(bronze: Any) -> Iterable[Any]:
 
 
 def _corrupt(bronze: Any, lost: Iterable[tuple[Any, str]]) -> Any:
-    """The records that nobody can read, with the reasons."""
+    """Returns the unreadable records with the reasons, as rows of the table `corrupt`; None if there are none."""
     found = [(which, why) for which, why in lost if len(which)]
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""Arrow arrays of what was read by column (decode_columns.py)."""
+"""Arrow arrays from the columns that the kernel has read (decode_columns.py)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOPIC_ID_BYTES = 16
 
 
 def dig(node: Any, path: Sequence[str]) -> Any:
-    """The node at that path, through lists and what may be null; None if the schema has no such field."""
+    """Returns the node at that path, through lists and nullable values; None if the schema has no such field."""
     if not path:
         return node
     if isinstance(node, Fields):
@@ -31,7 +31,8 @@ def dig(node: Any, path: Sequence[str]) -> Any:
 
 
 def arrow_of(node: Any, kind: Any, alias: Mapping[str, str]) -> Any:
-    """`alias`: name of a struct's field in the table -> its name in the schema. Raises Unfit if the types differ."""
+    """Returns the node's values as an Arrow array of type `kind`. `alias`: name of a struct's field in the table ->
+    its name in the schema. Raises Unfit if the types differ."""
     if isinstance(node, Maybe):
         inner = arrow_of(node.there, kind, alias)
         return inner.take(pc.if_else(node.valid, node.places(), pa.scalar(None, LONG)))
@@ -59,7 +60,7 @@ def arrow_of(node: Any, kind: Any, alias: Mapping[str, str]) -> Any:
 
 
 def _texts(node: Texts, kind: Any) -> Any:
-    """Strings or bytes. Raises Unfit if a string is not UTF-8."""
+    """Returns strings or bytes; bytes as a string are topic ids. Raises Unfit if a string is not UTF-8."""
     values = node.values
     if kind == pa.string() and not node.text:
         if not pc.all(pc.equal(pc.binary_length(values), pa.scalar(TOPIC_ID_BYTES, pa.int32())), min_count=0).as_py():
@@ -76,11 +77,11 @@ def _texts(node: Texts, kind: Any) -> Any:
 
 
 def shown_id(raw: bytes) -> str:
-    """A topic id as Kafka's tools show it."""
+    """Returns a topic id as Kafka's tools show it."""
     return urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 def mapped(values: Any, of: Callable[[bytes | None], Any] | Callable[[bytes], Any], kind: Any) -> Any:
-    """`of` each value, asked once for each that is different. Null stays null."""
+    """Applies `of` to each value, with one call per distinct value. Null stays null."""
     known = values.dictionary_encode()
     return pa.array([of(v) for v in known.dictionary.to_pylist()], kind).take(known.indices)

@@ -1,5 +1,5 @@
-"""Avro values of one schema, read by the compiled kernel (native/_columns.c), if there is one. decode_rows.py gives the
-same value by value."""
+"""Reader of Avro values of one schema by column, with the compiled kernel native/_columns.c if there is one.
+decode_rows.py reads the same value by value."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ MOST_DEEP = 32
 
 
 class Compiled:
-    """How values of a schema are laid out: for each type a number and an argument, the outer one first."""
+    """A schema's layout as a program for the kernel: an op and an argument for each type, the outer type first."""
 
     def __init__(self, schema: Any) -> None:
-        """`schema`: as json.loads gives it. Raises Unfit."""
+        """Compiles `schema`, as json.loads returns it. Raises Unfit."""
         if columns is None:
             raise Unfit("there is no compiled kernel")
         self._named: dict[str, Any] = {}
         self._said: list[int] = []
         self._texts: list[bool] = []
-        """Of each type, whether it is text."""
+        """For each type of the program, whether it is a string."""
         self._fields: list[list[str]] = []
         self._add(schema, "", 0)
         self._program = array("i", self._said).tobytes()
 
     def read(self, values: Any, which: Any, skip: int) -> tuple[Any, Node]:
-        """`which` of these values, without their first `skip` bytes: flags for those that cannot be read so, and the
-        columns of the others."""
+        """Reads the values at the places `which`, without their first `skip` bytes each. Returns flags for those that
+        cannot be read by column, and the columns of the others."""
         _, offsets, data = values.buffers()
         bad, found = columns(self._program, data or b"", offsets, values.offset, which.buffers()[1], skip)
         parts = iter(zip(self._said[::2], self._texts, self._fields, found, strict=True))

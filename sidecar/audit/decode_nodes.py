@@ -1,4 +1,4 @@
-"""What was read of Avro values of one schema: columns, nested as the schema is."""
+"""Columns of Avro values of one schema, nested as the schema is."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ LONG = pa.int64()
 
 
 class Unfit(Exception):
-    """This cannot be read by column. It may still be readable value by value."""
+    """A value or schema cannot be read by column. It may still be readable value by value."""
 
 
 @lru_cache(maxsize=256)
 def number(n: int) -> Any:
-    """A plain number would have its type looked for in each call, and an optional package of pyarrow's with it."""
+    """Returns `n` as an Arrow scalar. For a plain number pyarrow would look up the type, and with it an optional
+    package, in each call."""
     return pa.scalar(n, LONG)
 
 
@@ -34,7 +35,7 @@ class Flags:
 
 @dataclass(slots=True)
 class Texts:
-    """Strings and bytes, as Arrow's."""
+    """Strings (`text`) or bytes, as an Arrow array of binary values."""
 
     values: Any
     text: bool
@@ -48,13 +49,13 @@ class Lists:
 
 @dataclass(slots=True)
 class Maybe:
-    """`there` holds only those that are not null."""
+    """Nullable values. `valid`: a flag for each; `there`: only those that are not null."""
 
     valid: Any
     there: Node
 
     def places(self) -> Any:
-        """Of each that is not null: which of `there` it is."""
+        """Returns the index into `there` of each value that is not null."""
         return pc.subtract(pc.cumulative_sum(self.valid.cast(LONG)), 1)
 
 

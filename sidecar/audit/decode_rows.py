@@ -1,4 +1,4 @@
-"""Where each column of silver comes from, and the same for a single record: by this the reading by column is judged."""
+"""Silver's columns from a single record or its headers. Tests compare the reading by column with it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sidecar.audit.layers import HEAD, PATHS, RENAMED
 from sidecar.core.classic.embedded import assigned, whole_subscription
 
 FIELD_OF = {column: field for field, column in RENAMED.items()}
-"""Field of a struct -> its name in the schemas, if it has another."""
+"""Field of a struct in silver -> its name in the schemas, if they differ."""
 
 
 @dataclass(frozen=True)
 class Embedded:
-    """Bytes of the client's own protocol, and what is made of them."""
+    """A column made of bytes in the client's own protocol. `read_as`: Arrow type of the bytes; `of`: their decoder."""
 
     read_as: Any
     of: Callable[[bytes | None], Any]
@@ -50,10 +50,10 @@ EMBEDDED: Mapping[tuple[str, str], Embedded] = {
 
 
 def headers_rows(headers: Any, schema: Any) -> Any:
-    """The columns of `schema` from the headers of tombstones."""
+    """Returns the columns of `schema` from the headers of tombstones."""
     try:
         columns = _headers_columns(headers)
-    except pa.ArrowInvalid:  # a number that is none, or a text that is not UTF-8
+    except pa.ArrowInvalid:  # an invalid number, or a text that is not UTF-8
         return pa.RecordBatch.from_pylist([headers_row(h) for h in headers.to_pylist()], schema=schema)
     rows = len(headers)
     made = [columns[f.name] if f.name in columns else pa.nulls(rows, f.type) for f in schema]
@@ -61,7 +61,8 @@ def headers_rows(headers: Any, schema: Any) -> Any:
 
 
 def _headers_columns(headers: Any) -> dict[str, Any]:
-    """Of a name that is there twice the last one counts. Raises ArrowInvalid."""
+    """Returns silver's columns from headers. Of two headers with the same name the last one counts. Raises
+    ArrowInvalid for a value that is no number or no UTF-8."""
     each, owners = headers.flatten(), pc.list_parent_indices(headers)
     names, values = each.field("name"), pc.fill_null(each.field("value"), pa.scalar(b""))
     columns = {}
@@ -75,7 +76,8 @@ def _headers_columns(headers: Any) -> dict[str, Any]:
 
 
 def headers_row(headers: list[dict[str, Any]] | None) -> dict[str, Any]:
-    """What a tombstone says in its headers. Those of earlier versions say less."""
+    """Returns the columns from a tombstone's headers. Earlier versions wrote fewer: a missing number is null, a missing
+    reason empty."""
     said = {h["name"]: h["value"] or b"" for h in headers or []}
 
     def number(name: str) -> int | None:
@@ -95,7 +97,7 @@ def headers_row(headers: list[dict[str, Any]] | None) -> dict[str, Any]:
 
 
 def value_row(kind: str, schema: Any, body: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of `schema` from one decoded value."""
+    """Returns the columns of `schema` from one decoded value."""
     row: dict[str, Any] = {}
     for f in schema:
         found = _dig(body, PATHS[kind, f.name])
@@ -120,7 +122,7 @@ def _dig(value: Any, path: tuple[str, ...]) -> Any:
 
 
 def _plain(value: Any, kind: Any) -> Any:
-    """The value as a table of that type has it."""
+    """Returns the value for a column of that type. Raises ValueError, TypeError or KeyError if it does not fit."""
     if isinstance(value, list) and pa.types.is_list(kind):
         return [_plain(v, kind.value_type) for v in value]
     if isinstance(value, dict) and pa.types.is_struct(kind):

@@ -19,11 +19,11 @@ from sidecar.audit.errors import AuditError
 
 ENDINGS = (".jsonl", ".json", ".ndjson", ".jsonl.gz", ".json.gz", ".ndjson.gz")
 TIME_TYPES = (None, "create", "append")
-"""By the numbers that the Kafka client gives them."""
+"""Names of the timestamp types, at the Kafka client's numbers for them."""
 
 
 class DumpRecord(msgspec.Struct):
-    """msgspec reads and writes bytes as base64."""
+    """A record, one line of a dump; msgspec reads and writes its bytes as base64."""
 
     partition: int
     offset: int
@@ -35,7 +35,7 @@ class DumpRecord(msgspec.Struct):
 
 
 def dump_files(path: Path) -> list[Path]:
-    """Those of a folder, in the order of their names; or the file itself."""
+    """Returns a folder's dump files in the order of their names, or the file itself."""
     if path.is_file():
         return [path]
     return sorted(p for p in path.rglob("*") if p.name.endswith(ENDINGS))
@@ -47,12 +47,12 @@ def dump_lines(path: Path) -> Iterator[bytes]:
 
 
 def open_dump(path: Path) -> IO[bytes]:
-    """For writing, compressed if the name ends in .gz."""
+    """Opens a dump for writing, compressed if the name ends in .gz."""
     return gzip.open(path, "wb") if path.name.endswith(".gz") else path.open("wb")  # type: ignore[return-value]
 
 
 def read_dump(path: Path) -> Iterator[DumpRecord]:
-    """All records. Raises AuditError, with the line that is none."""
+    """Yields all records. Raises AuditError, which names the first invalid line."""
     decoder = msgspec.json.Decoder(DumpRecord)
     for file in dump_files(path):
         for number, line in enumerate(dump_lines(file), 1):

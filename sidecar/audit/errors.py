@@ -1,4 +1,4 @@
-"""What goes wrong when the state topic or a lake is read or written."""
+"""Errors of reading or writing the state topic or a lake."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Mapping
 
 
 class AuditError(Exception):
-    """It cannot be read or written. The message says what, and why."""
+    """The state topic or a lake cannot be read or written. The message says which part, and why."""
 
 
 class Refused(AuditError):
-    """It would be refused again: somebody has to do what the message says."""
+    """A retry would fail again: the operator must first do what the message says."""
 
 
 class NoTopic(AuditError):
-    """The state topic is not there, or not yet."""
+    """The state topic does not exist, or not yet."""
 
 
 class Misused(AuditError):
-    """An option has a value that cannot be. The message says which, and what it may be."""
+    """An option has an invalid value. The message names the option and its valid values."""
 
 
 def number(options: Mapping[str, str], name: str, default: int) -> int:
-    """An option that is a number. Raises Misused."""
+    """Returns the value of an option that is a number. Raises Misused."""
     said = options.get(name, str(default))
     if not said.isascii() or not said.isdigit():
         raise Misused(f"the option {name} is a number, not {said!r}")

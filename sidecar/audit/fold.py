@@ -1,13 +1,13 @@
-"""Folds a partition of the state topic, in offset order, into ownership intervals and overlaps: for questions about one
+"""Ownership intervals and overlaps of a state topic's partition, folded in offset order, for questions about one
 group. Pure. The tables of a lake come from gold/, on Spark.
 
 A member owns what its current assignment holds, assigned or pending revocation, until a later record of that member
 lacks it or removes the member. If two members own a partition at the same offset, that is an overlap; there must be
-none. Where values of the member's key are missing, it held for certain only until the last record before that, as in
-gold (gold/ownership.py): only what certainly held proves an overlap.
+none. Where values of the member's key are missing, its ownership is certain only until the last record before them, as
+in gold (gold/ownership.py): only certain ownership proves an overlap.
 
-What a current assignment holds, and whether others may hold it too, is known to the kind of group: several members of a
-share group may have a partition, and of a task only the active one has one member alone.
+The kind of group decides what a current assignment holds, and whether others may hold it too: several members of a
+share group may have a partition, and only active tasks have a single member.
 
 A member of a classic group owns what the leader assigned to it, until the leader assigns anew or the member is removed.
 All assignments of a generation count from the same moment.
@@ -34,15 +34,15 @@ OWNING = frozenset({OWNER_CLAIM, "classic_group", "classic_member", "classic_ass
     for record in kind.records
     if kind.inspect.holds is not None and record.role in (Role.MEMBER, Role.CURRENT)
 }
-"""Kinds of records that say who owns what; the fold learns nothing from others."""
+"""Kinds of records that determine ownership; the fold uses no others."""
 Place = tuple[str, str, int]
 """Group id, key of a `HeldPartitions` (of a classic group the topic's name), partition."""
 
 
 @dataclass(slots=True)
 class Interval:
-    """A member owned a partition, or had a task, from one record to another; `to_*` is None while it still does.
-    `place`: as people write it; `alone`, `listed`: of a `HeldPartitions`."""
+    """A member's ownership of a partition or task, from one record to another; `to_*` is None while it lasts.
+    `place`: the partition or task as text; `alone`, `listed`: fields of `HeldPartitions`."""
 
     group_id: str
     topic: str
@@ -62,20 +62,20 @@ class Interval:
     alone: bool = True
     listed: bool = True
     not_before: int | None = None
-    """The last offset at which it was not so; None: nothing earlier is known."""
+    """The last offset at which the member certainly did not own it; None: nothing earlier is known."""
     exact: bool = True
-    """It began with that record: none is missing before it."""
+    """Whether ownership began with exactly that record: no value is missing before it."""
     to_exact: bool = True
     stretches: list[Stretch] = field(default_factory=list)
 
     def sure(self, ms: int) -> bool:
-        """Whether it certainly held then."""
+        """Whether the member certainly owned it at that time."""
         return any(s.ms <= ms and (s.until_ms is None or ms <= s.until_ms) for s in self.stretches)
 
 
 @dataclass(slots=True)
 class Stretch:
-    """It certainly held from one record to another; `until` None: it still does."""
+    """A part of an interval in which ownership is certain; `until` is None while it lasts."""
 
     offset: int
     ms: int
@@ -85,7 +85,7 @@ class Stretch:
 
 @dataclass(slots=True)
 class Overlap:
-    """Two members had at the same offset what one may have alone, for certain if it is proven. There must be none."""
+    """Two members owned at one offset what only one may own; `proven` if both certainly did. There must be none."""
 
     group_id: str
     topic: str
@@ -102,7 +102,7 @@ class Overlap:
 
 @dataclass(slots=True)
 class Stale:
-    """A record has a lower owner epoch than a claim before it, so fencing failed. There must be none."""
+    """A record whose owner epoch is not that of the last claim before it, so fencing failed. There must be none."""
 
     state_partition: int
     offset: int
@@ -112,7 +112,7 @@ class Stale:
 
 @dataclass(slots=True)
 class Gap:
-    """Compaction removed values of a key before the audit could read them; `missing` says how many."""
+    """Values of a key that compaction removed before the audit could read them; `missing`: how many."""
 
     state_partition: int
     kind: str
@@ -140,8 +140,8 @@ EVER = 1 << 62
 
 
 def _overlaps(owners: Sequence[Interval]) -> Iterator[Overlap]:
-    """Of one place. For each that begins it is enough to know which of those before it goes on longest, certainly and
-    perhaps. Of two that end together that is the one that began later."""
+    """Yields the overlaps at one place. Each stretch is compared with two that began before it: the one that certainly
+    lasts longest, and the one that possibly does. Of two with the same end, the one that began later counts."""
     begins = sorted(
         ((s.offset, i.member_id, n, s, i) for i in owners for n, s in enumerate(i.stretches)), key=lambda b: b[:3]
     )
@@ -173,18 +173,18 @@ Held = dict[Place, What]
 
 @dataclass(slots=True)
 class _Classic:
-    """What the log has said of a classic group so far."""
+    """A classic group, as far as the log has been read."""
 
     type: str | None = None
     assigned_generation: int = -1
     members: set[str] = field(default_factory=set)
-    """Who was ever assigned something."""
+    """Ids of all members that ever had an assignment."""
     staged: dict[str, tuple[Any, Held, int]] = field(default_factory=dict)
     """Member id -> its next assignment, which counts from the group's next record on."""
 
 
 class Fold:
-    """Feed rows of one state partition in offset order to `add`; `result` is complete at any time."""
+    """The fold of one state partition. `add` takes its rows in offset order; `result` is complete at any time."""
 
     def __init__(self, state_partition: int) -> None:
         self.p = state_partition
@@ -192,17 +192,17 @@ class Fold:
         self._open: dict[Place, dict[str, Interval]] = {}
         self._held: dict[tuple[str, str], Held] = {}
         self._known: dict[tuple[str, str], tuple[int, int]] = {}
-        """Offset and time of the last record that said what a member holds."""
+        """Offset and time of the last record that determined what a member holds."""
         self._classic: dict[str, _Classic] = {}
         self._members: dict[tuple[str, str], Mapping[str, Any]] = {}
-        """The values of their own records."""
+        """Members' own records, decoded."""
         self._clients: dict[tuple[str, str], str] = {}
         self._intervals: dict[tuple[str, str], list[Interval]] = {}
-        """All of each member."""
+        """All intervals of each member."""
         self._revisions: dict[tuple[str, str, str], int] = {}
         self._owners = Claims()
         self._exact = True
-        """Nothing is missing right before the record that is being added."""
+        """Whether no value is missing right before the record that is being added."""
 
     def add(self, row: Any) -> None:
         kind, tomb = row["kind"], row["tombstone"]
@@ -230,7 +230,7 @@ class Fold:
             return
         if of.record.role is Role.MEMBER:
             if tomb:
-                self._exact = False  # it is no record of what it held
+                self._exact = False  # its revision does not count values of the current assignment
                 self._hold(row, member, {}, -1)
                 self._members.pop(member, None)
             else:
@@ -243,7 +243,7 @@ class Fold:
             self._hold(row, member, held, -1 if tomb else body["member_epoch"], inspect.place)
 
     def _member(self, member: tuple[str, str], body: dict[str, Any]) -> None:
-        """Its client goes by what it said last, as in the lake."""
+        """Keeps a member's record. All its intervals get the latest client id, as in the lake."""
         self._members[member] = body
         if body["client_id"] != self._clients.get(member):
             self._clients[member] = body["client_id"]
@@ -281,7 +281,8 @@ class Fold:
         self._member(member, body)
 
     def _classic_assignment(self, row: Any, body: dict[str, Any]) -> None:
-        """A new one of a generation that has its assignments already is a static member's that came back."""
+        """Stages the assignments of a new generation. One for an assigned generation counts at once: it belongs to a
+        static member that came back."""
         group_id, member_id = row["group_id"], row["sub_id"]
         group = self._classic.setdefault(group_id, _Classic())
         group.staged.pop(member_id, None)
@@ -297,8 +298,8 @@ class Fold:
             self._hold(row, (group_id, member_id), held if group.type == CONSUMER_TYPE else {}, body["generation"])
 
     def _count(self, row: Any) -> bool:
-        """Whether nothing of its key is missing right before it. Of a tombstone without a revision that is not
-        known."""
+        """Returns whether no value of the row's key is missing right before it. False for a tombstone without a
+        revision, for which that is unknown. Adds gaps to the result."""
         key = (row["kind"], row["group_id"], row["sub_id"])
         before, revision = self._revisions.get(key, 0), row["revision"]
         if row["tombstone"]:
@@ -312,7 +313,7 @@ class Fold:
         return bool(revision == before + 1)
 
     def _release(self, row: Any, member: tuple[str, str], held: Held) -> None:
-        """The member has no more than this."""
+        """Ends the member's ownership of every place that `held` lacks."""
         before = self._held.get(member, {})
         for place in sorted(before.keys() - held.keys()):
             ended = self._open[place].pop(member[1])
@@ -322,7 +323,7 @@ class Fold:
             del before[place]
 
     def _cut(self, held: Interval, row: Any, member: tuple[str, str]) -> None:
-        """It certainly held until right before this record, or until the last one before those that are missing."""
+        """Ends the interval's last stretch right before this record, or at the last record before missing ones."""
         last, known = held.stretches[-1], self._known[member]
         last.until, last.until_ms = (row["offset"] - 1, row["time_ms"] - 1) if self._exact else known
 

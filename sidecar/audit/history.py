@@ -1,6 +1,6 @@
-"""What has happened to one group, in words, from its records. Pure.
+"""One group's history in words, from its records. Pure.
 
-Who owned what comes from the fold of the audit; the rest is told record by record.
+Ownership comes from the audit's fold; all other events come from single records.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sidecar.state.fold import UNFENCED, Claims
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`ms`: Unix time of the record; `who`: a member, an instance or a sidecar, empty if it is about the group."""
+    """An event. `ms`: Unix time of its record; `who`: a member, an instance or a sidecar, empty for the whole group."""
 
     ms: int
     offset: int
@@ -34,8 +34,8 @@ class Event:
 
 @dataclass
 class History:
-    """`missing`: values of this group's keys that compaction took; `complete_ms`: from then on all of them are there;
-    None: always."""
+    """A group's history. `missing`: values of its keys that compaction removed; `complete_ms`: the time from which none
+    is missing, None: from the beginning."""
 
     group_id: str
     events: list[Event] = field(default_factory=list)
@@ -46,8 +46,8 @@ class History:
 
 
 def ownership(rows: Iterable[Row]) -> list[History]:
-    """Of each group in these rows of one partition, in the order of the log, who owned what, from one fold. Of the
-    events only those of its coordinators are there."""
+    """Returns, with one fold, ownership in each group of these rows, which are one partition's in the order of the log.
+    The only events are the coordinators' claims."""
     claimed: list[Event] = []
     unreadable: Counter[str] = Counter()
     told, fold = _Told("", claimed), None
@@ -70,7 +70,7 @@ def ownership(rows: Iterable[Row]) -> list[History]:
 
 
 def history(group_id: str, rows: Iterable[Row], registry: Registry = REGISTRY) -> History:
-    """`rows`: of the group's partition, in the order of the log; those of other groups do not count."""
+    """Returns a group's history. `rows`: of its partition, in the order of the log; other groups' rows are skipped."""
     found = History(group_id)
     told = _Told(group_id, found.events, registry)
     fold: Fold | None = None
@@ -114,7 +114,7 @@ def history(group_id: str, rows: Iterable[Row], registry: Registry = REGISTRY) -
 
 
 def _add_ownership(found: Mapping[str, History], fold: Fold, times: Mapping[int, int]) -> None:
-    """`times`: of all records that the fold was given, by offset."""
+    """Adds the fold's gaps and intervals to their groups. `times`: offset -> time of each record in the fold."""
     for gap in fold.result.gaps:
         if (of := found.get(gap.group_id)) is not None:
             of.missing += gap.missing
@@ -125,7 +125,7 @@ def _add_ownership(found: Mapping[str, History], fold: Fold, times: Mapping[int,
 
 
 def _moves(intervals: Sequence[Interval]) -> list[Event]:
-    """One event for what a member got with one record, and one for what it gave up."""
+    """Returns an event for all that a member got with one record, and one for all that it gave up."""
     places: dict[tuple[int, str, str], list[Interval]] = {}
     heads: dict[tuple[int, str, str], tuple[int, str]] = {}
     for i in intervals:
@@ -149,7 +149,7 @@ def _moves(intervals: Sequence[Interval]) -> list[Event]:
 
 
 class _Told:
-    """Makes events of records, as their kind tells them; of each key it knows what was said last."""
+    """Makes events of records with the `tell` functions of their kind. `_last`: the last value of each key."""
 
     def __init__(self, group_id: str, events: list[Event], registry: Registry = REGISTRY) -> None:
         self._group_id = group_id

@@ -1,10 +1,10 @@
-"""Gets records into the lake, batch by batch, each exactly once.
+"""Ingestion of records into the lake, batch by batch, each record exactly once.
 
-What an attempt at a batch has read is written down (`_batches/N.ATTEMPT.json`), and the transaction that makes its
-bronze visible names the attempt: so that transaction alone decides, also between two writers. Whoever dies before it
-has done nothing; whoever dies after it is followed by one who ends the batch. Silver is made of the bronze that was
-committed, so it is always the very same, even if compaction has removed records from the topic in between. Each table
-has the batch's number in its log, and takes no batch twice.
+An attempt at a batch writes what it has read to `_batches/N.ATTEMPT.json`. The transaction that makes its bronze
+visible names the attempt, so that transaction alone decides, also between two writers. A writer that dies before it
+has changed nothing; if one dies after it, the next writer ends the batch. Silver is made of the committed bronze, so
+it is always the same, even if compaction has removed records from the topic in between. Each table has the batch's
+number in its log, and takes no batch twice.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 
 def recorded(lake: Lake, batch: int) -> Batch:
-    """A batch that is done; NOTHING if there is none of that number."""
+    """Returns the finished batch of that number; NOTHING if there is none."""
     known = lake.batch(batch)
     return NOTHING if known is None else Batch.of(known)
 
 
 def last_batch(lake: Lake) -> Batch:
-    """The last batch that is done; NOTHING if there is none."""
+    """Returns the last finished batch; NOTHING if there is none."""
     return recorded(lake, lake.last_batch())
 
 
@@ -50,8 +50,8 @@ def ingest(
     options: Mapping[str, str] | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Batch:
-    """Read what the lake does not have yet, as one batch. A batch that was begun and not ended is ended first, and then
-    nothing more is read. Raises AuditError.
+    """Reads new records into the lake, as one batch. If a batch was begun and not ended, only ends that one. Raises
+    AuditError.
 
     Options: `kafka.*`, `topic`, `records_per_task`; `max_records`: of one batch, about; `starting_offsets`: earliest,
     or {"partition": offset}; `new_incarnation` = true: if the topic was re-created, begin anew beside the old tables.
@@ -91,30 +91,30 @@ def _begun(lake: Lake) -> bool:
 
 
 def waiting(source_uri: str, lake: Lake, options: Mapping[str, str] | None = None) -> int:
-    """How many offsets `ingest` would read now; 1 at least if a batch was begun and not ended, or if it has something
-    to say against the source. It needs no Spark. Raises AuditError."""
+    """Returns how many offsets `ingest` would read now. At least 1 if it has a batch to end, lost offsets to record, or
+    a source that is another topic. Needs no Spark. Raises AuditError."""
     source = open_source(source_uri, options or {})
     bounds, before = source.bounds(), last_batch(lake)
     if _begun(lake):
         return max(1, sum(high - low for low, high in bounds.values()))
     ranges, lost = plan_ranges(before, bounds, options or {})
     new = max(sum(high - low for low, high in ranges.values()), len(lost))
-    # To compare may be to read all of a dump, and `ingest` does it as well: once is enough.
+    # A comparison may read all of a dump, and `ingest` does it as well: once is enough.
     return new or int(bool(another(source, lake, before, source.identity(), bounds)))
 
 
 # ---- a batch --------------------------------------------------------------------------------------------------------
 def _bronze(spark: SparkSession, source: Source, plan: Plan, target: Target, skip: Mapping[int, int]) -> list[Any]:
-    """What tasks tell of the records that they wrote. `skip`: offsets below which the lake has everything."""
+    """Writes bronze. Returns the tasks' files and facts. `skip`: offsets below which the lake has all records."""
     splits = source.splits(plan.ranges)
-    # A task takes longer than a few records do, so one has several splits.
+    # The start of a task costs more than a few records, so a task has several splits.
     records = sum(high - low for low, high in plan.ranges.values())
     tasks = max(parallelism(spark), records // RECORDS_PER_TASK)
     return numbered(spark, len(splits), partial(bronze_of_splits, splits, target, skip), even(len(splits), tasks))
 
 
 def begin_batch(spark: SparkSession, source: Source, lake: Lake, plan: Plan) -> None:
-    """Read it into bronze, unless another writer is faster."""
+    """Reads the planned batch into bronze, unless another writer commits it first."""
     n, before = plan.batch, last_batch(lake)
     target, attempt = lake.target(BRONZE, n), secrets.randbits(62)
     rows = _bronze(spark, source, plan, target, before.position)
@@ -125,7 +125,7 @@ def begin_batch(spark: SparkSession, source: Source, lake: Lake, plan: Plan) -> 
 
 
 def end_batch(spark: SparkSession, lake: Lake) -> Batch:
-    """Make silver of the last batch of bronze, or what is left of it, and record it as done."""
+    """Makes the silver that bronze's last batch still lacks, and records the batch as done."""
     n, attempt = lake.tables.last(BRONZE)
     if lake.last_batch() >= n:  # another writer was faster
         return last_batch(lake)
@@ -134,7 +134,7 @@ def end_batch(spark: SparkSession, lake: Lake) -> Batch:
         raise AuditError(f"batch {n} of {lake.root} was begun by another version of this program: end it with that one")
     known = read_json(lake.record(n, attempt))
     plan = Plan.of(known["plan"])
-    claims = {p: [c] for p, c in before.claims.items() if p not in plan.lost}  # there may have been others
+    claims = {p: [c] for p, c in before.claims.items() if p not in plan.lost}  # lost offsets may have had later claims
     for p, offset, epoch in sorted(known["claims"]):
         claims.setdefault(p, []).append((offset, epoch))
     schemas = {**before.schemas, **known["schemas"]}
@@ -152,7 +152,7 @@ def end_batch(spark: SparkSession, lake: Lake) -> Batch:
 
 
 def _once(spark: SparkSession, target: Target, files: list[FileInfo], partitions: Sequence[int]) -> list[FileInfo]:
-    """With those of these state partitions written anew, each record once."""
+    """Returns the batch's files, after rewriting those of these state partitions with each record once."""
     parts = [[f for f in files if dict(f.partition)["state_partition"] == str(p)] for p in partitions]
     anew = numbered(spark, len(parts), partial(bronze_once, parts, target))
     old = {f.path for part in parts for f in part}
@@ -176,7 +176,7 @@ def _merged(facts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 def _silver(
     spark: SparkSession, lake: Lake, n: int, schemas: Mapping[str, str], claims: Mapping[int, list[tuple[int, int]]]
 ) -> dict[str, int]:
-    """Make silver of this batch's bronze; returns the rows of each table."""
+    """Makes silver of this batch's bronze. Returns the number of rows in each table."""
     bronze = lake.files(BRONZE, n)
     targets = {name: lake.target(t, n) for name, t in SILVER_TABLES.items() if lake.committed(t) < n}
     if targets:
@@ -192,7 +192,7 @@ def _silver(
 
 
 def _parts(files: Sequence[FileInfo], tasks: int) -> list[list[FileInfo]]:
-    """Files for each task: those of a partition together, and no more rows than make a good file."""
+    """Returns the files of each task, sorted by partition. A task takes files until it has rows for one good file."""
     most = min(RECORDS_PER_TASK, max(1, sum(f.rows for f in files) // max(1, tasks)))
     parts: list[list[FileInfo]] = []
     rows = most

@@ -1,4 +1,4 @@
-"""Batches as they are planned and recorded, and what the next one is to read."""
+"""Batches, planned and recorded, and the offsets that the next one reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Ranges = dict[int, tuple[int, int]]
 
 @dataclass
 class Plan:
-    """What a batch reads."""
+    """A batch's plan. `ranges`: offsets to read of each partition; `lost`: offsets before them that are never read."""
 
     batch: int
     source: str
@@ -30,7 +30,7 @@ class Plan:
 
 @dataclass
 class Batch:
-    """A batch that is done, as it is recorded. `ranges`: the offsets that it read; `lost`: those before them that were
+    """A finished batch, as it is recorded. `ranges`: the offsets that it read; `lost`: those before them that were
     never read, from 0 if it was the first of its partition; `position`: next offset of each partition; `claims`: the
     last claim of each partition, offset and owner epoch; `schemas`: all that were ever seen in the topic."""
 
@@ -46,7 +46,7 @@ class Batch:
     schemas: dict[str, str]
     done_ms: int = 0
     new: bool = True
-    """False: there was nothing to read, and this is the batch before."""
+    """False if there was nothing to read: this is then the previous batch."""
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Batch:
@@ -58,7 +58,7 @@ class Batch:
         return cls(**plain)
 
     def cuts(self, before: Batch) -> Ranges:
-        """Offsets right before those of this batch that were never read."""
+        """Returns the offsets right before this batch's that were never read."""
         late = {p: (0, begin) for p, (begin, _) in self.ranges.items() if begin and p not in before.position}
         return {**late, **self.lost}
 
@@ -68,7 +68,7 @@ class Batch:
 
 
 NOTHING = Batch(-1, "", "", 0, {}, {}, {}, {}, {}, {}, new=False)
-"""Of a lake that has no batch."""
+"""The last batch of a lake that has none."""
 
 
 def _ranges(said: Mapping[Any, Sequence[int]]) -> Ranges:
@@ -76,7 +76,8 @@ def _ranges(said: Mapping[Any, Sequence[int]]) -> Ranges:
 
 
 def starting_offsets(options: Mapping[str, str]) -> dict[int, int]:
-    """Where to begin with a partition; one that is missing: at its first record. Raises Misused."""
+    """Returns the first offset to read of each partition; one that is missing begins at its first record. Raises
+    Misused."""
     said = options.get("starting_offsets", "earliest")
     if said == "earliest":
         return {}
@@ -91,7 +92,7 @@ def starting_offsets(options: Mapping[str, str]) -> dict[int, int]:
 def plan_ranges(
     before: Batch, bounds: Mapping[int, tuple[int, int]], options: Mapping[str, str]
 ) -> tuple[Ranges, Ranges]:
-    """What to read of each partition, and what never will be read: it is gone already, or lies before the start."""
+    """Returns the offsets to read of each partition, and those never to be read: gone already, or before the start."""
     starts = starting_offsets(options)
     ranges, lost = {}, {}
     for p, (low, high) in bounds.items():
@@ -105,7 +106,7 @@ def plan_ranges(
 
 
 def limited(ranges: Ranges, most: int) -> Ranges:
-    """About so many offsets of all these, each partition's share by what it has. 0: no limit."""
+    """Returns about `most` offsets of all these ranges, from each partition in proportion to its own. 0: no limit."""
     total = sum(b - a for a, b in ranges.values())
     if not most or total <= most:
         return ranges

@@ -1,9 +1,9 @@
-"""What executors do for a batch: write bronze, then make silver of what was written. Only counts go to the driver.
+"""Executors' tasks for a batch: they write bronze, then make silver of it. The driver gets file infos, claims, schemas.
 
-A record is named by its state partition and offset. Copies may have one twice: dumps that overlap, a folder to which
-the same was appended again. Each task tells which offsets it has written of which partition, from where to where and
-whether in order; where that leaves room for a second copy, the partition's files are written anew with each record
-once. Two different records of one offset are refused.
+State partition and offset identify a record. A source may have it twice: dumps overlap, or a folder got the same
+records again. Each task reports the ranges of offsets that it wrote of each partition, and whether they rose. Where a
+range leaves room for a second copy, the partition's files are rewritten with each record once. Two different records
+of one offset are refused.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from sidecar.audit.source_uri import Split, opened, with_folders
 
 READ_AT_ONCE = 65_536
 DECODED_AT_ONCE = 16_384
-"""Smaller batches are put together, which costs a copy."""
+"""Rows of a decoded batch. Smaller batches are joined up to this size, which costs a copy."""
 
 
 class BronzeWriter:
-    """Writes records and collects what the driver must know of them: claims, schemas, and which offsets there were."""
+    """Writer of bronze that collects the driver's facts: claims, schemas, and ranges of offsets."""
 
     def __init__(self, target: Target, skip: Mapping[int, int]) -> None:
-        """`skip`: offset of each partition below which the lake has everything."""
+        """Opens the target. `skip`: offset of each partition below which the lake has all records."""
         self.writer, self.skip = TableWriter(target), skip
         self.claims: list[tuple[int, int, int]] = []
         self.schemas: dict[str, str] = {}
         self.seen: dict[int, int] = {}
         self.spans: list[list[int]] = []
-        """Partition, first and last offset, and 1 if they rose from one to the next, else 0."""
+        """Partition, first and last offset, and 1 if offsets rose from record to record, else 0."""
 
     def write(self, batch: Any) -> None:
         p, offset = batch["state_partition"], batch["offset"]
@@ -72,7 +72,7 @@ class BronzeWriter:
 
 
 def bronze_of_splits(splits: Sequence[Split], target: Target, skip: Mapping[int, int], ids: Iterator[int]) -> list[str]:
-    """Reads and writes the splits of these numbers: the records never go through the JVM."""
+    """Reads and writes the splits with these numbers. The records never go through the JVM."""
     writer = BronzeWriter(target, skip)
     for i in ids:
         for batch in splits[i].batches():
@@ -81,14 +81,14 @@ def bronze_of_splits(splits: Sequence[Split], target: Target, skip: Mapping[int,
 
 
 def in_doubt(facts: Iterable[Mapping[str, Any]]) -> list[int]:
-    """State partitions of which a record may have been written twice."""
+    """Returns the state partitions of which a record may have been written twice."""
     spans = sorted(span for one in facts for span in one["spans"])
     overlapping = {a[0] for a, b in pairwise(spans) if a[0] == b[0] and a[2] >= b[1]}
     return sorted(overlapping | {p for p, _, _, rising in spans if not rising})
 
 
 def bronze_once(parts: Sequence[Sequence[FileInfo]], target: Target, ids: Iterator[int]) -> list[str]:
-    """Writes the records of the parts of these numbers anew, each once. Raises AuditError if two of one offset
+    """Rewrites the parts with these numbers, each record once. Raises AuditError if two records of one offset
     differ."""
     import duckdb
 
@@ -114,7 +114,7 @@ def silver_of_files(
     claims: Mapping[int, Sequence[tuple[int, int]]],
     ids: Iterator[int],
 ) -> list[str]:
-    """Decodes the bronze files of the parts of these numbers. `targets`: of the tables that are still wanted."""
+    """Decodes the bronze files of the parts with these numbers. `targets`: of the tables that still lack this batch."""
     decoder = Decoder(schemas, claims)
     writers = {name: TableWriter(target) for name, target in targets.items()}
     for batch in enough(_rows(f) for i in ids for f in parts[i]):
@@ -135,7 +135,7 @@ def _rows(file: FileInfo) -> Iterator[Any]:
 
 
 def enough(files: Iterable[Iterable[Any]]) -> Iterator[Any]:
-    """Rows of small files together: decoding takes its time for each batch, however few rows it has."""
+    """Yields the rows of small files joined: each batch has a fixed cost of decoding, however few its rows."""
     waiting: list[Any] = []
     for batch in chain.from_iterable(files):
         waiting.append(batch)

@@ -1,4 +1,4 @@
-"""Parquet files of the lake, written by tasks straight from Arrow. A task tells the driver only what it wrote."""
+"""Parquet files of the lake, written by tasks directly from Arrow. A task reports only its files to the driver."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ ROW_GROUP_ROWS, ROW_GROUP_BYTES = 131_072, 64 << 20
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 Partition = tuple[tuple[str, str | None], ...]
 LONGEST_STATISTIC = 64
-"""A longer text as least or greatest value is left out."""
+"""Characters of the longest text that the statistics may have as a least or greatest value."""
 
 
 @dataclass(frozen=True)
 class FileInfo:
-    """`path`: below the folder of its table. `stats`: as Delta's log has them."""
+    """A Parquet file. `path`: relative to its table's folder. `stats`: JSON, as in Delta's log."""
 
     path: str
     size: int
@@ -46,7 +46,7 @@ class FileInfo:
 
 @dataclass(frozen=True)
 class Target:
-    """Where a task writes the rows of a table. `name`: what its files are called, but for what makes them unique."""
+    """The place to which a task writes a table's rows. `name`: prefix of its files' names; a random suffix follows."""
 
     table: Table
     folder: str
@@ -58,14 +58,14 @@ def batch_name(batch: int) -> str:
 
 
 def batch_of(path: str) -> int | None:
-    """Of a file; None: maintenance has made it of several."""
+    """Returns the batch that wrote the file; None for a file that maintenance has merged from several."""
     found = re.match(r"b(\d{8})-", path.rsplit("/", 1)[-1])
     return None if found is None else int(found[1])
 
 
 @dataclass
 class _Open:
-    """A file that is being written. Rows wait until they fill a row group."""
+    """A file being written. Rows wait until they fill a row group."""
 
     path: str
     partition: Partition
@@ -78,7 +78,7 @@ class _Open:
 
 
 class TableWriter:
-    """Writes rows of one table, into a file for each of its folders."""
+    """Writer of one table's rows, with a file in each of the table's folders."""
 
     def __init__(self, target: Target) -> None:
         self.target, self.table = target, target.table
@@ -86,7 +86,7 @@ class TableWriter:
         self._files: dict[Partition, _Open] = {}
 
     def write(self, batch: Any) -> None:
-        """`batch`: all columns of the table, in any order."""
+        """Writes rows. `batch`: all columns of the table, in any order."""
         if not len(batch):
             return
         for partition, part in self._parts(batch):
@@ -145,14 +145,14 @@ class TableWriter:
 
 
 def partition_text(value: Any) -> str | None:
-    """As Delta's log and names of folders have it."""
+    """Returns a partition column's value as in Delta's log and in names of folders."""
     if value is None:
         return None
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def statistics(meta: Any, schema: Any) -> dict[str, Any]:
-    """Least and greatest values of the plain columns, as Delta's log has them."""
+    """Returns a file's statistics as Delta's log has them: null counts, least and greatest values of plain columns."""
     least: dict[str, Any] = {}
     most: dict[str, Any] = {}
     nulls: dict[str, int] = {}
@@ -173,7 +173,8 @@ def statistics(meta: Any, schema: Any) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> Any:
-    """As JSON. Times in the lake are whole milliseconds, which is as fine as Delta's statistics are."""
+    """Returns a statistic for JSON; None for a long text. Times in the lake are whole milliseconds, as fine as Delta's
+    statistics."""
     if hasattr(value, "strftime"):
         text: str = value.isoformat(timespec="milliseconds") if hasattr(value, "hour") else value.isoformat()
         return text.replace("+00:00", "Z")
@@ -181,14 +182,14 @@ def _shown(value: Any) -> Any:
 
 
 def typed(batch: Any, table: Table) -> Any:
-    """The columns of the table by name, with its types: Spark names the parts of lists differently."""
+    """Returns the table's columns, by name, with the table's types: Spark names the parts of lists differently."""
     wanted = table.arrow
     columns = [batch.column(batch.schema.get_field_index(f.name)).cast(f.type) for f in wanted]
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 
 def dataset(table: Table, paths: Sequence[str], folder: str) -> Any:
-    """The rows of these files of a table, which lies in this folder."""
+    """Returns these files of a table as an Arrow dataset. `folder`: the table's."""
     kinds = ds.partitioning(pa.schema([table.arrow.field(n) for n in table.by]), flavor="hive")
     store, base = file_system(folder)
     names = [file_system(path)[1] for path in paths]
@@ -198,8 +199,8 @@ def dataset(table: Table, paths: Sequence[str], folder: str) -> Any:
 
 
 def in_duckdb(db: Any, table: Table, paths: Sequence[str], folder: str) -> str:
-    """The rows of these files, as what may follow FROM in this connection. Files of an object store are read by Arrow,
-    so no extension of DuckDB is needed."""
+    """Returns SQL to follow FROM in this connection, for the rows of these files. Arrow reads files of an object store,
+    so DuckDB needs no extension."""
     if paths and is_remote(paths[0]):
         name = f"files_{uuid.uuid4().hex}"
         db.register(name, dataset(table, paths, folder))
@@ -208,7 +209,7 @@ def in_duckdb(db: Any, table: Table, paths: Sequence[str], folder: str) -> str:
 
 
 def listed(table: Table, paths: Sequence[str]) -> str:
-    """The rows of these files, as what may follow FROM in any DuckDB that can open them."""
+    """Returns SQL to follow FROM in any DuckDB that can open these files, for their rows."""
     if not paths:
         return no_rows(table)
     files = ", ".join("'" + p.replace("'", "''") + "'" for p in paths)
@@ -219,7 +220,7 @@ def listed(table: Table, paths: Sequence[str]) -> str:
 
 
 def no_rows(table: Table) -> str:
-    """A table without rows in DuckDB, as what may follow FROM."""
+    """Returns SQL to follow FROM in DuckDB, for the table without rows."""
     nulls = ", ".join(f'NULL::{duck_type(c.type)} AS "{c.name}"' for c in table.columns)
     return f"(SELECT {nulls} WHERE false)"
 
@@ -228,7 +229,7 @@ DUCK = {INT: "INTEGER", LONG: "BIGINT", TEXT: "VARCHAR", BYTES: "BLOB", TIME: "T
 
 
 def duck_type(kind: Any) -> str:
-    """The type by its name in DuckDB."""
+    """Returns DuckDB's name of the type."""
     if pa.types.is_list(kind):
         return f"{duck_type(kind.value_type)}[]"
     if pa.types.is_map(kind):

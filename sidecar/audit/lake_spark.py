@@ -1,5 +1,5 @@
-"""Tasks of a batch as rows of a DataFrame: executors read and write the lake's files, and the driver collects what they
-tell, which is file infos and counts. So they run on classic Spark and on Spark Connect, and are in the plan and the UI.
+"""Tasks of a batch as rows of a DataFrame: executors read and write the lake's files, and the driver collects their
+reports in JSON. So they run on classic Spark and on Spark Connect, and are in the plan and the UI.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Task = Callable[[Iterator[Any]], Iterable[str]]
-"""Takes numbers and tells JSON. Must be a function of a module, or a `partial` of one."""
+"""Takes numbers and yields JSON. Must be a function of a module, or a `partial` of one."""
 RAISED = (AuditError.__name__, Misused.__name__, NoTopic.__name__)
 TASK_SAID = re.compile(rf"{re.escape(AuditError.__module__)}\.(?:{'|'.join(RAISED)}): (.*)")
 TASK_FAILED = re.compile(
@@ -24,27 +24,27 @@ TASK_FAILED = re.compile(
     r"|_duckdb\.(?:IO|InvalidInput)Exception): .*)$",
     re.MULTILINE,
 )
-"""In what Spark tells of a task that failed: the last line of its Python traceback."""
+"""The last line of a failed task's Python traceback, in Spark's error message."""
 SPLITS = re.compile(r"splits=(\d+)")
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks run at once, as Spark plans it. On Spark Connect nothing but a plan tells."""
+    """Returns how many tasks run at once, from Spark's plan: Spark Connect shows it nowhere else."""
     ((plan,),) = spark.sql("explain select * from range(1)").collect()
     splits = SPLITS.search(plan)
     return 1 if splits is None else int(splits[1])
 
 
 def even(n: int, tasks: int) -> list[range]:
-    """The numbers below n, shared among this many tasks."""
+    """Returns the numbers below n in equal shares, at most one for each task."""
     count = max(1, min(n, tasks))
     return [range(n * i // count, n * (i + 1) // count) for i in range(count)]
 
 
 def falling(weights: Sequence[int], parallelism: int) -> list[range]:
-    """The places of these weights in shares that become smaller: each is at most half of what one of the processors
-    would still have to do, or a single one. So there are few tasks, and those at the end are so small that all
-    processors end at about the same time."""
+    """Returns the indices of these weights in shares of falling size. A share is at most half of what is left for each
+    processor, or a single index. So there are few tasks, and the last ones are so small that all processors end at
+    about the same time."""
     shares: list[range] = []
     begin, share, left = 0, 0, sum(weights)
     for i, weight in enumerate(weights):
@@ -56,8 +56,8 @@ def falling(weights: Sequence[int], parallelism: int) -> list[range]:
 
 
 def numbered(spark: SparkSession, n: int, task: Task, shares: Sequence[range] = ()) -> list[Any]:
-    """One task for each number below n, or for each of these `shares` of them. They begin in this order. Raises
-    AuditError if a task did, or an OSError."""
+    """Runs a task for each number below n, or for each of these `shares`, started in this order. Returns the tasks'
+    reports. Raises AuditError if a task raises it or cannot read or write its files."""
     from pyspark.errors import PySparkException
 
     if not n:

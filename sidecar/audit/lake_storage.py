@@ -1,4 +1,4 @@
-"""Where a lake lies: a local folder, or one of an object store by its URI, such as s3://BUCKET/FOLDER.
+"""Storage of a lake: a local folder, or a folder of an object store by its URI, such as s3://BUCKET/FOLDER.
 
 Object stores are read and written through delta-rs, whose environment variables configure them: AWS_*, AZURE_*,
 GOOGLE_*. Tables are committed by Delta's protocol alone. All other files are written whole, under a name of their own.
@@ -87,7 +87,7 @@ class ObjectFolder:
             f.write(text.encode())
 
     def glob(self, pattern: str) -> Iterator[ObjectFolder]:
-        """Of this folder; a store has no folders, but names with slashes."""
+        """Yields this folder's entries that match. A store has no folders, only names with slashes."""
         names = {str(info.path).removeprefix(self._prefix()).split("/")[0] for info in self._below()}
         yield from (self / name for name in sorted(names) if fnmatch(name, pattern))
 
@@ -111,7 +111,7 @@ class ObjectFolder:
 
 
 class _Sink:
-    """Takes what Arrow writes, in a form that delta-rs takes."""
+    """An adapter that passes Arrow's writes to delta-rs as bytes."""
 
     closed = False
 
@@ -140,7 +140,7 @@ def _store(root: str) -> Any:
 
 
 def file_system(path: str | Folder) -> tuple[Any, str]:
-    """The file system of a path or URI, and its name there. Tasks on other machines find the same one."""
+    """Returns the file system of a path or URI, and the name there. Tasks on other machines get the same one."""
     text = os.fspath(path)
     if "://" not in text:
         return pafs.LocalFileSystem(), text
@@ -157,7 +157,7 @@ def folder_at(uri: str) -> Folder:
 
 
 def remove_all(folder: Folder) -> None:
-    """The folder with all that is in it, if it is there."""
+    """Removes the folder with its content, if it exists."""
     if isinstance(folder, ObjectFolder):
         folder.remove_all()
     else:
@@ -165,7 +165,7 @@ def remove_all(folder: Folder) -> None:
 
 
 def read_json(path: Folder) -> Any:
-    """Raises AuditError if it is damaged, and FileNotFoundError."""
+    """Reads a JSON file. Raises AuditError if it is damaged, FileNotFoundError if it does not exist."""
     try:
         return json.loads(path.read_text())
     except ValueError as exc:
@@ -173,7 +173,7 @@ def read_json(path: Folder) -> Any:
 
 
 def put_json(path: Folder, content: object) -> None:
-    """Write the file whole or not at all, and so that it outlives a crash of the machine."""
+    """Writes the file whole or not at all, and durably: it survives a crash of the machine."""
     text = json.dumps(content, indent=1, sort_keys=True)
     if isinstance(path, ObjectFolder):
         path.write_text(text)

@@ -1,8 +1,8 @@
-"""The tables of bronze and silver: what was in the topic, as bytes and by kind of record. Gold: gold/tables.py.
+"""The tables of bronze and silver: the topic's records as bytes, and decoded by kind. Gold: gold/tables.py.
 
-Bronze is the topic itself. A record is named by its partition and offset, so writing it twice changes nothing, and
-everything else can be made from it again. Silver has a table for each kind of record, with the fields of the newest
-schema of its values (sidecar/state/schemas): a field that an older version does not have is null.
+Bronze is the topic itself. Partition and offset identify a record, so writing it twice changes nothing. All other
+tables can be made from bronze again. Silver has a table for each kind of record, with the fields of the newest schema
+of its values (sidecar/state/schemas): a field that an older version does not have is null.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ COMMON = (
 GONE = "a tombstone"
 ROLES = ("active", "standby", "warmup")
 HEAD = {"why": "why", "owner_epoch": "owner_epoch", "time_ms": "written_ms", "revision": "revision"}
-"""Field that all values have, and header of all tombstones -> column."""
+"""Field of all values, and header of all tombstones -> column."""
 RENAMED = {"assignment_epoch": "epoch", "topic_name": "topic", "subtopology_id": "subtopology"}
 """Field of a schema -> its name in the tables. All others keep theirs."""
 KINDS = {
@@ -117,13 +117,13 @@ INSTEAD: Mapping[tuple[str, str], tuple[tuple[Column, tuple[str, ...]], ...]] = 
         (Column("topic_names", many(TEXT), "What it subscribes to.", "it is no consumer"), ("protocols", "metadata")),
         (Column("rack_id", TEXT, "Its rack.", "it names none"), ("protocols", "metadata")),
     ),
-    ("owner_claim", "cluster_id"): (),  # lakes are there whose files have no such column
+    ("owner_claim", "cluster_id"): (),  # existing lakes have files without this column
     ("classic_assignment", "assignment"): (
         (Column("assigned", NAMED, "The partitions.", "these bytes are no assignment of a consumer"), ("assignment",)),
         (Column("assignment_bytes", INT, "How many bytes the leader sent.", GONE), ("assignment",)),
     ),
 }
-"""Kind and field -> the columns that stand for it, and where each is in the value."""
+"""Kind and field -> the columns that replace it, each with its path in the value."""
 DOCS = {
     "active": "Its active tasks.",
     "assigned": "What it may own.",
@@ -158,18 +158,18 @@ DOCS = {
     "topics": "The topics.",
     "warmup": "Its warm-up tasks.",
 }
-"""Of fields of which the schemas themselves say nothing. A published one never changes."""
+"""Descriptions of fields that have none in their schema: a published schema never changes."""
 NULLS = {
     "instance_id": "a dynamic member",
     "topic_regex": "no pattern",
     "server_assignor": "it leaves that to the group",
     "shutdown_member": "nobody has",
 }
-"""When a field that may be null is, if not because there is none."""
+"""Reasons why a nullable field is null; for all others the reason is "there is none"."""
 
 
 def _type(schema: Any, named: dict[str, Any]) -> Any:
-    """An Avro type as the tables have it: a topic id is text as Kafka's tools show it, a map a list of pairs."""
+    """Returns the tables' type for an Avro type: a topic id is text as Kafka's tools show it, a map a list of pairs."""
     if isinstance(schema, list):
         return _type(next(s for s in schema if s != "null"), named)
     if isinstance(schema, str):
@@ -192,7 +192,7 @@ SIMPLE_AVRO = {"int": INT, "long": LONG, "string": TEXT, "boolean": FLAG}
 
 
 Found = tuple[Column, tuple[str, ...]]
-"""A column, and where it is in the value."""
+"""A column, and its path in the value."""
 
 
 def _columns(kind: str, fields: Sequence[Any]) -> Iterator[Found]:
@@ -207,7 +207,7 @@ def _columns(kind: str, fields: Sequence[Any]) -> Iterator[Found]:
 
 
 def _silver(kind: str) -> Table:
-    """The table of a kind, from the newest schema of its values."""
+    """Returns the table of a kind, from the newest schema of its values, and fills PATHS."""
     versions = (name for name in published() if name.rsplit("-", 1)[0] == kind)
     schema = json.loads(published()[max(versions, key=lambda name: int(name.rsplit("-v", 1)[1]))])
     name, sub_id = KINDS[kind]
@@ -219,7 +219,7 @@ def _silver(kind: str) -> Table:
 
 
 PATHS: dict[tuple[str, str], tuple[str, ...]] = {}
-"""Kind and column -> where it is in the value."""
+"""Kind and column -> the column's path in the value."""
 KEY = ("state_partition", "offset")
 SCHEMAS = Table(
     "silver",
@@ -235,7 +235,8 @@ SCHEMAS = Table(
 SILVER: dict[str, Table] = {kind: _silver(kind) for kind in KINDS} | {"schema": SCHEMAS}
 """Kind of record -> its table."""
 OWNED = SILVER["current"].arrow.field("assigned").type
-"""`topic`: its name when this was written, empty if unknown; `epochs`: of each partition, in which it was assigned."""
+"""Type of owned partitions. `topic`: its name when the record was written, empty if unknown; `epochs`: the epoch in
+which each partition was assigned."""
 PLACES = SILVER["target_member"].arrow.field("partitions").type
 
 CORRUPT = Table(

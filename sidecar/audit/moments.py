@@ -1,4 +1,4 @@
-"""Moments as people write them."""
+"""Moments as users write and read them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ EXAMPLES = "2026-11-23T08:15, 2026-11-23 08:15:30.5+01:00, 1795420800000 (Unix m
 
 
 def moment(text: str, now_ms: int) -> int:
-    """Unix ms. Without a zone it is UTC. Raises ValueError, which says what is understood."""
+    """Returns Unix ms of a moment; without a zone it is UTC. Raises ValueError with examples of valid forms."""
     text = text.strip()
     ago = re.fullmatch(r"(\d+)([smhd])", text)
     if ago is not None:
@@ -25,6 +25,6 @@ def moment(text: str, now_ms: int) -> int:
 
 
 def shown(moment: int | datetime) -> str:
-    """UTC, to the millisecond. `moment`: Unix ms, or a time without a zone, which is UTC."""
+    """Returns the moment in UTC, to the millisecond. `moment`: Unix ms, or a time without a zone, which is UTC."""
     ms = moment if isinstance(moment, int) else round(moment.replace(tzinfo=UTC).timestamp() * 1000)
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.") + f"{ms % 1000:03d}"

@@ -1,8 +1,8 @@
 """The whole audit: records into the lake, and from its silver to gold, batch by batch.
 
-Gold follows silver: a batch of gold takes the new rows of one batch of silver and what the last batch of gold left.
-That lies beside the tables, one folder for each batch, and is there before any table of gold has the batch: so whoever
-dies in the middle is followed by one who finds the same input, and each table takes a batch once.
+Gold follows silver: a batch of gold takes the new rows of one batch of silver, and the carried tables of gold's
+previous batch. Carried tables lie beside gold's, in a folder for each batch, and are written before any table of gold
+has the batch. So a process that continues after a crash finds the same input, and each table takes a batch once.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 LISTED = "files.json"
 FASTER = (CommitFailedError, AuditError, FileNotFoundError)
-"""Raised where another writer has the batch first: Delta's conflict of commits; or what the batch before had left is
-gone, as a task or this process finds."""
+"""Errors if another writer was faster: Delta's commit conflict, or the previous batch's carried tables are already
+removed, as a task or this process finds."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found, over the whole lake. `proven` and `possible`: second owners; `stale_writes`: records of fenced
-    coordinators; `went_back`: epochs that went back; `not_read`, `lost`, `missing` and `complete_since_ms`: of
-    standing.py."""
+    """Findings of the whole lake, in numbers. `proven` and `possible`: second owners; `stale_writes`: records of fenced
+    coordinators; `went_back`: epochs that went back; `unreadable`: records that cannot be decoded; `standing`:
+    completeness of the history (standing.py)."""
 
     proven: int
     possible: int
@@ -78,13 +78,13 @@ class Verdict:
         return self.standing.since_ms
 
     def row(self) -> dict[str, Any]:
-        """As scripts read it."""
+        """Returns the verdict as one row, for scripts."""
         said = {name: value for name, value in asdict(self).items() if name != "standing"}
         known = {n: v for n, v in asdict(self.standing).items() if n not in ("since_ms", "since_known")}
         return {**said, **known, "complete_since_ms": self.complete_since_ms, "complete": self.complete}
 
     def lines(self) -> list[str]:
-        """As people read it."""
+        """Returns the verdict as sentences, for users."""
         out = [
             f"{self.records:,} records of {self.groups:,} groups.",
             f"Second owners: {self.proven} proven, {self.possible} possible. Writes of fenced coordinators:"
@@ -105,7 +105,8 @@ class Verdict:
 def audit(
     spark: SparkSession, source: str, lake: Lake, options: Mapping[str, str] | None = None, say: Say = lambda text: None
 ) -> Batch:
-    """Read what is new, and bring gold up to date: the batch is new if there was either to do. Raises AuditError."""
+    """Reads new records and brings gold up to date. The returned batch is `new` if either had work to do. Raises
+    AuditError."""
     batch = ingest(spark, source, lake, options, say)
     now = Lake.at(lake.base)
     lake = lake if now.incarnation == lake.incarnation else now  # the topic may have been re-created
@@ -116,7 +117,7 @@ def audit(
 
 
 def to_do(source: str, lake: Lake, options: Mapping[str, str] | None = None) -> int:
-    """About how many records `audit` would have to do with; 0: everything is up to date. It needs no Spark. Raises
+    """Returns about how many records `audit` would process; 0 if everything is up to date. Needs no Spark. Raises
     AuditError."""
     behind = lake.last_batch() >= 0 and not _up_to_date(lake)
     return waiting(source, lake, options) + (sum(f.rows for f in lake.files(BRONZE)) if behind else 0)
@@ -125,7 +126,7 @@ def to_do(source: str, lake: Lake, options: Mapping[str, str] | None = None) -> 
 def make_gold(
     spark: SparkSession, lake: Lake, say: Say = lambda text: None, options: Mapping[str, str] | None = None
 ) -> int:
-    """Bring gold up to where silver is; returns how many batches that took. Options: `rows_per_task`;
+    """Brings gold up to silver's last batch. Returns how many batches that took. Options: `rows_per_task`;
     `memory_per_task`, such as 2GB. Raises AuditError."""
     made = 0
     lake.setup(list(GOLD.values()))
@@ -143,7 +144,7 @@ def make_gold(
 
 
 def to_date(lake: Lake) -> bool:
-    """Whether there is a batch, and gold has the last one."""
+    """Returns whether the lake has a batch, and gold has the last one."""
     return lake.last_batch() >= 0 and _up_to_date(lake)
 
 
@@ -152,7 +153,7 @@ def _up_to_date(lake: Lake) -> bool:
 
 
 def _done(lake: Lake) -> int:
-    """The last batch that every table of gold has."""
+    """Returns the last batch that every table of gold has."""
     return lake.done(list(GOLD.values()))
 
 
@@ -165,7 +166,7 @@ def _batch(spark: SparkSession, lake: Lake, part: Share, options: Mapping[str, s
     carried = {} if part.first else _carried(lake, n - 1)
     left = _left(lake, n)
     if part.first and all(lake.committed(table) < 0 for table in GOLD.values()):
-        remove_all(left)  # of a version before
+        remove_all(left)  # left by an earlier version
     gold = [lake.target(table, n) for table in GOLD.values() if lake.committed(table) < n]
     targets = {f"gold.{t.table.name}": t for t in gold}
     for layer, tables in (("carried", CARRIED), ("between", BETWEEN)):
@@ -189,7 +190,7 @@ def _batch(spark: SparkSession, lake: Lake, part: Share, options: Mapping[str, s
 
 
 def _folded(spark: SparkSession, work: Work, rows: Mapping[int, int], most: int) -> dict[str, list[FileInfo]]:
-    """The files that were written, by layer and table."""
+    """Runs gold's tasks for a batch. Returns the files that they wrote, by layer and table."""
     at_once = parallelism(spark)
     files: dict[str, list[FileInfo]] = defaultdict(list)
     for units in planned(rows, at_once, most):
@@ -206,8 +207,8 @@ def _between(work: Work) -> list[tuple[str, Target]]:
 
 
 def _spread(lake: Lake, n: int, rows: int) -> dict[int, int]:
-    """About how many of the rows are of each state partition: as many as of the offsets that the lake has, and more of
-    those that are new."""
+    """Returns about how many of the rows each state partition has: in proportion to its offsets in the lake, where new
+    ones count eleven times."""
     now, before = recorded(lake, n).position, recorded(lake, n - 1).position
     weights = {p: at + 10 * (at - before.get(p, 0)) for p, at in now.items()}
     total = sum(weights.values())
@@ -215,13 +216,13 @@ def _spread(lake: Lake, n: int, rows: int) -> dict[int, int]:
 
 
 def _put_carried(folder: Folder, files: Mapping[str, Sequence[FileInfo]]) -> None:
-    """Which files count: a task or an attempt that died may have left others."""
+    """Records which carried files count: a task or an attempt that died may have left others."""
     named = {name: [[f"carried/{name}/{f.path}", f.rows] for f in files[f"carried.{name}"]] for name in CARRIED}
     put_json(folder / LISTED, {"version": CARRIED_VERSION, "files": named})
 
 
 def _carried(lake: Lake, n: int) -> dict[str, tuple[list[str], int]]:
-    """Of the tables that have rows: their files, and how many rows. Raises AuditError."""
+    """Returns files and number of rows of each carried table that has rows. Raises AuditError."""
     folder = _left(lake, n)
     listed = folder / LISTED
     said = read_json(listed) if listed.is_file() else {}
@@ -239,7 +240,7 @@ def _carried(lake: Lake, n: int) -> dict[str, tuple[list[str], int]]:
 
 
 def verdict(lake: Lake) -> Verdict:
-    """What the lake says. It reads little: findings, and a row for each group."""
+    """Returns the lake's verdict. Reads little: findings, and a row for each group."""
     overlaps = lake.read_arrow(GOLD["second_owners"], ["grade"]).column("grade").to_pylist()
     covered = lake.read_arrow(GOLD["coverage"]).to_pylist()
     back = lake.read_arrow(GOLD["rebalances"], ["went_back"]).column("went_back")

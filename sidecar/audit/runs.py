@@ -1,4 +1,4 @@
-"""The table `runs`: a row for each batch that the lake has. It has no files, for the lake's own record is the table."""
+"""The table `runs`: a row for each batch of the lake. It has no files: it is a view of the lake's record `_batches`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RECORDED |= {"lost": MAPS}
 
 
 def runs(lake: Lake, db: Any = None) -> str:
-    """The table in this DuckDB, or in any, as what may follow FROM."""
+    """Returns SQL to follow FROM, for the table: in the connection `db`, or in any DuckDB that can open the files."""
     if lake.last_batch() < 0:
         return no_rows(RUNS)
     return f"""(SELECT DISTINCT ON (batch) number AS batch, source, identity, done_ms,

@@ -1,4 +1,4 @@
-"""Whether a source has the topic that a lake has: there the same offset must mean the same record."""
+"""Comparison of a source's topic with a lake's: in both the same offset must mean the same record."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from sidecar.audit.source_kafka import KafkaSource
 from sidecar.audit.source_uri import CopySource, Source
 
 COMPARED = 1_000
-"""Offsets of a state partition, the last ones that the lake has."""
+"""Offsets that are compared in a state partition, the last ones of the lake."""
 PARTITIONS = 8
-"""State partitions that are looked at, those of which both have most."""
+"""State partitions that are compared, those of which both have most."""
 
 
 def another(source: Source, lake: Lake, before: Batch, identity: str, bounds: Mapping[int, tuple[int, int]]) -> str:
-    """Why this cannot be the topic that the lake has; empty if it can be. `before`: the lake's last batch. Raises
+    """Returns why the source cannot be the lake's topic; empty if it can be. `before`: the lake's last batch. Raises
     Refused if a source that does not know its topic's id, such as a dump, has other records."""
     if identity and before.identity and identity != before.identity:
         return f"{source.shown} was re-created: its id was {before.identity} and is {identity}."
@@ -36,7 +36,7 @@ def another(source: Source, lake: Lake, before: Batch, identity: str, bounds: Ma
 
 
 def _in_common(before: Batch, bounds: Mapping[int, tuple[int, int]]) -> Ranges:
-    """Offsets that the lake has read and the source still may have."""
+    """Returns ranges of offsets that the lake has read and the source may still have."""
     found: Ranges = {}
     for p, (low, high) in bounds.items():
         end = min(high, before.position.get(p, 0))
@@ -47,7 +47,8 @@ def _in_common(before: Batch, bounds: Mapping[int, tuple[int, int]]) -> Ranges:
 
 
 def _differs(source: Source, lake: Lake, ranges: Ranges) -> str:
-    """Compaction takes records away and changes none, so only those tell that both have."""
+    """Returns how the records differ; empty if they do not. Compares only offsets that both have, because compaction
+    removes records and changes none."""
     if not ranges:
         return ""
     known = dict(_records(CopySource("delta", lake.base), ranges))

@@ -1,4 +1,4 @@
-"""A Spark session for the audit. What spark-submit, a configuration file or the environment has set stays as it is."""
+"""Spark session of the audit. Its defaults replace no setting of spark-submit, configuration files or environment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[2]
-"""Where the package `sidecar` lies: a checkout, or the site-packages that it is installed in."""
+"""Folder of the package `sidecar`: a checkout, or the site-packages in which it is installed."""
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 """Spark refuses a source that takes filters while this is off, which is its default."""
 PREFERRED = {
@@ -25,25 +25,26 @@ PREFERRED = {
     # A task whose Python worker dies is tried again; plain local[*] would end the job.
     "spark.master": "local[*,4]",
     "spark.ui.enabled": "false",
-    # Just this number means no limit. With any other, Spark adds up the bytes of all columns after each row.
+    # Exactly this number means no limit. With any other, Spark sums up the bytes of all columns after each row.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
 }
 SUBMITTED = {"spark.master": "local[*]", "spark.app.name": "pyspark-shell"}
-"""What stands in the place of these if nobody has said anything."""
+"""Spark's defaults, which PREFERRED replaces; any other value was set on purpose."""
 ELSEWHERE = ("PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR")
-"""With one of these, the work may be for other machines, which do not find this one at its loopback address."""
+"""Environment variables with which executors may be on other machines, which cannot reach a loopback address."""
 LOGGED = Path(__file__).with_name("log4j2.properties")
 LAUNCHED = {
-    # It counts when the JVM is launched, which else takes this process for a shell and shows its progress.
+    # Takes effect at the launch of the JVM, which otherwise treats this process as a shell and shows progress.
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={LOGGED.as_uri()}",
 }
-"""The records never go through the JVM, which only hands out tasks: its second compiler would take time from them."""
+"""Settings for the launch of the JVM. Records never go through it, it only hands out tasks: its second compiler would
+take processor time from them."""
 
 
 def session(settings: Mapping[str, str] | None = None) -> SparkSession:
-    """The running session, or a new one; of the Spark Connect server that SPARK_REMOTE names, if it names one.
-    `settings` go before what is configured elsewhere."""
+    """Returns the running session, or a new one; with SPARK_REMOTE set, a session of that Spark Connect server.
+    `settings` override what is configured elsewhere."""
     from pyspark.sql import SparkSession
 
     from sidecar.audit.source_spark import GroupStateRecords
@@ -51,7 +52,7 @@ def session(settings: Mapping[str, str] | None = None) -> SparkSession:
     said = dict(settings or {})
     running = SparkSession.getActiveSession()
     if "SPARK_REMOTE" in os.environ:
-        _find_python()  # of a server that is started here
+        _find_python()  # for a server that is started here
         running = SparkSession.builder.getOrCreate()
     if running is not None:
         for name, value in {PUSH_DOWN: "true", **said}.items():
@@ -62,7 +63,7 @@ def session(settings: Mapping[str, str] | None = None) -> SparkSession:
 
 
 def _conf(said: Mapping[str, str]) -> SparkConf:
-    """Of a new session. The JVM must run first: it alone knows what was configured elsewhere."""
+    """Returns the configuration of a new session. Starts the JVM first: only it knows what is configured elsewhere."""
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
 
@@ -89,7 +90,7 @@ def _conf(said: Mapping[str, str]) -> SparkConf:
 
 
 def _find_python() -> None:
-    """Workers on this machine take their packages from here; those of a cluster have this package installed."""
+    """Sets Python and its path for workers on this machine; a cluster's workers have this package installed."""
     os.environ["PYTHONPATH"] = _path(os.environ.get("PYTHONPATH", ""))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)

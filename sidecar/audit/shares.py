@@ -1,8 +1,8 @@
-"""What a batch of gold is made of: the new rows of silver's batch of the same number.
+"""Input of a batch of gold: the new rows of silver's batch of the same number.
 
-Maintenance puts the files of former batches together. Where gold is made anew after that, its first batch takes all of
-them at once. That cannot be done where offsets were lost between two of them: what is known before the loss and after
-it must not be put together.
+Maintenance merges the files of earlier batches. If gold is made anew after that, its first batch takes all of them at
+once. That is refused if offsets were lost between two of those batches: the records before the loss and after it must
+not be folded as one sequence.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from sidecar.audit.layers import SILVER_TABLES
 
 @dataclass(frozen=True)
 class Share:
-    """`cuts`: of state partitions, the offsets right before these rows that were never read; `first`: nothing is
-    carried over from a batch before."""
+    """Input of a batch of gold. `cuts`: for each state partition, offsets right before these rows that were never read;
+    `first`: no earlier batch has left carried tables."""
 
     batch: int
     silver: Mapping[str, list[FileInfo]]
@@ -33,10 +33,11 @@ class Share:
 
 
 def share(lake: Lake, n: int) -> Share:
-    """Of the next batch; `n`: its number, if gold has taken all before. Raises AuditError."""
+    """Returns the input of gold's next batch. `n`: its number, unless it takes several batches at once. Raises
+    AuditError."""
     if n == 0 and put_together(lake):
         begun = max(lake.committed(table) for table in GOLD.values())
-        n = lake.last_batch() if begun < 0 else begun  # who died in the middle of it is followed by the same
+        n = lake.last_batch() if begun < 0 else begun  # a batch that a crash interrupted keeps its input
         silver = {
             name: [f for f in lake.files(table) if (batch_of(f.path) or 0) <= n and f.rows]
             for name, table in SILVER_TABLES.items()
@@ -47,19 +48,20 @@ def share(lake: Lake, n: int) -> Share:
 
 
 def can_be_made_anew(lake: Lake) -> None:
-    """Raises AuditError if gold cannot."""
+    """Checks that gold can be made anew. Raises AuditError if it cannot."""
     if put_together(lake):
         _begins(lake, lake.last_batch())
 
 
 def put_together(lake: Lake) -> bool:
-    """Whether rows or records of some batches cannot be told apart any more."""
+    """Returns whether maintenance has merged files or records of several batches."""
     files = (f for table in SILVER_TABLES.values() for f in lake.files(table))
     return lake.packed.exists() or any(batch_of(f.path) is None for f in files)
 
 
 def _begins(lake: Lake, upto: int) -> Ranges:
-    """Offsets before those where reading of a state partition began. Raises AuditError if others were lost."""
+    """Returns the offsets before the start of reading in each state partition. Raises AuditError if later ones were
+    lost."""
     found: Ranges = {}
     for said in _records(lake, upto):
         for p, (begin, end) in said["lost"].items():

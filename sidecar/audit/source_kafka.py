@@ -17,10 +17,10 @@ TOPIC = "__group_state"
 TIMEOUT_S = 30.0
 WAIT_S = 0.1
 AT_ONCE = 8_192
-"""Records of one Arrow batch."""
+"""Records of an Arrow batch, at most."""
 RECORDS_PER_TASK = 500_000
 Ranges = Mapping[int, tuple[int, int]]
-"""State partition -> its offsets from the first to behind the last."""
+"""State partition -> its first offset, and the one behind its last."""
 FIXED = {
     "group.id": "group-state-audit-is-no-group",
     "enable.auto.commit": "false",
@@ -30,14 +30,14 @@ FIXED = {
     "auto.offset.reset": "error",
     "isolation.level": "read_committed",
 }
-"""On these it depends what is read."""
+"""Client properties that decide which records are read; options cannot set them."""
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 LIBRARY = {"log_level": "2", "fetch.message.max.bytes": "8388608", "queued.min.messages": "50000"}
 
 
 @dataclass(frozen=True)
 class KafkaOptions:
-    """`client`: what is passed through to the Kafka client."""
+    """Options of the Kafka source. `client`: properties that are passed to the Kafka client."""
 
     bootstrap: str
     topic: str
@@ -46,7 +46,7 @@ class KafkaOptions:
 
     @classmethod
     def of(cls, address: str, options: Mapping[str, str]) -> KafkaOptions:
-        """`address`: HOST:PORT[,HOST:PORT...][/TOPIC]."""
+        """Returns the options for an `address` HOST:PORT[,HOST:PORT...][/TOPIC]. Raises AuditError."""
         bootstrap, _, topic = address.partition("/")
         if not bootstrap:
             raise AuditError("the address has no broker: write kafka://HOST:PORT[,HOST:PORT...]")
@@ -65,7 +65,7 @@ class KafkaOptions:
         return {"bootstrap.servers": self.bootstrap, **LIBRARY, **librdkafka_of(self.client)}
 
     def consumer(self, trouble: list[str] | None = None) -> Any:
-        """`trouble`: what goes wrong with connections is added, when the consumer is polled. Raises AuditError."""
+        """Returns a consumer. When it is polled, it adds its connection errors to `trouble`. Raises AuditError."""
         from confluent_kafka import Consumer, KafkaException
 
         told = {} if trouble is None else {"error_cb": lambda error: trouble.append(error.str())}
@@ -93,7 +93,7 @@ class KafkaSplit:
             consumer.assign([TopicPartition(self.options.topic, self.partition, self.start)])
             seen, ended, following = time.monotonic(), False, self.start
             while not ended:
-                # It waits until there are so many, although the partition may end before.
+                # `consume` waits for all the records it is asked for, although the partition may end before.
                 found = of_partitions(consumer.consume(max(1, min(AT_ONCE, self.end - following)), timeout=WAIT_S))
                 if found:
                     seen = time.monotonic()
@@ -107,7 +107,7 @@ class KafkaSplit:
             consumer.close()
 
     def _records(self, found: list[Any], name: str) -> tuple[list[Any], bool]:
-        """Those that are of this split, and whether they were the last."""
+        """Returns the messages that belong to this split, and whether the split ends with them. Raises AuditError."""
         from confluent_kafka import KafkaError
 
         whole = all(m.error() is None for m in found)
@@ -151,7 +151,7 @@ class KafkaSource:
         return f"kafka://{self.options.bootstrap}/{self.options.topic}"
 
     def identity(self) -> str:
-        """The topic's id: a topic that was re-created has another one. Empty: its brokers give topics no ids."""
+        """Returns the topic's id, which a re-created topic changes; empty if its brokers give topics no ids."""
         from confluent_kafka import KafkaException, TopicCollection
         from confluent_kafka.admin import AdminClient
 
@@ -165,7 +165,7 @@ class KafkaSource:
         return "" if told == NO_ID else told
 
     def bounds(self) -> dict[int, tuple[int, int]]:
-        """First offset and the next one to be written, of each partition."""
+        """Returns each partition's first offset, and the next one to be written."""
         from confluent_kafka import KafkaException, TopicPartition
 
         trouble: list[str] = []
@@ -180,7 +180,7 @@ class KafkaSource:
                 for p in sorted(found.partitions)
             }
         except KafkaException as exc:
-            consumer.poll(WAIT_S)  # it tells of connections only then
+            consumer.poll(WAIT_S)  # reports connection errors to `trouble`
             raise self._failed("its offsets", exc, trouble) from exc
         finally:
             consumer.close()
@@ -194,7 +194,7 @@ class KafkaSource:
         ]
 
     def from_time(self, partitions: list[int], ms: int) -> dict[int, int]:
-        """Of each partition an offset before which all records have an earlier log time."""
+        """Returns for each partition an offset before which all records have an earlier log time than `ms`."""
         from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
         trouble: list[str] = []
@@ -213,7 +213,7 @@ class KafkaSource:
             consumer.close()
 
     def setting(self, name: str) -> str | None:
-        """A setting of the topic."""
+        """Returns a setting of the topic; None if it has none of that name. Raises AuditError."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import (  # type: ignore[attr-defined]
             AdminClient,
@@ -222,7 +222,7 @@ class KafkaSource:
         )
 
         resource = ConfigResource(ResourceType.TOPIC, self.options.topic)
-        admin = AdminClient(self.options.config())  # must outlive its answer
+        admin = AdminClient(self.options.config())  # must outlive its response
         try:
             asked = admin.describe_configs([resource], request_timeout=TIMEOUT_S)
             entry = asked[resource].result().get(name)
@@ -231,7 +231,7 @@ class KafkaSource:
         return None if entry is None else entry.value
 
     def first_times(self, ranges: Ranges) -> dict[int, int]:
-        """Log time of the first record in the range of each partition. Without those that have none."""
+        """Returns the log time of the first record in each partition's range; partitions without one are left out."""
         from confluent_kafka import KafkaError, TopicPartition
 
         name, waiting, found = self.options.topic, dict(ranges), dict[int, int]()
@@ -256,7 +256,7 @@ class KafkaSource:
             consumer.close()
 
     def _failed(self, what: str, exc: Any, trouble: list[str] | None = None) -> AuditError:
-        """What is said of a failure. `trouble`: what the client said of its connections."""
+        """Returns the error for a failed request. `trouble`: the client's connection errors."""
         from confluent_kafka import KafkaError
 
         error = exc.args[0]

@@ -1,7 +1,7 @@
-"""How far the lake is behind the topic, and which history is about to be lost.
+"""Lag of the lake behind the topic, and history that is about to be lost.
 
-Compaction leaves a record alone until it is `min.compaction.lag.ms` old. A record that the lake does not have by then
-may go, with nothing but a gap in the revisions to tell of it.
+Compaction keeps a record until it is `min.compaction.lag.ms` old. A record that the lake does not have by then may be
+removed; only a gap in the revisions shows it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 
 COMPACTION_LAG = "min.compaction.lag.ms"
 WARN_AT = 0.5
-"""Share of the compaction lag at which there is still time to do something."""
+"""Share of the compaction lag at which an alert still leaves time to act."""
 
 
 class Topic(Protocol):
@@ -24,8 +24,9 @@ class Topic(Protocol):
 
 @dataclass(frozen=True)
 class Lag:
-    """`behind`: offsets that are not in the lake; `gone`: offsets that were removed before they were; `age_ms`: of the
-    oldest record that is not in the lake, None if there is none; `allowed_ms`: the topic's compaction lag."""
+    """Lag of a state partition. `behind`: offsets that are not in the lake; `gone`: offsets removed before they were
+    read; `age_ms`: age of the oldest record that is not in the lake, None if there is none; `allowed_ms`: the topic's
+    compaction lag."""
 
     partition: int
     behind: int
@@ -39,7 +40,8 @@ class Lag:
 
 
 def lags(topic: Topic, position: Mapping[int, int], now_ms: int | None = None) -> list[Lag]:
-    """Of each partition. `position`: next offset that the lake needs; a partition that is missing has not begun."""
+    """Returns the lag of each partition. `position`: next offset that the lake needs; a partition that is missing has
+    not begun."""
     now = int(time.time() * 1000) if now_ms is None else now_ms
     allowed = int(topic.setting(COMPACTION_LAG) or 0)
     bounds = topic.bounds()

@@ -1,6 +1,6 @@
-"""Where bronze records come from: kafka://HOST:PORT | delta://FOLDER | s3://… | parquet://FOLDER | file://FILE.
+"""Sources of bronze records: kafka://HOST:PORT | delta://FOLDER | s3://… | parquet://FOLDER | file://FILE.
 
-All give the same rows. `delta`, or the URI of an object store, is a lake or the bronze table of one; `parquet` is any
+All yield the same rows. `delta`, or the URI of an object store, is a lake or the bronze table of one; `parquet` is any
 folder of Parquet files with bronze's columns. `file` is a plain dump (dump.py), which `sidecar state dump` writes.
 """
 
@@ -26,7 +26,7 @@ from sidecar.audit.source_kafka import AT_ONCE, KafkaOptions, KafkaSource, Range
 
 
 class Split(Protocol):
-    """What one task reads. Can be pickled."""
+    """A part of a source that one task reads. Can be pickled."""
 
     def batches(self) -> Iterator[Any]: ...
 
@@ -36,18 +36,18 @@ class Source(Protocol):
     def shown(self) -> str: ...
 
     def identity(self) -> str:
-        """The same as long as the same offset means the same record."""
+        """Returns an id that stays the same as long as offsets mean the same records; empty if the source has none."""
         ...
 
     def bounds(self) -> dict[int, tuple[int, int]]:
-        """State partition -> its first offset, and the one behind its last."""
+        """Returns state partition -> its first offset, and the one behind its last."""
         ...
 
     def splits(self, ranges: Ranges) -> list[Any]: ...
 
 
 def open_source(uri: str, options: Mapping[str, str] | None = None) -> Source:
-    """Raises AuditError, with what to write instead."""
+    """Returns the source at a URI. Raises AuditError, which lists the valid forms."""
     scheme, separator, rest = uri.partition("://")
     if separator:
         if scheme == "kafka":
@@ -75,7 +75,7 @@ def _folder(path: str) -> Path:
 # ---- Parquet files --------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class ParquetFile:
-    """`values`: of the columns that are in the names of its folders."""
+    """A Parquet file. `values`: those of the columns that are in the names of its folders."""
 
     path: str
     values: Mapping[str, str | None]
@@ -102,7 +102,7 @@ class CopySplit:
 
 
 def with_folders(batch: Any, values: Mapping[str, str | None]) -> Any:
-    """The batch with the columns that stand in the names of its folders."""
+    """Returns the batch with the columns from the names of its file's folders."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     for name, text in values.items():
         if name in BRONZE.names:
@@ -111,7 +111,7 @@ def with_folders(batch: Any, values: Mapping[str, str | None]) -> Any:
 
 
 def _within(batch: Any, start: Mapping[int, int], end: Mapping[int, int]) -> Any:
-    """The rows of these ranges."""
+    """Returns the rows whose offsets are in these ranges."""
     p, offset = batch["state_partition"], batch["offset"]
     mask = pa.repeat(False, len(batch))
     for one in p.unique().to_pylist():
@@ -123,7 +123,7 @@ def _within(batch: Any, start: Mapping[int, int], end: Mapping[int, int]) -> Any
 
 @dataclass(frozen=True)
 class CopySource:
-    """Bronze as Parquet files, whoever keeps the list of them."""
+    """Bronze as Parquet files: a lake, a Delta table or a folder. `days`, `groups` limit what is read (empty: all)."""
 
     scheme: str
     folder: Folder
@@ -140,13 +140,13 @@ class CopySource:
         return Lake.at(self.folder).identity() if is_lake(self.folder) else ""
 
     def files(self) -> list[ParquetFile]:
-        """Those that can have a record of these days, and of these groups (empty: of any)."""
+        """Returns the files that can have a record of these days and groups."""
         found = [f for f in self._all() if self.days[0] <= (f.values.get("day") or self.days[0]) <= self.days[1]]
         theirs = self._partitions()
         return [f for f in found if not theirs or f.values.get("state_partition", "") in (*theirs, "")]
 
     def _partitions(self) -> set[str]:
-        """State partitions of the groups; empty if they are not known."""
+        """Returns the state partitions of the groups; empty if they are not known."""
         from sidecar.audit.lake import Lake, is_lake
 
         if not self.groups or not is_lake(self.folder):
@@ -201,7 +201,7 @@ class CopySource:
 
 
 def _offsets(about: Any, group: int) -> tuple[int, int] | None:
-    """From the first offset to behind the last one of a row group, if the file says it."""
+    """Returns a row group's first offset, and the one behind its last; None if the file has no statistics of them."""
     columns = about.row_group(group)
     for i in range(columns.num_columns):
         column = columns.column(i)
@@ -304,7 +304,7 @@ class DumpSource:
 
 
 def dump(batches: Iterable[Any], path: Path) -> int:
-    """Write bronze rows as a plain dump; returns how many."""
+    """Writes bronze rows as a plain dump. Returns how many."""
     written = 0
     with open_dump(path) as f:
         for batch in batches:

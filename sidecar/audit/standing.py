@@ -1,9 +1,9 @@
-"""How much of the history is known: one rule for the command, the page and the metrics.
+"""Completeness of the history: one rule for the command, the page and the metrics.
 
-All of it is known of a state partition that was read from its first offset on, of which nothing was lost and no
-revision is missing, and which is whole (gold/tables.py). A transaction that was committed takes one offset and has no
-record there. More than one in a row is left by one that was aborted, or by somebody who removed records: that cannot be
-told apart, so it is not called complete.
+A state partition's history is complete if it was read from its first offset on, nothing was lost, no revision is
+missing, and it is whole (gold/tables.py). A committed transaction takes one offset without a record. More such offsets
+in a row come from an aborted transaction or from removed records. The log does not show which, so that history does not
+count as complete.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ COLUMNS = (
     "whole_from_offset",
     "whole_from_ms",
 )
-"""Of the table coverage, that this needs."""
+"""Columns of the table coverage that completeness depends on."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """Of one or more state partitions. `not_read`: offsets before those where reading began; `lost`: those that were
-    gone before they were read; `missing`: values that compaction took, by their revisions; `without_record`: other
-    offsets that have no record; `torn`: state partitions of which compaction may have taken what leaves no trace;
-    `wide`: offsets in a row that a committed transaction does not explain. `since_ms`: complete from then on, if
-    `since_known` and not complete."""
+    """Completeness of one or more state partitions. `not_read`: offsets before those where reading began; `lost`: those
+    that were gone before they were read; `missing`: values that compaction removed, by their revisions;
+    `without_record`: other offsets that have no record; `torn`: state partitions of which compaction may have removed
+    records without a trace; `wide`: offsets in a row that a committed transaction does not explain. `since_ms`: the
+    history is complete from then on, if `since_known` and not complete."""
 
     not_read: int = 0
     lost: int = 0
@@ -48,7 +48,7 @@ class Standing:
 
 
 def standing(row: Mapping[str, Any]) -> Standing:
-    """Of a row of the table coverage."""
+    """Returns the completeness in a row of the table coverage."""
     whole, hole = row["whole_from_offset"], row["longest_hole"]
     found = Standing(
         not_read=row["read_from_offset"],
@@ -65,7 +65,7 @@ def standing(row: Mapping[str, Any]) -> Standing:
 
 
 def together(parts: Iterable[Standing]) -> Standing:
-    """Of all of them: complete since the last of them is."""
+    """Returns the completeness of all parts: `since_ms` is the latest of theirs."""
     every = list(parts)
     return Standing(
         not_read=sum(s.not_read for s in every),
@@ -80,7 +80,7 @@ def together(parts: Iterable[Standing]) -> Standing:
 
 
 def reasons(s: Standing, unreadable: int = 0) -> list[str]:
-    """Why not everything is known, a sentence each."""
+    """Returns the reasons why the history is not complete, a sentence each."""
     out = []
     if s.not_read:
         out.append(

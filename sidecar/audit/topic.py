@@ -1,4 +1,4 @@
-"""One partition of the state topic, read to its end without Spark: for questions about one group."""
+"""Reader of one partition of the state topic, to its end and without Spark, for questions about one group."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sidecar.state.keys import StateKey, decode_key
 from sidecar.state.schema import Schemas, StateError
 
 Row = dict[str, Any]
-"""One record, with the columns of docs/use/audit.md's raw records."""
+"""A record, with the columns that `row_of` fills."""
 TIMEOUT_S = 30.0
 AT_ONCE = 5_000
 COMMON = ("owner_epoch", "time_ms", "revision", "why")
@@ -27,7 +27,7 @@ class TopicError(Exception):
 
 @dataclass(frozen=True)
 class Where:
-    """`config`: properties of librdkafka for the connection: security and so on."""
+    """Address of the state topic. `config`: librdkafka's properties for the connection, such as security."""
 
     bootstrap: str
     topic: str
@@ -36,7 +36,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """One record. `time_ms`: its Kafka timestamp; `key` None: it cannot be read; `headers` are those of tombstones."""
+    """A record. `time_ms`: its Kafka timestamp; `key`: None if it is unreadable; `headers`: only on tombstones."""
 
     offset: int
     time_ms: int
@@ -46,7 +46,7 @@ class Raw:
 
     @property
     def owner_epoch(self) -> int:
-        """Of a tombstone, whose value cannot say it; -1: it does not say it either."""
+        """The owner epoch in a tombstone's headers; -1 if they have none, and for records with a value."""
         told = self.headers.get("owner_epoch", "")
         return int(told) if self.value is None and told.isdigit() else -1
 
@@ -59,15 +59,15 @@ class Taken:
     records: list[Raw] = field(default_factory=list)
     schemas: Schemas = field(default_factory=lambda: StateCodec().schemas)
     end: int = 0
-    """Offset behind the last one that was looked at."""
+    """Offset behind the last one that was read."""
 
     def rows(self) -> list[Row]:
         return [row_of(self.partition, raw, self.schemas) for raw in self.records]
 
     def about_topic(self, topic: str) -> list[Row]:
-        """The records of groups that name this topic, or a longer name with this one in it, with all claims.
+        """Returns the records of groups that name this topic, or a longer name that contains it, and all claims.
 
-        A name stands in a value as it is, so the other groups' values need no decoding."""
+        A value contains a name as plain bytes, so the other groups' values need no decoding."""
         name = topic.encode()
         groups = {r.key.group_id for r in self.records if r.key is not None and r.value is not None and name in r.value}
         return [
@@ -78,7 +78,7 @@ class Taken:
 
 
 class Reader:
-    """Use as a context manager."""
+    """A context manager with a consumer of the state topic."""
 
     def __init__(self, where: Where) -> None:
         from confluent_kafka import Consumer
@@ -104,7 +104,7 @@ class Reader:
         self._consumer.close()
 
     def partitions(self) -> int:
-        """How many the topic has. Raises TopicError."""
+        """Returns the topic's number of partitions. Raises TopicError."""
         from confluent_kafka import KafkaException
 
         try:
@@ -116,19 +116,19 @@ class Reader:
         return len(found.partitions)
 
     def of_group(self, group_id: str) -> Iterator[Row]:
-        """What concerns this group: its own records, and the claims of its partition, in the order of the log."""
+        """Yields this group's records and the claims of its partition, in the order of the log. Raises TopicError."""
         return iter(self.taken_of_group(group_id).rows())
 
     def taken_of_group(self, group_id: str) -> Taken:
-        """The same, as it is. Raises TopicError."""
+        """Returns the records of `of_group`, not decoded. Raises TopicError."""
         p = partition_for(group_id, self.partitions())
         return self.taken(p, lambda key: key.group_id == group_id or key.kind == OWNER_CLAIM)
 
     def taken(self, partition: int, wanted: Any = lambda key: True, after: Taken | None = None) -> Taken:
-        """The records whose key is `wanted` or cannot be read, as they are, and all schemas; those that have come
-        `after` what was taken before. Raises TopicError.
+        """Returns the records whose key is `wanted` or cannot be read, not decoded, and all schemas. With `after`, only
+        those that came after that earlier read. Raises TopicError.
 
-        Compaction keeps the last copy of a schema, which may stand behind values that need it: so all is read first."""
+        Compaction keeps the last copy of a schema, perhaps behind values that need it: so decoding waits for all."""
         from confluent_kafka import TopicPartition
 
         found = Taken(partition) if after is None else Taken(partition, schemas=after.schemas, end=after.end)
@@ -163,8 +163,8 @@ class Reader:
         return int(low), int(high)
 
     def _arrived(self, partition: int, at: int) -> list[Any]:
-        """The messages that have come. `consume` waits for all it was asked for: it is given no time, and only the
-        first is waited for."""
+        """Returns the messages that have arrived, at least one. Waits only for the first: with a timeout `consume`
+        would wait for AT_ONCE messages. Raises TopicError."""
         first = self._consumer.poll(TIMEOUT_S)
         if first is None:
             raise TopicError(f"{self._topic}-{partition}: nothing within {TIMEOUT_S:g} s after offset {at}.")
@@ -189,13 +189,13 @@ def _key(m: Any) -> StateKey | None:
 
 
 def _learn(schemas: Schemas, m: Any) -> None:
-    """One that is damaged is missed by the values that need it, and they say so."""
+    """Adds a schema. A damaged one is skipped; values that need it then fail to decode."""
     with suppress(StateError, UnicodeDecodeError):
         schemas.learn((m.value() or b"").decode())
 
 
 def row_of(partition: int, raw: Raw, schemas: Schemas) -> Row:
-    """One with a `problem` if it cannot be read."""
+    """Returns the record as a row, with a `problem` if it cannot be read."""
     key = raw.key or StateKey("", "", "")
     row: Row = {"partition": partition, "offset": raw.offset, "time_ms": raw.time_ms, "kind": key.kind}
     row |= {"group_id": key.group_id, "sub_id": key.sub_id, "tombstone": raw.value is None, "why": "", "body": None}
@@ -216,7 +216,7 @@ def row_of(partition: int, raw: Raw, schemas: Schemas) -> Row:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON can say it: ids in hex."""
+    """Returns the value in JSON's types: ids in hex."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, dict):

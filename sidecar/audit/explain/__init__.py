@@ -1,2 +1,2 @@
-"""Why is a group as it is, who waits for whom, and what would follow if members came or went. Pure: it replays the
-records of one group into the core itself, so that what it says is what the group's owner would find."""
+"""Explanations of a group's state, of members that wait for each other, and of what would follow if members came or
+left. Pure: replays one group's records into the core itself, so the answers are those of the group's owner."""

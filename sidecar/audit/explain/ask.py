@@ -1,4 +1,4 @@
-"""The question why a group is as it is. Its kind knows the answer."""
+"""Explanation of a group's state, by the `Inspect` of its kind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ LIMITS = Limits()
 def explain(
     told: Replayed, image: TopicImage | None = None, limits: Limits = LIMITS, live: Live | None = None
 ) -> Explanation:
-    """`image`: the topics as they are now; None: nobody knows. `live`: what the owner says. Raises ExplainError."""
+    """Explains a group. `image`: the topics as they are now, None if unknown; `live`: the owner's soft state. Raises
+    ExplainError."""
     shard = told.shard(image or TopicImage())
     group = shard.groups.get(told.group_id)
     if group is None:
@@ -51,6 +52,7 @@ def explain(
 
 
 COMMON = frozenset(("epoch", "assignment_epoch", "assignor", "assigned_ms", "since_ms"))
+"""Facts that are not in `Explanation.more`: it has them as fields, or does not show them."""
 
 
 def _seen(inspect: Inspect, view: MemberView, progress: Progress) -> Seen:

@@ -23,20 +23,20 @@ Events = Sequence[Event]
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """All of a group as it is. `wants`: what a member subscribes to, which is what most do for one that joins."""
+    """Events of a dry run, for one kind of group. `wants`: a member's subscription; new members get the most common."""
 
     wants: Callable[[Any], Hashable]
     join: Callable[[Any, str, Any], Event]
-    """(group, id of the new member, what it subscribes to)."""
+    """(group, id of the new member, its subscription)."""
     leave: Callable[[Any, tuple[str, ...]], Events]
     """(group, ids of members)."""
     beat: Callable[[Any], Events]
-    """The first heartbeat of anybody finds out that topics have changed."""
+    """A heartbeat of one member: with it the coordinator notices changed topics."""
     config: Callable[[Any], Mapping[str, Any]] = lambda group: {}
-    """Settings that its last target was made with, as far as its records tell them."""
+    """Settings with which the group's last target was made, as far as its records have them."""
 
     def joins(self, group: Any, count: int) -> Events | None:
-        """None: the group has no members, so nobody knows what a new one would subscribe to."""
+        """Returns joins of `count` new members; None if the group has no member whose subscription they can take."""
         if not count:
             return ()
         common = Counter(self.wants(m) for m in group.members.values()).most_common(1)
@@ -48,7 +48,8 @@ def _leaves(heartbeat: Callable[..., Event]) -> Callable[[Any, tuple[str, ...]],
 
 
 def _beats(heartbeat: Callable[..., Event], *more: str) -> Callable[[Any], Events]:
-    """Of one member that has joined and speaks the group's own protocol. `more`: what the heartbeat says of it."""
+    """Returns a function that makes a heartbeat of one joined member of the group's own protocol. `more`: further
+    attributes of the member that the heartbeat has."""
 
     def beat(group: Any) -> Events:
         joined = (m for m in group.members.values() if m.member_epoch > 0 and getattr(m, "classic", None) is None)
@@ -77,7 +78,7 @@ def _joins_consumer(group: ConsumerGroup, member_id: str, wants: Any) -> Event:
 
 
 def _leaves_consumer(group: ConsumerGroup, members: tuple[str, ...]) -> Events:
-    """Members of either protocol."""
+    """Returns a LeaveGroup, which removes members of either protocol."""
     return [LeaveGroup(group.group_id, tuple(Leaving(m, None, "what if") for m in members))] if members else ()
 
 
@@ -86,7 +87,7 @@ def _joins_share(group: ShareGroup, member_id: str, wants: Any) -> Event:
 
 
 def _joins_streams(group: StreamsGroup, member_id: str, wants: Any) -> Event:
-    """In a process of its own."""
+    """Returns a join of a member in a process of its own."""
     return StreamsHeartbeat(
         group.group_id,
         member_id,
@@ -131,4 +132,4 @@ DRY_RUNS: Mapping[type, DryRun] = {
         _config_of_streams,
     ),
 }
-"""Of the kinds whose assignor runs at the coordinator."""
+"""Dry runs of the kinds whose assignor runs at the coordinator: classic groups have none."""

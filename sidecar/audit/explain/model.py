@@ -1,4 +1,4 @@
-"""What is said of a group. Times are Unix milliseconds; partitions are written TOPIC-N."""
+"""Explanations of a group, as data. Times are Unix milliseconds; partitions are written TOPIC-N."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sidecar.core.runtime.inspect import Wait, member_name
 
 @dataclass(frozen=True, slots=True)
 class Sidecar:
-    """Who coordinates the group by the last claim, and since when it has done so without a break."""
+    """The group's coordinator by the last claim. `since_ms`: start of its uninterrupted ownership."""
 
     node_id: int
     address: str
@@ -20,7 +20,7 @@ class Sidecar:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """Somebody who was a member. `why`: as the record says it."""
+    """A former member. `why`: the reason in its last record."""
 
     member: str
     client: str
@@ -30,9 +30,9 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One member. `epoch`: of the member, or its generation, None if nobody knows it; `state`: a word for where it is;
-    `since_ms`: of the record that says so; `next`: what its next heartbeat will bring, in words; `more`: what only this
-    kind of group has, by its name in JSON."""
+    """A member. `epoch`: its member epoch or generation, None if unknown; `state`: its progress towards the target, in
+    a word or two; `since_ms`: time of the record that shows this; `next`: effect of its next heartbeat, in words;
+    `more`: facts that only this kind of group has, by their names in JSON."""
 
     member: str
     client: str
@@ -55,9 +55,9 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`meaning`: of the state, in words; `epoch` and `assignment_epoch` of a classic group are its generation, None if
-    nobody knows it, and the last one that was assigned; `because`: why the last rebalance began, as the record says it;
-    `notes`: what else matters, in words; `more`: what only this kind of group has, by its name in JSON; `phases`,
+    """An explanation. `meaning`: the state in words; `epoch` and `assignment_epoch` of a classic group: its generation,
+    None if unknown, and the last one with assignments; `because`: why the last rebalance began, from the record;
+    `notes`: further facts, in words; `more`: facts that only this kind of group has, by their names in JSON; `phases`,
     `epoch_name`, `assignor_name`: those of its kind (core/runtime/inspect.py)."""
 
     group: str
@@ -83,7 +83,8 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """`anyway`: it would come without the change that was asked about, too. `holder` and `to` may be empty: nobody."""
+    """A partition's move from member `holder` to member `to`; either may be empty, for no member. `anyway`: it would
+    also come without the change in question."""
 
     partition: str
     holder: str
@@ -93,7 +94,8 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """`kept`: partitions that stay with their members. `note`: why there are no moves to tell; then there are none."""
+    """The outcome of a dry run. `kept`: partitions that stay with their members. `note`: why moves are unknown; then
+    there are none here."""
 
     group: str
     leaves: tuple[str, ...]
@@ -105,7 +107,7 @@ class WhatIf:
 
 
 class ExplainError(Exception):
-    """The question cannot be answered. The text says why, `then` what to do next."""
+    """The group cannot be explained. The text says why, `then` what to do next."""
 
     def __init__(self, what: str, then: str) -> None:
         super().__init__(what)
@@ -114,8 +116,8 @@ class ExplainError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is told. `removed`: of those who left, the last so many."""
+    """Limits of an explanation. `removed`: how many former members it names, the latest."""
 
     removed: int = 10
     names: int = field(default=8)
-    """Partitions and members by name; more are counted."""
+    """Number of partitions and members that are named; further ones are only counted."""

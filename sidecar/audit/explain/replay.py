@@ -25,14 +25,14 @@ from sidecar.state.keys import StateKey
 from sidecar.state.schema import StateError
 
 INTERVAL_MS = 1
-"""Between two assignments: everything that is fed in at once comes into one."""
+"""Assignment interval of a dry run: all events of one moment come into one target assignment."""
 MONO_MS = 1_000_000
 REPAIR = "If a newer version has written it, start that version. Else see what `sidecar state repair {}` would remove."
 
 
 @dataclass(frozen=True, slots=True)
 class LastWrite:
-    """When a key was last written, and why."""
+    """The last write of a key: its time, offset and reason."""
 
     ms: int
     offset: int
@@ -41,7 +41,8 @@ class LastWrite:
 
 @dataclass
 class Replayed:
-    """`records`: the last values of the group; `said`: of each of their keys; `rows`: everything, for its history."""
+    """A group as its records have it. `records`: the last value of each key; `said`: (kind, sub id) -> last write of
+    that key; `rows`: all records, for the history."""
 
     group_id: str
     records: list[Record] = field(default_factory=list)
@@ -50,7 +51,7 @@ class Replayed:
     configs: dict[str, str] = field(default_factory=dict)
     coordinator: Sidecar | None = None
     names: dict[bytes, str] = field(default_factory=dict)
-    """Names of topics by id, as the records have them."""
+    """Topic id -> name, from the records."""
 
     def since(self, kind: str, sub_id: str = "") -> int:
         found = self.said.get((str(kind), sub_id))
@@ -65,7 +66,7 @@ class Replayed:
         return 0 if self.coordinator is None else self.coordinator.since_ms
 
     def why_of(self, registry: Registry, role: Role) -> str:
-        """Of the last record with this role, a group's own mostly; "" if there is none."""
+        """Returns the reason in the last record with this role; "" if there is none."""
         found = [said for (kind, _), said in self.said.items() if registry.role(kind) is role]
         return max(found, key=lambda said: said.offset).why if found else ""
 
@@ -75,8 +76,8 @@ class Replayed:
         assignors: Mapping[str, Any] | None = None,
         more: Callable[[Any], Mapping[str, Any]] = lambda group: {},
     ) -> Shard:
-        """A shard that holds the group. `assignors`: of its kind; the one of its last target comes first. `more`: what
-        the group itself tells of the settings that it works with. Raises ExplainError where the owner could not build
+        """Returns a shard that holds the group. `assignors`: of its kind; the one of its last target comes first.
+        `more`: returns settings that are known from the group itself. Raises ExplainError if the owner could not build
         the group either."""
         known = dict(assignors or {})
 
@@ -113,8 +114,8 @@ class Fault:
 
 
 def replayed(group_id: str, taken: Taken, faults: list[Fault] | None = None) -> Replayed:
-    """`taken`: the group's records and the claims of its partition. `faults` gets the records that cannot be read;
-    without it, the first one raises ExplainError."""
+    """Returns the group as `taken` has it: the group's records and the claims of its partition. `faults` gets the
+    records that cannot be read; without it, the first one raises ExplainError."""
     found = Replayed(group_id, rows=taken.rows())
     fold, codec = PartitionFold(), StateCodec()
     codec.schemas = taken.schemas
@@ -128,7 +129,7 @@ def replayed(group_id: str, taken: Taken, faults: list[Fault] | None = None) -> 
         elif fold.owners.void == void and raw.key.group_id == group_id:
             found.said[raw.key.kind, raw.key.sub_id] = LastWrite(raw.time_ms, raw.offset, row["why"])
     for name, value in fold.configs.get(group_id, {}).items():
-        with suppress(StateError):  # sidecars go on without a setting that they cannot read
+        with suppress(StateError):  # sidecars ignore a setting that they cannot read
             found.configs[name] = codec.config_value(value)[0]
     for key, value in fold.groups.get(group_id, {}).items():
         try:

@@ -25,7 +25,7 @@ REASONS = (
 
 
 def reason(why: str) -> str:
-    """The reason of a removal as people say it; the record's own words follow where they say more."""
+    """Returns the reason of a removal as a clause, with the member's own reason for leaving if it gave one."""
     for begin, text in REASONS:
         if why.startswith(begin):
             rest = why[len(begin) :].strip(": ")
@@ -35,7 +35,7 @@ def reason(why: str) -> str:
 
 
 def removed(registry: Registry, rows: Iterable[Row], limits: Limits) -> tuple[Removed, ...]:
-    """Those who are no members any more, the last one first. Who came back under the same id is not among them."""
+    """Returns the former members, the latest first, without those that have come back under the same id."""
     clients: dict[str, str] = {}
     gone: dict[str, Removed] = {}
     for row in rows:
@@ -51,7 +51,7 @@ def removed(registry: Registry, rows: Iterable[Row], limits: Limits) -> tuple[Re
 
 
 def managed(configs: Mapping[str, str]) -> Iterable[str]:
-    """What was said of where the group is to be, and of rebalances."""
+    """Yields sentences about an operator's orders: release, adoption, forced rebalance."""
     said = configs.get(cf.MANAGED)
     if said == "false":
         yield "It was ordered back to the broker (sidecar groups release) and goes as soon as nobody owns anything."

@@ -1,6 +1,5 @@
-"""What would move if members left or joined: a dry run of the real coordinator and the real assignor on the state of
-the group as it stands in the log. All changes come within one assignment interval, so into one assignment. Nothing is
-written anywhere."""
+"""Dry run of members that leave or join: the real coordinator and the real assignor run on the group's state in the
+log. All changes come within one assignment interval, so into one target assignment. Nothing is written anywhere."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from sidecar.core.runtime.turn import Now
 from sidecar.core.vocabulary.topics import TopicImage
 
 Held = dict[tuple[str, int], set[str]]
-"""Topic or subtopology, and partition -> members."""
+"""(Topic or subtopology, partition) -> ids of members."""
 CLASSIC_NOTE = (
     "It is a classic group: its leader, a client, runs the assignor, and no sidecar knows what it would decide. "
     "All members would join again; with the protocol cooperative-sticky they keep meanwhile what they have."
@@ -34,21 +33,21 @@ DOWNGRADE_NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`leaves`: members by id, instance id, client id or the beginning of their id; `joins`: so many new members, which
-    subscribe to what most members subscribe to."""
+    """A change of membership. `leaves`: members by id, instance id, client id or the beginning of their id; `joins`:
+    number of new members, with the most common subscription."""
 
     leaves: tuple[str, ...] = ()
     joins: int = 0
 
 
 def kind_of(told: Replayed, image: TopicImage) -> str:
-    """The kind of the group. Raises ExplainError."""
+    """Returns the kind of the group. Raises ExplainError."""
     return str(_group(told, told.shard(image)).kind)
 
 
 def what_if(told: Replayed, image: TopicImage, assignors: Mapping[str, Any], change: Change) -> WhatIf:
-    """`assignors`: of the group's kind. Raises ExplainError, also for an assignor that is not installed here and a
-    member that is not there."""
+    """Returns the moves that a change would cause. `assignors`: of the group's kind. Raises ExplainError, also for an
+    assignor that is not installed here and for an unknown member."""
     shard = told.shard(image, assignors)
     group = _group(told, shard)
     run = DRY_RUNS.get(type(group))
@@ -82,18 +81,18 @@ def _group(told: Replayed, shard: Shard) -> Any:
 
 
 def _moved(holders: set[str], heirs: set[str]) -> Iterable[tuple[str, str]]:
-    """The members that lose a partition or task, each with one that gets it; "": nobody. In share groups, and of
-    standby tasks, there may be several."""
+    """Returns the members that lose a partition or task, each with one that gets it; "" for no member. Partitions of
+    share groups and standby tasks may have several of each."""
     return zip_longest(sorted(holders - heirs), sorted(heirs - holders), fillvalue="")
 
 
 def _same(anyway: set[str], holder: str, to: str) -> bool:
-    """Whether this move comes without any change, too."""
+    """Returns whether this move would also come without the change."""
     return holder not in anyway and (to in anyway if to else not anyway)
 
 
 def _member(group: Any, text: str) -> str:
-    """The id of the member that is meant. Raises ExplainError."""
+    """Returns the id of the member that `text` names. Raises ExplainError unless it is exactly one."""
     if text in group.members:
         return text
     found = [
@@ -110,7 +109,8 @@ def _member(group: Any, text: str) -> str:
 def _target(
     told: Replayed, image: TopicImage, assignors: Mapping[str, Any], run: DryRun, change: Change
 ) -> Held | None:
-    """Who would own what once all have reconciled. None: no assignor of a sidecar's would decide that."""
+    """Returns the target assignment after the change. None if the group would become a classic one, whose leader
+    assigns. Raises ExplainError."""
     shard = told.shard(image, assignors, run.config)
     group = _group(told, shard)
     now = Now(MONO_MS, group.assignment_timestamp_ms)  # within the interval: all changes come into one assignment
@@ -132,7 +132,7 @@ def _target(
 
 
 def _held(shard: Shard, group: Any, names: Mapping[bytes, str], run: DryRun, now: bool) -> Held:
-    """The partitions or tasks that members have now, with those that they still have to give up; else their targets."""
+    """Returns the members' partitions or tasks: if `now`, those they own or must still give up, else their targets."""
     view = shard.registry.kinds[group.kind].inspect.member
     found: Held = {}
     for member_id in group.members:
@@ -146,7 +146,7 @@ def _held(shard: Shard, group: Any, names: Mapping[bytes, str], run: DryRun, now
 
 
 def _assign(shard: Shard, now: Now) -> None:
-    """Raises ExplainError if the assignor fails."""
+    """Runs the assignor by waking the shard. Raises ExplainError if the assignor fails."""
     for note in shard.wake(now).notes:
         if isinstance(note, Log) and note.event == "assignor failed":
             fields = note.fields

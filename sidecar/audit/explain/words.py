@@ -1,4 +1,4 @@
-"""An explanation as sentences: first the answer, then what it rests on."""
+"""An explanation as sentences: first the answer, then the facts behind it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sidecar.core.modern.explain import AWAY, BEHIND, GIVES_UP, WAITS
 from sidecar.core.runtime.inspect import SETTLED, Wait, listed
 
 EACH = 20
-"""Members of one state that are told one by one."""
+"""Members that are listed one by one; further ones are only counted."""
 
 
 def span(ms: int) -> str:
-    """`2 min 5 s`, of at least 0 ms."""
+    """Returns a duration in its two largest units, such as `2 min 5 s`; below zero counts as zero."""
     s = max(0, ms) / 1000
     if s < 10:
         return f"{s:.1f} s"
@@ -91,7 +91,7 @@ def _members(e: Explanation, now_ms: int) -> Iterator[str]:
     order = {state: i for i, state in enumerate((GIVES_UP, WAITS, BEHIND, AWAY))}
     for s in sorted(open_, key=lambda s: order.get(s.state, len(order)))[:EACH]:
         epoch = f", in {e.epoch_name} {s.epoch}"
-        if s.state == AWAY:  # its epoch only says that it is
+        if s.state == AWAY:  # its member epoch is the mark of a static member that left
             epoch = ""
         yield f"  {s.name}: {s.state} since {_at(s.since_ms, now_ms)}{epoch}. Next: {s.next}."
     if len(open_) > EACH:
@@ -111,7 +111,7 @@ def _notes(e: Explanation) -> Sequence[str]:
 
 
 def if_words(w: WhatIf) -> list[str]:
-    """What would follow, in sentences."""
+    """Returns the outcome of a dry run as sentences."""
     changes = [f"{m} left" for m in w.leaves] + ([f"{_count(w.joins, 'new member')} joined"] if w.joins else [])
     asked = " and ".join(changes)
     if w.note:

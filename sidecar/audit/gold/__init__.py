@@ -1,1 +1,1 @@
-"""Gold: what the records of the state topic say, as intervals, rebalances, claims and findings."""
+"""Gold: intervals, rebalances, claims and findings, from the records of the state topic."""

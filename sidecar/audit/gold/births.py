@@ -1,9 +1,9 @@
-"""Groups of which everything was read, although the log was not read from its begin, or a part of it was lost.
+"""Groups of which everything was read, although the log was not read from its start, or a part of it was lost.
 
-Compaction leaves the last record of each key, so whoever is a member is seen. Of what was never read nothing is seen:
-there may be members, or some that left, of whom no record is left to read. So how many members a group has, and whether
-all have settled, is known only of a group that began later: its own record has revision 1, and the batch in which that
-was written was read as a whole.
+Compaction keeps the last record of each key, so it leaves every current member visible. Offsets that were never read
+hide members, and members that left, without any record behind them. So the number of a group's members, and whether all
+have settled, is known only for a group that began later: its own record has revision 1, and the turn that wrote that
+record was read as a whole.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from sidecar.audit.gold.frames import Frame, done, sql
 
 NEVER = 9223372036854775807
-"""Of a group that was there before a part of the log was lost: who of its members left then is not known."""
+"""Birth of a group that existed before a part of the log was lost: which of its members left then is unknown."""
 
 
 def births(groups: Frame, classic: Frame, cuts: Frame, was: Mapping[str, Frame]) -> Frame:
-    """From where on everything of a group was read. `groups` and `classic`: records; `was`: what the last batch
-    left."""
+    """Returns the offset from which everything of a group was read. `groups` and `classic`: records; `was`: carried
+    tables of the last batch."""
     lost = sql("select distinct state_partition from {cuts} where is_new and from_offset > 0", cuts=cuts)
     born = "offset, written_ms from {{{}}} where revision = 1 and not deleted"
     records = f"""select state_partition, group_id, kind, {born.format("groups")} union all
@@ -51,7 +51,7 @@ def births(groups: Frame, classic: Frame, cuts: Frame, was: Mapping[str, Frame])
 
 
 def only_of_these(rebalances: Frame, births: Frame, cuts: Frame) -> Frame:
-    """What is said of members of any other group is only possible, behind what was never read."""
+    """Grades rebalances behind unread offsets as possible, unless their group was born behind those offsets."""
     return sql(
         """select r.* replace (case when r.from_offset >= c.begin and r.from_offset < coalesce(b.offset, c.never)
                 then 'possible' else grade end as grade)

@@ -1,10 +1,10 @@
 """Events of holdings (holdings.py) in classic groups.
 
-An assignment of a generation that the group has not been given yet waits, and counts from the group's next record on,
-as all of that generation do; any other counts at once. If the group goes before that record comes, it never counts. Nor
-does it if records were lost before that one, and it tells of a later generation: the member may have got another
-assignment, or gone.
-Only consumers own partitions. A member that is removed, or whose group goes, holds nothing.
+An assignment of a generation that the group's record does not have yet waits. It counts from the group's next record
+on, as all of that generation do; any other counts at once. If the group is removed before that record, it never counts.
+Nor does it if records were lost before that record, and that record has a later generation: the member may have got
+another assignment, or left.
+Only consumers own partitions. A member that is removed, or whose group is removed, holds nothing.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ GROUP = "state_partition, group_id"
 class Held(NamedTuple):
     events: Frame
     last: Frame
-    """Per member the assignment that counts, and those after it that wait."""
+    """Each member's assignment that counts, and later ones that wait."""
     groups: Frame
     """The last record of each group."""
 
 
 def classic(assignments: Frame, members: Frame, groups: Frame, last: Frame, was: Frame) -> Held:
-    """`last` and `was`: what the last batch left."""
+    """Returns holdings of classic groups. `last` and `was`: assignments and groups that the last batch carried."""
     line = done(_line(assignments, members, groups, last, was))
     heads = _heads(line)
     counted = done(_counted(line, heads))
@@ -53,8 +53,8 @@ def _heads(line: Frame) -> Frame:
 
 
 def _line(assignments: Frame, members: Frame, groups: Frame, last: Frame, was: Frame) -> Frame:
-    """All in one line per group: `n` counts the records of the group so far, `life` how often it has gone before, `g`
-    is its last record before."""
+    """Returns all records of a group in one sequence. `n`: number of the group's own records so far; `life`: how often
+    it was removed before; `g`: its last record before."""
     rows = sql(
         f"""select {MEMBER}, offset, log_ms, written_ms, why, revision, deleted, generation, assigned, whole_from,
                 false as is_group, null as protocol_type, null as assigned_generation, null as at_offset,
@@ -88,8 +88,8 @@ def _line(assignments: Frame, members: Frame, groups: Frame, last: Frame, was: F
 
 
 def _counted(line: Frame, heads: Frame) -> Frame:
-    """Per assignment the offset from which it counts, if it does (`since`), and whether nothing is missing before it.
-    `breaks` counts the places where a value is missing."""
+    """Returns for each assignment the offset from which it counts, if it does (`since`), and whether nothing is missing
+    before it (`sure`). `breaks`: number of places so far where a value is missing."""
     chain = sql(
         f"""with a as (select *, at_offset is not null as carried,
                 lead(1) over (partition by {MEMBER}, n {ORDER}) is null as final,
@@ -161,7 +161,7 @@ def _events(counted: Frame, heads: Frame) -> Frame:
 
 
 def _last(counted: Frame, heads: Frame) -> Frame:
-    """Of the groups that are there: what counts, and what came after it."""
+    """Returns the carried assignments of groups that exist: those that count, and those after them."""
     return sql(
         f"""select {MEMBER}, offset, log_ms, written_ms, why, revision, generation,
                 case when since is null then assigned else held end as assigned, whole_from,

@@ -32,7 +32,8 @@ OPEN_END = "it has not ended"
 
 
 def at(prefix: str, doc: str, null: str = "", written: str = EARLIER) -> tuple[Column, ...]:
-    """A record and its times. `written`: when the writer's time is null although the record is there."""
+    """Returns the columns of a record's offset and times. `written`: when the writer's time is null although there is a
+    record."""
     unwritten = "; ".join(filter(None, (null, written)))
     return (
         Column(f"{prefix}offset", LONG, doc, null),

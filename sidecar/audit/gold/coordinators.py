@@ -1,5 +1,5 @@
-"""Coordinators of state partitions: claims, the time between the last record of one and the claim of the next, records
-of who was fenced; and what was read of each partition and group."""
+"""Coordinators of state partitions: claims, outages between one's last record and the next one's claim, records of
+fenced coordinators; and the coverage of each partition and group."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ SAID = "node_id, address, member_id, generation, producer_id, producer_epoch"
 
 
 def claims(records: Frame, was: Frame) -> Frame:
-    """Each counts from its record to the next, whatever its number. One is `fenced` if the same producer has claimed
-    with a higher epoch before. `was`: the last one of each partition, and the highest epoch of each producer."""
+    """Returns claims. Each counts from its record to the next claim, whatever its number. It is `fenced` if the same
+    producer has claimed with a higher epoch before. `was`: the last claim of each partition, and the highest epoch of
+    each producer."""
     return sql(
         f"""with a as (select state_partition, owner_epoch as claim, {SAID}, offset as from_offset, log_ms as from_ms,
                 written_ms as from_written_ms, why as from_why, null as highest, false as carried, false as was_fenced
@@ -46,8 +47,8 @@ class Writes(NamedTuple):
 
 
 def outages(keys: Frame, claims_now: Frame, was: Frame) -> Writes:
-    """A claim with which the owner only renews its fence ends nothing. `was`: of each partition the last record under
-    its last claim."""
+    """Returns outages before claims; a claim with which the owner only renews its fence has none. `was`: the last
+    record under the last claim of each partition."""
     last = sql(
         f"""select state_partition, claim, max(w) as w from (
                 select state_partition, claimed_epoch as claim, arg_max({LOGGED}, offset) as w
@@ -92,7 +93,7 @@ def stale_writes(keys: Frame, claims_now: Frame) -> Frame:
 
 
 def coverage(keys: Frame, corrupt: Frame, revisions: Frame, was: Frame) -> Frame:
-    """Per group; `revisions`: of steps.py."""
+    """Returns the coverage of each group. `revisions`: from steps.py."""
     return sql(
         f"""select state_partition, group_id, min(f) as f, max(l) as l, sum(records) as records,
                 sum(missing) as missing, max(s) as s from (
@@ -114,7 +115,7 @@ def coverage(keys: Frame, corrupt: Frame, revisions: Frame, was: Frame) -> Frame
 
 
 def as_coverage(per_group: Frame, stretches: Frame, cuts: Frame | None) -> Frame:
-    """Both scopes, as the table has them."""
+    """Returns the coverage of groups and of state partitions, as the table has both."""
     last = stretches.where("until is null")
     if cuts is None:
         last = last.select("*, 0 as read_from_offset, 0 as lost")

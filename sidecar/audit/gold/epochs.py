@@ -1,8 +1,8 @@
-"""Rebalances: each group epoch, or generation of a classic group, from the record that began it until all have come.
+"""Rebalances: each group epoch, or generation of a classic group, from its first record until all members reach it.
 
-The records of a group stand in one line (rebalances.py), without what they hold, so that running sums tell how many
-members there are and, for each epoch by itself, how many of them have reached it: an upgraded group has members in its
-first epoch before the record that begins it.
+The records of a group form one sequence (rebalances.py), without their contents. Running sums over it count the members
+and, for each epoch by itself, those that have reached it: an upgraded group has members in its first epoch before the
+record that begins it.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from sidecar.audit.gold.steps import graded
 
 GROUP = "state_partition, group_id, kind"
 NOT_YET = -1
-"""Stands for no epoch where null says that there is nothing."""
+"""No epoch, in columns where null means no row."""
 TIMES_OF_AIM = pack("offset = t.offset, ms = t.ms, written_ms = t.written_ms")
 TIMES_OF_LAST = pack("offset = c.offset, ms = c.ms, written_ms = c.written_ms")
 
 
 def epochs(rows: Frame, said: Frame) -> Frame:
-    """`rows` and `said`: of rebalances.py."""
+    """Returns the epochs of groups. `rows` and `said`: from rebalances.py."""
     query = f"select row_number() over () as g, * from (select distinct {GROUP} from {{rows}})"
     groups = done(sql(query, rows=rows))
     return _grouped(_counted(_numbered(rows, groups)), _numbered(said, groups), groups)
 
 
 def _numbered(rows: Frame, groups: Frame) -> Frame:
-    """With a number `g` for the group, and one for the place in its line, `nth`: a record of a classic group may be
-    there as `p`, as `g` and as `t`, in this order. Windows over numbers take half the time."""
+    """Returns the rows with a number `g` of the group, and `nth` of the place in its sequence: a classic group's record
+    may be there as `p`, as `g` and as `t`, in this order. Windows over numbers take half the time."""
     return done(
         sql(
             f"""select g, offset * 4 + case type when 'p' then 1 when 'g' then 2 when 't' then 3 else 0 end as nth,
@@ -42,12 +42,12 @@ def _numbered(rows: Frame, groups: Frame) -> Frame:
 
 
 def _counted(rows: Frame) -> Frame:
-    """Records that begin something or may end it, and those of members who come and go. `now`: the group's epoch;
-    `live`: how many members there are; `n`: the place of the record that began the epoch, null before the first;
-    `complete`: all members have reached the epoch."""
-    # A turn is sorted into its epoch; only a member that reaches the epoch its record names needs no row of its own for
-    # that. `settled`: how many members have reached the epoch that the record names. Running sums are of doubles: those
-    # of integers have 128 bits and take twice the time.
+    """Returns records that begin an epoch or may end it, and those of members that join and leave. `now`: the group's
+    epoch; `live`: number of members; `n`: place of the record that began the epoch, null before the first; `complete`:
+    all members have reached the epoch."""
+    # Each change of the number of members in an epoch is a row of that epoch; a record of a member that reaches the
+    # epoch it names is that row itself. `settled`: how many members have reached the epoch that the record names.
+    # Running sums are of doubles: those of integers have 128 bits and take twice the time.
     counts = "type in ('c', 'g') and epoch is not null"
     kept = "g, nth, type, offset, ms, written_ms, there, epoch, came"
     settled = sql(
@@ -103,12 +103,12 @@ KEPT = pack(
 
 
 class _People(NamedTuple):
-    """By the place in a group's line (`nth`)."""
+    """Causes of epochs, by the place in a group's sequence (`nth`)."""
 
     who: Frame
-    """Who came or went there."""
+    """The member that joined, changed or left at that place."""
     prepared: Frame
-    """Where a rebalance of a classic group began, and who had come or gone last."""
+    """The start of a classic group's rebalance, and the last member that had joined, changed or left before it."""
 
 
 def _people(few: Frame, said: Frame) -> _People:
@@ -134,7 +134,7 @@ def _people(few: Frame, said: Frame) -> _People:
 
 
 def _began(few: Frame, said: Frame, groups: Frame, people: _People) -> Frame:
-    """The records that began epochs, and whose doing it was."""
+    """Returns the records that began epochs, with the member that caused each."""
     return sql(
         f"""with a as (select h.*, s.acc, s.began, coalesce(s.acc.head.revision, s.revision) as revision,
                     case when p.p_who.offset = s.began.offset and n.kind = 'classic'
@@ -161,7 +161,7 @@ def _began(few: Frame, said: Frame, groups: Frame, people: _People) -> Frame:
 
 
 def _grouped(few: Frame, said: Frame, groups: Frame) -> Frame:
-    """A row per head: the record that began the epoch, or what the last batch left of it."""
+    """Returns a row per epoch: for the record that began it, or for what the last batch carried of it."""
     people = _people(few, said)
     marks = sql(
         """select g, n as head_at, max(nth) as last_at,
@@ -196,8 +196,8 @@ def _grouped(few: Frame, said: Frame, groups: Frame) -> Frame:
 
 
 def as_rebalances(found: Frame, whole: Frame) -> Frame:
-    """Of all epochs that were open before or are new. They are proven only where everything is known: otherwise there
-    may have been a member of whom nothing is left."""
+    """Returns the rebalances of all epochs that were open before or are new. They are proven only where everything is
+    known: otherwise there may have been a member without any record left."""
     rows = sql(
         f"""with a as (select {GROUP}, h.head.epoch, h.head.anew, h.head.back, h.head.began, h.head.cause,
                 h.head.member_id,

@@ -1,5 +1,5 @@
-"""Queries over named relations, in the process that asks: a task of Spark has a DuckDB of its own, on one thread, and
-what does not fit into its memory goes to the executor's disk."""
+"""Queries over named relations, in the calling process: each Spark task has its own DuckDB, on one thread. Rows that do
+not fit into its memory go to the executor's disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NAMED = re.compile(r"\{(\w+)\}")
 QUOTED = '"offset"'
 RESERVED = re.compile(r"(?<![\w\"])offset(?![\w\"])")
-"""Every record has an `offset`, and SQL has a word of that name."""
+"""The column `offset` without quotes: SQL has a keyword of that name."""
 ROWS_AT_ONCE = 65_536
 
 
@@ -42,7 +42,7 @@ class Frame:
         return [str(column[0]) for column in described or ()]
 
     def batches(self) -> Iterator[Any]:
-        """Its rows, as Arrow record batches."""
+        """Yields the relation's rows as Arrow record batches."""
         yield from self.db.connection.sql(f"select * from {self.name}").to_arrow_reader(ROWS_AT_ONCE)
 
 
@@ -55,13 +55,13 @@ class Database:
         return Frame(self, f"({RESERVED.sub(QUOTED, text)})")
 
     def rows(self, rows: Any) -> Frame:
-        """`rows`: an Arrow table."""
+        """Returns an Arrow table as a relation."""
         name = f"t{next(self.numbers)}"
         self.connection.register(name, rows)
         return Frame(self, name)
 
     def files(self, table: Table, paths: Sequence[str], condition: str = "true") -> Frame:
-        """Rows of these files, which have all columns of the table."""
+        """Returns the rows of these files, which have all columns of the table."""
         folder = paths[0].rpartition("/")[0] if paths else ""
         return self.query(f"select * from {in_duckdb(self.connection, table, paths, folder)} where {condition}")
 
@@ -71,11 +71,11 @@ class Database:
 
 @contextmanager
 def database(memory: str = "", folder: str = "") -> Iterator[Database]:
-    """`memory`: how much it may take, as DuckDB spells it; empty: its share, of as many as there are processors.
-    `folder`: where the rest goes."""
+    """Yields a database. `memory`: its limit in DuckDB's notation; empty: an equal share for each processor. `folder`:
+    for rows that do not fit into memory."""
     import duckdb
 
-    # Order is made by windows, where it matters; to keep that of files would cost a copy.
+    # Queries that need an order have windows; to keep the order of files would cost a copy.
     config: dict[str, Any] = {"threads": 1, "preserve_insertion_order": False, "autoinstall_known_extensions": False}
     config |= {"temp_directory": folder} if folder else {}
     with duckdb.connect(config=config) as connection:
@@ -90,20 +90,20 @@ def database(memory: str = "", folder: str = "") -> Iterator[Database]:
 
 
 def sql(text: str, **frames: Frame) -> Frame:
-    """The query over these frames, which it names in braces. It is computed whenever somebody reads it."""
+    """Returns a query over these frames, which the text names in braces. Each read computes it again."""
     named = NAMED.sub(lambda found: frames[found[1]].name, text)
     return next(iter(frames.values())).db.query(named)
 
 
 def done(frame: Frame) -> Frame:
-    """Computed now, and kept: for what is read more than once."""
+    """Computes the frame now and keeps the rows, for frames that are read more than once."""
     name = f"t{next(frame.db.numbers)}"
     frame.db.connection.execute(f"create temp table {name} as select * from {frame.name}")
     return Frame(frame.db, name)
 
 
 def pack(fields: str) -> str:
-    """A struct of these columns, such as `offset, ms = log_ms`."""
+    """Returns SQL of a struct of these columns, such as `offset, ms = log_ms`."""
     named = [
         (name.strip(), value.strip() or name.strip())
         for name, _, value in (f.partition("=") for f in fields.split(","))
@@ -112,7 +112,7 @@ def pack(fields: str) -> str:
 
 
 def shape(frame: Frame, table: Table) -> Frame:
-    """The columns of the table, with its types, in its order; a `..._time` comes from the `..._ms` beside it."""
+    """Returns the table's columns, with its types, in its order; a `..._time` is computed from its `..._ms`."""
     have = set(frame.columns())
     picked = []
     for column in table.columns:

@@ -1,5 +1,5 @@
-"""How many members have what several may have at once: the sharing degree of a share group, the standby tasks of a
-streams group."""
+"""Number of members that hold the same place, where several may: sharing degree of a share group's partitions, standby
+and warm-up tasks of a streams group."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ PLACE = "state_partition, group_id, kind, topic_key, partition"
 
 
 def counted(intervals: Frame, was: Frame) -> Frame:
-    """A row from each change of the number to the next; none where it is 0. `intervals`: all that have ended in this
-    batch or are open; `was`: the numbers that the last batch left, which has counted what began until then."""
+    """Returns a row from each change of the number to the next; none where it is 0. `intervals`: all that have ended in
+    this batch or are open; `was`: the last batch's numbers, which count all that began until then."""
     return done(
         sql(
             f"""with a as (select {PLACE}, i.topic, from_offset as n, from_ms as ms, from_written_ms as written_ms,
@@ -38,7 +38,7 @@ def left(counts: Frame) -> Frame:
 
 
 def as_holders(rows: Frame) -> Frame:
-    """A task is a place of a streams group, whose topic is its subtopology."""
+    """Returns rows with the table's columns. A task is a place of a streams group, whose topic is its subtopology."""
     return rows.select(
         """* replace (case when kind = 'share' then kind else 'streams' end as kind,
                 case when kind = 'share' then topic else topic_key end as topic),

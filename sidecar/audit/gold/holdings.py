@@ -1,6 +1,6 @@
-"""Who came to hold which partition or task by which record, and who lost it: events of (group, member, place).
+"""Events of holdings: a record gives a partition or task to a member, or takes it. One per (group, member, place).
 
-The kind of an event is that of its group; of a task its role, or `process` (kinds.py). A task's topic is its
+The kind of an event is that of its group; for a task its role, or `process` (kinds.py). A task's topic is its
 subtopology, and instead of the topic's name it has the process of the member.
 
 An event's `type`: `a` assigned, `p` only pending revocation, `x` gone, `k` still held, but records before are missing.
@@ -16,20 +16,21 @@ from sidecar.audit.gold.steps import MISSING, ORDER, adjacent
 MEMBER = "state_partition, group_id, member_id"
 HOLDER = f"{MEMBER}, kind"
 CHANGE = f"{HOLDER}, offset, log_ms, written_ms, why, adjacent, b_offset, missing, epoch, b_epoch"
-"""What is known of a record by which holdings change, beside the lists of places: `assigned` and `pending`, and with
-`b_` those before it. `b_offset` and `b_epoch` are of the last record before it in which the member held something."""
+"""Columns of a record that changes holdings, besides its lists of places: `assigned` and `pending`, and with `b_` those
+before it. `b_offset` and `b_epoch` are of the record before it, null if that was a tombstone."""
 
 
 class Held(NamedTuple):
-    """`last`: what the next batch must know of each member."""
+    """Holdings. `last`: each member's last record, carried to the next batch."""
 
     events: Frame
     last: Frame
 
 
 def modern(current: Frame, members: Frame, last: Frame) -> Held:
-    """`current`: valid records with `whole_from`; `members`: tombstones of members, who hold nothing from then on;
-    `last`: what the last batch left. Holdings are compared only where a record differs from the one before."""
+    """Returns holdings of groups with epochs. `current`: valid records with `whole_from`; `members`: tombstones of
+    members, which hold nothing from then on; `last`: carried by the last batch. Holdings are compared only where a
+    record differs from the one before."""
     rows = sql(
         f"""select {HOLDER}, offset, log_ms, written_ms, why, revision, deleted, member_epoch, assigned, pending,
                 whole_from, false as carried from {{current}}
@@ -71,8 +72,8 @@ def modern(current: Frame, members: Frame, last: Frame) -> Held:
 
 
 def events(changes: Frame, key: str) -> Frame:
-    """`key`: the field of a place that names its topic. Each list is taken apart, and a place is in one or more of
-    them: 1 and 2 are assigned and pending, 4 and 8 the same before."""
+    """Returns the events of changes. `key`: the field of a place that identifies its topic. A place is in one or more
+    of the four lists, each a bit: 1 and 2 are assigned and pending, 4 and 8 the same before."""
     numbered = done(sql("select row_number() over () as r, * from {changes}", changes=changes))
     lists = ("assigned", "pending", "b_assigned", "b_pending")
     parts = " union all ".join(

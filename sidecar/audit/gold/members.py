@@ -14,12 +14,12 @@ CARRIED = f"""select state_partition, group_id, kind, key_id, state, last_offset
         null as written_ms, null as why, last_revision as revision, false as deleted, payload, null, true,
         {pack("from_offset, from_ms, from_written_ms, from_why, from_not_before_offset, from_exact, unseen")}
     from {{was}}"""
-"""The open rows of the last batch, in the columns of `_columns`."""
+"""SQL of the open rows of the last batch, in the columns of `_columns`."""
 
 
 def members(modern: Frame, classic: Frame, was: Frame) -> Frame:
-    """Lives of members of all kinds. `modern`: records with their `kind` and the payload; `was`: the open lives of the
-    last batch."""
+    """Returns lives of members of all kinds of groups. `modern`: records with their `kind` and the payload; `was`: the
+    open lives of the last batch."""
     said = pack("instance_id, client_id, client_host, rack_id, process_id = null")
     rows = sql(
         f"""select {_columns("kind", "member_id", "''", "payload")} from {{modern}}
@@ -48,13 +48,13 @@ READY = Columns("'streams'", "''", "case when validated_topology_epoch < 0 then 
 REPLICAS = Columns(
     "'streams'", "''", "list_filter(assignment_configs, lambda c: c.name = 'num.standby.replicas')[1].value"
 )
-"""How many standby tasks a streams group wants for each active one."""
+"""Number of standby tasks that a streams group wants for each active one."""
 STATIC_MEMBERS = Columns("'static_member'", "instance_id", "member_id")
 """The member that holds an instance id."""
 
 
 def states(columns: Columns, records: Frame, was: Frame) -> Frame:
-    """Lives of each state. `was`: the open lives of the last batch."""
+    """Returns lives of each state. `was`: the open lives of the last batch."""
     rows = sql(f"select {_columns(*columns)} from {{records}} union all {CARRIED}", records=records, was=was)
     return lives(rows)
 
@@ -65,7 +65,7 @@ def _columns(kind: str, key_id: str, state: str, payload: str) -> str:
 
 
 def topologies(records: Frame) -> Frame:
-    """Of streams groups. A record is written only where something changed."""
+    """Returns topologies of streams groups. The topic has a record only of each change."""
     internal = "list_transform(flatten(list_transform(subtopologies, lambda s: {})), lambda t: t.name)".format(
         "s.repartition_source_topics || s.changelog_topics"
     )
@@ -85,7 +85,7 @@ def as_static(found: Frame) -> Frame:
 
 
 def settings(records: Frame) -> Frame:
-    """Without what the sidecars say of themselves."""
+    """Returns changes of settings, without the sidecars' own entries in the roster."""
     set_by_people = records.where(f"group_id <> '' or name not like '%{ROSTER}'")
     return set_by_people.select("state_partition, group_id, offset, log_ms as ms, written_ms, name, value, why")
 
@@ -96,7 +96,7 @@ class Told(NamedTuple):
 
 
 def told(records: Frame, was: Frame) -> Told:
-    """Stale claims, each told once: a member's record that only repeats them was written for another reason."""
+    """Returns stale claims, each once: a member's record that only repeats them was written for another reason."""
     rows = sql(
         f"""select state_partition, group_id, member_id, {HEAD}, client_id,
                 case when len(stale_claims) > 0 then stale_claims end as said, false as carried from {{records}}

@@ -1,10 +1,10 @@
-"""From events of holdings to intervals, overlaps and unowned time. Of a share group, where several members may hold a
-place, only the last counts.
+"""Intervals, overlaps and unowned time, from events of holdings. The caller drops overlaps where several members may
+hold a place, as in a share group.
 
-Two members own a place at the same time if one begins before the other has ended. For each that begins it is enough to
-know which of those before it goes on longest, so a window over the place's intervals, in the order in which they began,
-finds every overlap without looking at pairs. Where records are missing, an interval falls into stretches in which it
-certainly held: only these prove an overlap.
+Two members own a place at the same time if one begins before the other has ended. Each beginning is compared only with
+the earlier interval that lasts longest. So a window over the place's intervals, in the order of their beginnings, finds
+every overlap without comparing pairs. Where records are missing, an interval falls into stretches in which ownership is
+certain: only these prove an overlap.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from sidecar.audit.gold.steps import graded
 PLACE = "state_partition, group_id, kind, topic_key, partition"
 SAME_PLACE = " and ".join(f"r.{column} = n.{column}" for column in PLACE.split(", "))
 EVER = 9223372036854775807
-"""Offset of an end that is not there yet."""
+"""Offset of an end that has not come yet."""
 STATE = pack("offset, type, ms, written_ms")
 IN_ORDER = "order by phase, s_offset, member_id, asked desc"
 EARLIER = f"partition by p {IN_ORDER} rows between unbounded preceding and 1 preceding"
-"""In the order in which they began: first what the last batch left."""
+"""Window over all earlier beginnings at a place, first those that the last batch carried."""
 FROM = pack("offset, ms, written_ms, why, not_before, exact, epoch, topic")
 
 
 class Owned(NamedTuple):
     intervals: Frame
-    """All that have ended in this batch or are open; of these also what the next batch must know."""
+    """All that have ended in this batch or are open; for open ones with the columns that the next batch needs."""
     overlaps: Frame
     unowned: Frame
     doubtful: Frame
-    """Beginnings at which somebody else had not ended who has not ended yet: who went on longest is to be seen."""
+    """Beginnings at which another member's interval was open and still is: which one lasts longest is not known yet."""
     places: Frame
-    """Of each place what went on longest among what has ended."""
+    """For each place, the longest lasting interval among those that have ended."""
     kinds: Frame
-    """Of holdings."""
+    """Kinds of holdings in all of these."""
 
 
 def owned(events: Frame, was: Frame, doubtful: Frame, places: Frame, whole: Frame) -> Owned:
-    """`was`: intervals that the last batch left open; `doubtful` and `places`: what else it left."""
+    """Returns ownership. `was`: intervals that the last batch left open; `doubtful`, `places`: as it carried them."""
     known = _numbers(events, was, doubtful, places)
     events, was, doubtful, places = (_numbered(frame, known) for frame in (events, was, doubtful, places))
     marked = _marked(events, was)
@@ -58,7 +58,7 @@ def owned(events: Frame, was: Frame, doubtful: Frame, places: Frame, whole: Fram
 
 
 def _numbers(*frames: Frame) -> Frame:
-    """A number `p` for each place in any of these: windows sort by it, and its key comes back at the end."""
+    """Returns a number `p` for each place in any of these: windows sort by it, and `_named` restores the key."""
     named = {f"f{i}": frame for i, frame in enumerate(frames)}
     every = " union ".join(f"select {PLACE} from {{{name}}}" for name in named)
     return done(sql(f"select row_number() over () as p, * from ({every})", **named))
@@ -82,8 +82,8 @@ def _named(rows: Frame, places: Frame) -> Frame:
 
 
 def _marked(events: Frame, was: Frame) -> Frame:
-    """`begins`: an interval does; `no` names it: the offset at which the one before ended, -1 of the first.
-    A count would do; last_value is four times as fast."""
+    """Marks events. `begins`: whether an interval begins; `no` identifies it: the offset at which the one before ended,
+    -1 for the first. A count would do; last_value is four times as fast."""
     rows = sql(
         """select p, member_id, type, offset, not_before, exact, missing, b_epoch, ms, written_ms, why, epoch, topic
                 from {events}
@@ -105,9 +105,9 @@ def _marked(events: Frame, was: Frame) -> Frame:
 
 
 def _intervals(marked: Frame, was: Frame) -> Frame:
-    """With what is known of the begin (`f`), how it was held last (`st`), whether records are missing while it was held
-    (`torn`), and the event at its begin, or what stands for that (`s_offset`). Nearly every one has a begin and an end
-    and nothing in between, so it is a join and no group."""
+    """Returns intervals with their beginning (`f`), last state (`st`), whether records are missing in between (`torn`),
+    and the offset of the first event in this batch, or of what the last batch carried (`s_offset`). Nearly every
+    interval is a beginning and an end with nothing in between, so this is a join and no group."""
     begins = sql(
         f"""select p, member_id, no, offset as s_offset, ms, written_ms, topic, false as carried, {FROM} as f,
                 {STATE} as st, 0 as unseen from {{marked}} where begins and type <> 's'
@@ -139,7 +139,7 @@ def _intervals(marked: Frame, was: Frame) -> Frame:
 
 
 def _as_intervals(found: Frame) -> Frame:
-    """With the columns of the table."""
+    """Returns the intervals with the columns of the table."""
     return found.select(
         """p, member_id, f, st, stretch_offset, unseen, f.topic as topic,
             f.offset as from_offset, f.ms as from_ms, f.written_ms as from_written_ms, f.why as from_why,
@@ -153,8 +153,8 @@ def _as_intervals(found: Frame) -> Frame:
 
 
 def _stretches(intervals: Frame, marked: Frame) -> Frame:
-    """`reach`: the last offset at which it certainly held; `end_offset`: the first at which it certainly was over.
-    An interval that is not torn is one stretch."""
+    """Returns stretches of certain ownership. `reach`: the last offset at which it is certain; `end_offset`: the first
+    at which it is certainly over. An interval that is not torn is one stretch."""
     first = """p, member_id, no, f.offset as from_offset, s_offset, topic, ms, written_ms, carried, true as first,
         f.not_before as not_before, to_offset, to_not_before_offset, to_ms, to_written_ms"""
     torn = sql(
@@ -186,8 +186,8 @@ def _stretches(intervals: Frame, marked: Frame) -> Frame:
 
 
 def _compared(stretches: Frame, doubtful: Frame, places: Frame) -> tuple[Frame, Frame]:
-    """All that hold a place in the order in which they began; and of those that are new or doubtful what went on
-    longest before, certainly (`pc`) and possibly (`po`)."""
+    """Returns the stretches of each place in the order of their beginnings; and those that are new or doubtful with the
+    earlier one that lasts longest, certainly (`pc`) and possibly (`po`)."""
     rows = sql(
         f"""select p, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before,
                 case when carried then 0 else 2 end as phase, not carried as asked,
@@ -203,7 +203,7 @@ def _compared(stretches: Frame, doubtful: Frame, places: Frame) -> tuple[Frame, 
         places=places,
     )
     kept = "p, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before, asked, c, o"
-    # Where everyone began only after the one before had ended, that one went on longest: nothing need be compared.
+    # Where each began only after the one before had ended, that one lasted longest: no further comparison is needed.
     near = done(
         sql(
             f"""select {kept}, lag(c) over w as pc, lag(o) over w as po, asked and phase = 0 as was_doubtful
@@ -235,7 +235,7 @@ def _longest(rows: Frame) -> Frame:
 
 
 def _doubtful(rows: Frame, before: Frame) -> Frame:
-    """With what went on longest among what has ended. Few places have any."""
+    """Returns doubtful beginnings with the longest lasting earlier stretch that has ended. Few places have any."""
     return sql(
         f"""with a as (select r.* from {{rows}} r semi join (select p from {{before}} where po.reach = {EVER}) b
                     on r.p = b.p),
@@ -264,7 +264,8 @@ def _overlaps(before: Frame) -> Frame:
 
 
 def doubted(overlaps: Frame, cuts: Frame) -> Frame:
-    """One across offsets that were never read is only possible: there the other one may have given the place up."""
+    """Grades overlaps across offsets that were never read as possible: there the other member may have given the place
+    up."""
     return sql(
         """select o.* replace (case when exists (select 1 from {cuts} c where c.state_partition = o.state_partition
                 and o.other_from_offset < c.until_offset and c.until_offset <= o.offset) then 'possible'
@@ -275,7 +276,8 @@ def doubted(overlaps: Frame, cuts: Frame) -> Frame:
 
 
 def _unowned(before: Frame, places: Frame) -> Frame:
-    """It is proven only where everything is known: otherwise somebody may have had it of whom nothing is left."""
+    """Returns unowned time. It is proven only where everything is known (`owned`): otherwise a member without any
+    record left may have had the place."""
     return sql(
         """select p, topic, po.member_id as former_member_id, po.reach as from_offset, po.ms as from_ms,
                 po.written_ms as from_written_ms, member_id, s_offset as to_offset, ms as to_ms,

@@ -1,5 +1,5 @@
-"""What the records of a group say of its rebalances: who came and went, which epoch a member has reached, what a target
-moved, when a generation of a classic group began. They stand in one line, from which epochs.py tells the rebalances."""
+"""Steps of a group's rebalances, from its records: joins and leaves, epochs that members reach, partitions that a
+target moves, generations of classic groups. They form one sequence, from which epochs.py makes rebalances."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ AIM_OF_CLASSIC = pack("offset, ms, written_ms, assignor = protocol, moved, since
 
 
 def new_epochs(groups: Frame, was: Frame) -> Frame:
-    """Without those records of streams groups that say something else of the epoch before. `was`: what the last batch
-    left."""
+    """Returns the group records, without those of streams groups that only change other facts in the same epoch.
+    `was`: carried by the last batch."""
     return sql(
         f"""select * exclude (carried, before) from (
                 select *, lag(epoch) over (partition by {GROUP} {ORDER}) as before from (
@@ -33,14 +33,14 @@ def new_epochs(groups: Frame, was: Frame) -> Frame:
 class Line(NamedTuple):
     rows: Frame
     reached: Frame
-    """How many members the last batch left in each epoch."""
+    """Number of members in each epoch at the end of the last batch."""
     people: Frame
-    """Of each member whether it is one, and which epoch it has reached."""
+    """Each member id, with whether it is a member now and which epoch it has reached."""
 
 
 def people(current: Frame, members: Frame, classic_members: Frame, was: Frame) -> Line:
-    """What each record of a member changes: how many there are, and from and to which epoch it has come. `was`: what
-    the last batch left of each member."""
+    """Returns the changes by each member's record: in the number of members (`came`), and from and to which epoch it
+    moves. `was`: carried by the last batch for each member."""
     rows = sql(
         f"""select {GROUP}, member_id, offset, log_ms, written_ms, 'c' as type, not deleted as there,
                 case when not deleted and steady then member_epoch end as reached, false as carried from {{current}}
@@ -94,7 +94,8 @@ MOVED = "not carried and partitions is distinct from b_partitions"
 
 class Moves(NamedTuple):
     targets: Frame
-    """Of each target that is complete: how many partitions it gives to somebody else, `since` the one before it."""
+    """For each complete target the number of partitions that it gives to another member; `since`: offset of the
+    complete target before it."""
     last: Frame
     pending: Frame
     """Changes since the last complete target."""
@@ -103,7 +104,8 @@ class Moves(NamedTuple):
 
 
 def moves(target_members: Frame, targets: Frame, was: Frame, pending: Frame, before: Frame) -> Moves:
-    """`before`: the last complete target of each so far."""
+    """Returns the moves of targets. `was`, `pending`: carried by the last batch; `before`: each group's last complete
+    target so far."""
     rows = sql(
         f"""select {HOLDER}, offset, deleted, partitions, false as carried from {{target_members}}
             union all select {HOLDER}, offset, false, partitions, true from {{was}}""",
@@ -150,7 +152,7 @@ def moves(target_members: Frame, targets: Frame, was: Frame, pending: Frame, bef
 
 
 def _moved(changes: Frame, before: Frame) -> Frame:
-    """`n` counts the complete targets before a change."""
+    """Returns the moves of complete targets. `n` of a change: number of complete targets before it."""
     return sql(
         f"""with a as (select {GROUP}, n, member_id, place, sum(gain) as net,
                     max(case when is_target = 1 then offset end) as target
@@ -180,13 +182,14 @@ def _latest(targets: Frame, before: Frame) -> Frame:
 
 class Steps(NamedTuple):
     rows: Frame
-    """`p` a rebalance of a classic group began, `g` a generation, or the group went, `t` its assignments are there."""
+    """Types: `p` a classic group's rebalance began, `g` a generation began or the group was removed, `t` the
+    generation's assignments are complete."""
     last: Frame
 
 
 def classic_steps(groups: Frame, moved: Frame, was: Frame) -> Steps:
-    """`moved`: how many partitions came to somebody by each record. A generation begins with the record that ends the
-    join phase; its rebalance began with the PreparingRebalance before it."""
+    """Returns the steps of classic groups. `moved`: number of partitions that each record gives to a member. A
+    generation begins with the record that ends the join phase; its rebalance, with the PreparingRebalance before."""
     one = "state_partition, group_id"
     rows = sql(
         f"""select {one}, offset, log_ms as ms, written_ms, why, deleted, state, generation, assigned_generation,
@@ -243,9 +246,9 @@ def classic_steps(groups: Frame, moved: Frame, was: Frame) -> Steps:
 
 
 class Told(NamedTuple):
-    """All records of groups in one line, with what counts (`rows`) and what else some of them say (`said`). Types: `m`
-    a member came or went, `c` a current assignment, `p` a rebalance of a classic group began, `g` an epoch began or the
-    group went, `t` the target of an epoch is there; `w` and `r` are what the last batch left."""
+    """All records of groups in one sequence: columns for counting (`rows`), and further ones of some records (`said`).
+    Types: `m` a member joined or left, `c` a current assignment, `p` a classic group's rebalance began, `g` an epoch
+    began or the group was removed, `t` an epoch's target is complete; `w` and `r` were carried by the last batch."""
 
     rows: Frame
     said: Frame
@@ -259,7 +262,8 @@ def told(
     classic: Frame | None,
     was: Frame,
 ) -> Told:
-    """`classic`: of `classic_steps`; `was`: what the last batch left. None: there is nothing of the kind."""
+    """Joins all records in one sequence. `classic`: from `classic_steps`; `was`: carried by the last batch. None where
+    there are no such records."""
     frames = {"line": line.rows, "reached": line.reached, "groups": groups, "was": was}
     no = "0 as came, null as from_epoch, null as to_epoch, 0 as d"
     rows = f"""select {GROUP}, offset, type, log_ms as ms, written_ms, there, reached as epoch, came, from_epoch,

@@ -1,4 +1,4 @@
-"""What all parts of gold begin with: valid records, what of each state partition is whole, and the lives of keys."""
+"""First steps of all parts of gold: valid records, whole stretches of state partitions, and lives of keys."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ ORDER = "order by offset"
 
 
 def valid(frame: Frame) -> Frame:
-    """Without the records of fenced coordinators: they change nothing."""
+    """Returns the records without those of fenced coordinators, which change nothing."""
     return frame.where(f"not {VOID}")
 
 
 def keyed(db: Database, silver: Mapping[str, Frame]) -> Frame:
-    """Every record that can be read, by its key, without its contents."""
+    """Returns every readable record with its key, without its contents."""
     selects, frames = [], {}
     for kind, table in SILVER.items():
         if table.name not in silver:
@@ -36,8 +36,8 @@ def keyed(db: Database, silver: Mapping[str, Frame]) -> Frame:
 
 
 def cuts(keys: Frame, new: Frame, before: Frame) -> Frame:
-    """All offsets that were never read, with `written_ms` of the first record behind them. `new`: those right before
-    what this batch has."""
+    """Returns all offsets that were never read, with `written_ms` of the first record behind them. `new`: those right
+    before this batch."""
     return done(
         sql(
             """select c.* exclude (written_ms), coalesce(c.written_ms, f.written_ms) as written_ms from (
@@ -53,9 +53,9 @@ def cuts(keys: Frame, new: Frame, before: Frame) -> Frame:
 
 
 def read(keys: Frame, corrupt: Frame, before: Frame, cuts: Frame | None) -> Frame:
-    """Per state partition what has been read so far, the first offset that is not there (null: there is none), and how
-    many of those that could be read have no record, altogether and in a row. The search for holes looks at every
-    offset, so it is made only where the count says that there is one."""
+    """Returns for each state partition how far it was read, its first offset without a record (null: there is none),
+    and the number of such offsets, in total and in a row, without those that were never read. The search for holes
+    looks at every offset, so it runs only where the count shows that there is one."""
     offsets = sql(
         """select state_partition, offset from {keys}
             union all select state_partition, offset from {corrupt}""",
@@ -104,20 +104,20 @@ def read(keys: Frame, corrupt: Frame, before: Frame, cuts: Frame | None) -> Fram
 
 
 UNSURE = -1
-"""Revision of the last value of a key before offsets that were never read: what comes behind them may be of another
-life of the key, so no revision follows it."""
+"""Revision of a key's last value before offsets that were never read. Values behind them may belong to another life of
+the key, so no revision follows this one."""
 MISSING = f"""case
     when carried or b_revision = {UNSURE} then 0
     when b_live and revision is null then 0
     when b_live and revision > b_revision then revision - b_revision - 1
     when b_live then revision
     else coalesce(revision, 1) - 1 end"""
-"""Values of its key that are missing right before a record. `b_live`: a value of the key came before it. A revision
-that is not higher than that one's tells of a tombstone that is missing as well."""
+"""SQL of the number of values that are missing right before a record of their key. `b_live`: a value of the key came
+before it. A revision that is not higher than that one's shows that a tombstone is missing as well."""
 
 
 def unsure(rows: Frame, cuts: Frame, revision: str) -> Frame:
-    """Rows that the last batch left, if something behind them was never read."""
+    """Returns carried rows, with the revision UNSURE if offsets right behind them were never read."""
     return sql(
         f"""select * replace (case when state_partition in (select state_partition from {{cuts}} where is_new)
                 then {UNSURE} else {revision} end as {revision}) from {{rows}}""",
@@ -127,21 +127,21 @@ def unsure(rows: Frame, cuts: Frame, revision: str) -> Frame:
 
 
 def whole(before: str) -> str:
-    """Everything was read from the record in this column to this one."""
+    """Returns SQL of whether everything was read from the record at the offset in this column to this one."""
     return f"coalesce(coalesce({before}, offset) >= whole_from, false)"
 
 
 def adjacent(before: str) -> str:
-    """Nothing of its key is missing between a record and the one before it, at the offset in this column. Of a
-    tombstone without a revision that is known only where everything was read."""
+    """Returns SQL of whether no value is missing between a record and the one of its key before, at the offset in this
+    column. For a tombstone without a revision that is known only where everything was read."""
     return f"""case when revision is null then {whole(before)} when b_live then revision = b_revision + 1
         else revision = 1 end"""
 
 
 def revisions(keys: Frame, before: Frame) -> Frame:
-    """Of each record of a key how many values are `missing` right before it; whether it `repeats`: it is the next one
-    after a value of its key that was read; and whether it is the `latest`. `before`: the last revisions so far. The key
-    is told where somebody asks for it: most of the records are one more value after another, and a key is long."""
+    """Returns for each record of a key how many values are `missing` right before it; whether it `repeats`, that is,
+    directly follows a value of its key that was read; and whether it is the `latest`. `before`: the last revisions so
+    far. Only the latest and those behind missing values get their key: a key is long, and most records need none."""
     name = "state_partition, group_id, kind, sub_id"
     rows = sql(
         f"""select {name}, offset, log_ms, revision, deleted, false as carried from {{keys}}
@@ -167,8 +167,8 @@ def revisions(keys: Frame, before: Frame) -> Frame:
 
 
 def stretches(records: Frame, read: Frame, before: Frame, cuts: Frame | None) -> Frame:
-    """Where state partitions are whole (tables.py): from `whole_from` until before `until`. `records`: of `revisions`;
-    `read`: of `read`; `before`: the last stretch of each so far; `cuts`: of `cuts`."""
+    """Returns the stretches in which state partitions are whole (tables.py): from `whole_from` until before `until`.
+    `records`: from `revisions`; `read`: from `read`; `before`: the last stretch of each so far; `cuts`: from `cuts`."""
     marks = records.where("missing > 0 or repeats").select("state_partition, offset, b_offset, repeats, log_ms")
     if cuts is not None:
         query = """select * from {marks} union all
@@ -211,7 +211,7 @@ def stretches(records: Frame, read: Frame, before: Frame, cuts: Frame | None) ->
 
 
 def graded(rows: Frame, stretches: Frame, begin: str, end: str) -> Frame:
-    """With their `grade`: `proven` where everything is known from `begin` to `end`
+    """Returns the rows with their `grade`: `proven` where everything is known from `begin` to `end`
     (null: until now)."""
     return sql(
         f"""select r.*, case when w.state_partition is null then 'possible' else 'proven' end as grade
@@ -223,7 +223,7 @@ def graded(rows: Frame, stretches: Frame, begin: str, end: str) -> Frame:
 
 
 def before_cuts(rows: Frame, cuts: Frame | None, end: str) -> Frame:
-    """Behind what was never read nothing is certain: there may be members who are not seen, or some that left."""
+    """Grades rows that end behind unread offsets as possible: there may be unseen members, or some that left."""
     if cuts is None:
         return rows
     return sql(
@@ -242,7 +242,7 @@ END = """offset = n_offset, ms = n_ms, written_ms = n_written_ms, why = n_why, a
 
 
 def lives(rows: Frame) -> Frame:
-    """From a value of a key to its tombstone, or to a value with another `state`.
+    """Returns the lives of keys: from a value to the key's tombstone, or to a value with another `state`.
 
     `rows`: state_partition, group_id, kind, key_id, state, offset, log_ms, written_ms, why, revision, deleted,
     payload (of which the last counts), whole_from, carried, and of carried rows `acc`: the life so far."""

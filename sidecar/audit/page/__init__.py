@@ -1,4 +1,4 @@
-"""The page that shows an audit to people: one file that opens offline."""
+"""The page that shows an audit: one file that opens offline."""
 
 from sidecar.audit.page.build import build
 from sidecar.audit.page.model import Mark, view

@@ -1,4 +1,4 @@
-"""The page as one file: markup, style, script and data, with a policy that lets nothing else in."""
+"""The page as one file: markup, style, script and data, with a content security policy that admits nothing else."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def _hash(text: str) -> str:
 
 
 def build(view: Mapping[str, Any]) -> str:
-    """The HTML. Names come from clients and may be hostile: they are in the data only, where no `<` is left as it is,
-    and the script shows them as text. The policy admits this script and this style by their hash, and no request."""
+    """Returns the HTML. Names come from clients and may be hostile: they are only in the data, where every `<` is
+    escaped, and the script shows them as text. The policy admits this script and style by hash, and no request."""
     script = "'use strict';\n" + "\n".join(_part(f"{name}.js") for name in SCRIPTS)
     style = _part("page.css")
     data = json.dumps(view, separators=(",", ":"), allow_nan=False)

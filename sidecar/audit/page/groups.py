@@ -15,17 +15,18 @@ from sidecar.audit.page.verdict import Coverage
 
 Key = tuple[int, str]
 Place = tuple[str, int, str, int]
-"""Topic or task, partition, topic id, and the number of the lane."""
+"""Topic or `task` and subtopology, partition, topic id (empty unless one name had several), number of the lane."""
 FOR_EVER = 1 << 62
 TABLES = ("intervals", "unowned", "rebalances", "members", "second_owners", "stale_claims")
 
 
 @dataclass
 class Group:
-    """`owners`: number of each member id, in the order in which they came. `places`: number of each partition or task.
+    """A group on the page. `owners`: member id -> number, in the order of their joins. `places`: partition or task ->
+    number. `alive`: spans of time with members.
 
-    A partition is told by the topic's name; the topic's id counts only where one name had several. Where several
-    members may have it at once, each has a lane of its own (`beside`: by row of the intervals)."""
+    The topic's name identifies a partition, with the topic's id only if one name had several ids. Where several members
+    may own at once, their intervals have different lanes (`beside`: row of the intervals -> lane)."""
 
     owners: dict[str, int] = field(default_factory=dict)
     clients: dict[str, tuple[str, str | None, str | None]] = field(default_factory=dict)
@@ -56,7 +57,7 @@ class Groups:
         self._index_ends()
 
     def _meet(self, g: Group) -> None:
-        """Number its members and partitions, and note when it had any member."""
+        """Numbers a group's members and partitions, and sets the spans of time in which it had members."""
         members, intervals = self._tables["members"], self._tables["intervals"]
         g.rows["members"].sort(key=lambda n: (members["from_ms"][n], members["from_offset"][n]))
         for n in g.rows["members"]:
@@ -86,7 +87,8 @@ class Groups:
         g.alive = union((begin, self._until if end is None else end) for begin, end in spans)
 
     def _put_beside(self, g: Group) -> None:
-        """What several members may have at once: partitions of share groups, and tasks that are not active."""
+        """Gives lanes to places that several members may own at once: partitions of share groups, and standby and
+        warm-up tasks."""
         t, ends = self._tables["intervals"], dict[Place, list[int]]()
         for n in g.rows["intervals"]:
             kind = t["kind"][n]
@@ -105,7 +107,7 @@ class Groups:
         return f"{task}{name}", t["partition"][n], t["topic_key"][n] if several else "", lane
 
     def _index_ends(self) -> None:
-        """When the intervals ended that an overlap names."""
+        """Indexes the ends of intervals that an overlap names."""
         overlaps, intervals = self._tables["second_owners"], self._tables["intervals"]
         wanted = set(overlaps["from_offset"]) | set(overlaps["other_from_offset"])
         for number, g in enumerate(self._groups):
@@ -128,7 +130,7 @@ class Groups:
         return self._groups[group].owners.get(member, NONE)
 
     def called(self, group: int, member: str) -> str:
-        """A member as the page calls it: its short label, and its client id where that is known."""
+        """Returns a member's name on the page: its short label, and its client id if known."""
         g = self._groups[group]
         if member not in g.owners:
             return member
@@ -139,8 +141,8 @@ class Groups:
         return self._ends.get((group, place, member, from_offset))
 
     def unowned_findings(self) -> Iterable[Finding]:
-        """As long as the group had members: a partition of an empty group is unowned, as it should be. What nobody had
-        of a share group somebody should have had."""
+        """Yields findings of partitions that were unowned while the group had members: an empty group's are unowned by
+        right. For a share group, of partitions that no member had although one subscribed to them."""
         t, brief = self._tables["unowned"], 0
         for number, g in enumerate(self._groups):
             for n in g.rows["unowned"]:
@@ -170,7 +172,8 @@ class Groups:
             )
 
     def packed(self, coordinators: Sequence[dict[str, Any]], found: Sequence[Finding]) -> list[dict[str, Any]]:
-        """Rebalances come first: their reasons must be there, those of intervals need not."""
+        """Returns the data of each group. Packs rebalances first: their reasons are required, those of intervals are
+        optional and limited."""
         takeovers = {c["sp"]: c["takeovers"] for c in coordinators}
         epochs = [pack_rebalances(self._tables["rebalances"], r, self._texts) for r in self._newest("rebalances")]
         members = self._newest("members")
@@ -196,7 +199,7 @@ class Groups:
         return out
 
     def _newest(self, name: str) -> list[list[int]]:
-        """Row numbers by group, in the order of the log; the newest where there are too many."""
+        """Returns row numbers by group, in the order of the log; only the newest if there are too many."""
         table, most = self._tables[name], getattr(self._budget, name)
         by_group = [sorted(g.rows[name], key=lambda n: table["from_offset"][n]) for g in self._groups]
         kept = shares([len(r) for r in by_group], most)
@@ -206,7 +209,7 @@ class Groups:
         return [r[len(r) - k :] for r, k in zip(by_group, kept, strict=True)]
 
     def _bars(self, name: str, most: int) -> list[list[list[Bar]]]:
-        """For each group and each of its partitions the bars."""
+        """Returns the bars of each partition of each group."""
         table = self._tables[name]
         lanes = [self._lanes(g, table, name) for g in self._groups]
         granted = shares([sum(map(len, of)) for of in lanes], most)
@@ -242,7 +245,7 @@ class Groups:
         }
 
     def _head(self, n: int, takeovers: dict[int, int], mine: list[Finding]) -> dict[str, Any]:
-        """What the index says of the group. The first epoch of a group is no rebalance."""
+        """Returns the group's entry in the index. A group's first epoch is no rebalance."""
         (sp, name), g = self.keys[n], self._groups[n]
         r, m, i = (self._tables[t] for t in ("rebalances", "members", "intervals"))
         turns = g.rows["rebalances"]
@@ -288,7 +291,7 @@ def union(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def longest_shared(spans: Sequence[tuple[int, int]], begin: int, end: int) -> tuple[int, int] | None:
-    """The longest part of `begin` to `end` that lies within one of `spans`, which are in order."""
+    """Returns the longest part of `begin` to `end` within one of `spans`, which are in order; None if there is none."""
     best: tuple[int, int] | None = None
     for at in range(max(bisect_right(spans, (begin, begin)) - 1, 0), len(spans)):
         if spans[at][0] >= end:

@@ -1,4 +1,4 @@
-"""Kinds of findings, how grave they are, and one finding."""
+"""Findings of the page: their kinds and gravity."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sidecar.audit.page.pack import NONE
 from sidecar.core.runtime.commands import MOVED
 
 FAULT, POSSIBLE, NOTE = 0, 1, 2
-"""How grave a finding is: it must not be; it may have been; good to know."""
+"""Gravity of a finding: a fault that must not exist, a possible fault, or a note."""
 KINDS = (
     ("overlap", "two owners"),
     ("overlap?", "perhaps two owners"),
@@ -22,15 +22,15 @@ KINDS = (
     ("uncovered", "nobody’s, of a share group"),
     ("unready", "topology not ready"),
 )
-"""Key and name of each kind, the gravest first."""
+"""Key and name of each kind of finding, the gravest first."""
 FREE = ("unowned", "uncovered")
 LONGEST = (*FREE, "outage", "unready")
-"""Kinds of which the longest count most; of the others, the newest."""
+"""Kinds of which the longest findings count most; of all others, the newest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`end`: when it was over; None: not yet, or it was but a moment. `place`, `owner`: numbers in the group."""
+    """A finding. `end`: None if it goes on, or was a single moment. `place`, `owner`: numbers in the group."""
 
     kind: str
     grave: int
@@ -45,12 +45,12 @@ class Finding:
 
 
 def handed_over(why: str) -> bool:
-    """Whether a takeover ended nothing but the work of a coordinator that lived."""
+    """Returns whether a live coordinator handed its partition over in this takeover, so there was no outage."""
     return why.startswith(MOVED)
 
 
 def span(ms: int) -> str:
-    """A length of time in the two units that matter."""
+    """Returns a duration in its two largest units."""
     if ms < 1000:
         return f"{ms} ms"
     if ms < 60_000:

@@ -1,6 +1,7 @@
-"""Columns of what lasts: members, intervals, unowned time, rebalances. `t` begins, `d` lasts, `o` and `e` offsets.
+"""Columns of spans: members, intervals, unowned time, rebalances. `t`: starts, `d`: lengths, `o` and `e`: offsets.
 
-Seldom values stand apart, by row: `x` = [from not before, to not before, values missing, begin of the revocation].
+Rare values have a map of their own, by row: `x` = [from not before, to not before, values missing, start of the
+revocation].
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def _ends(t: Rows, picked: Sequence[int]) -> list[int]:
 
 
 def lives(t: Rows, picked: Sequence[int], owners: Mapping[str, int], texts: Texts) -> dict[str, Any]:
-    """Members, by time. `m`: the number of the owner; the ids are with the owners."""
+    """Packs members, by time. `m`: the number of the owner; its id is in the owners."""
     seldom = {str(k): x for k, n in enumerate(picked) if (x := _seldom(t, n, None))}
     return {
         "m": [owners[t["member_id"][n]] for n in picked],
@@ -52,9 +53,9 @@ def lives(t: Rows, picked: Sequence[int], owners: Mapping[str, int], texts: Text
 
 
 def pack_intervals(t: Rows, lanes: Sequence[Sequence[Bar]], owners: Mapping[str, int], texts: Texts) -> dict[str, Any]:
-    """By partition (`n` says how many bars each has) and time; differences begin anew with each partition.
+    """Packs intervals, by partition (`n`: each one's number of bars) and time; differences restart at each partition.
 
-    `many`: how many intervals a bar stands for, where that is more than one; its other values are the first one's."""
+    `many`: how many intervals a bar stands for, if more than one; its other values are the first one's."""
     bars = [bar for lane in lanes for bar in lane]
     first = [b.row for b in bars]
     seldom: dict[str, list[int]] = {}
@@ -79,7 +80,7 @@ def pack_intervals(t: Rows, lanes: Sequence[Sequence[Bar]], owners: Mapping[str,
 
 
 def pack_unowned(t: Rows, lanes: Sequence[Sequence[Bar]], owners: Mapping[str, int]) -> dict[str, Any]:
-    """Like intervals. `m`: who had it; `to`: who got it; `q`: 1 if it is only possible."""
+    """Packs unowned time like intervals. `m`: the former owner; `to`: the next owner; `q`: 1 if it is only possible."""
     bars = [bar for lane in lanes for bar in lane]
     first = [b.row for b in bars]
     return {
@@ -96,7 +97,7 @@ def pack_unowned(t: Rows, lanes: Sequence[Sequence[Bar]], owners: Mapping[str, i
 
 
 def pack_rebalances(t: Rows, picked: Sequence[int], texts: Texts) -> dict[str, Any]:
-    """By offset. `target` and `settled`: ms after the begin."""
+    """Packs rebalances, by offset. `target` and `settled`: ms after the start."""
 
     def marks(n: int) -> int:
         sure, old = t["grade"][n] == "proven", t["kind"][n] == "classic"

@@ -1,4 +1,4 @@
-"""From the tables of gold to the data that the page embeds. What each part holds is told where it is made."""
+"""Data that the page embeds, made from gold's tables. Each part is described where it is made."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sidecar.core.runtime.commands import RENEWED
 
 VERSION = 1
 NEEDED = ("coverage", "intervals", "second_owners", "stale_writes", "unreadable")
-"""Without one of these nobody can say that all is well."""
+"""Tables without which the verdict cannot be clean."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """Something that was done at a time: a fault, or a client that came or went."""
+    """An event from outside the audit, to draw on the axis: an injected fault, or a client that came or left."""
 
     time_ms: int
     label: str
@@ -39,11 +39,11 @@ def view(
     period: Period | None = None,
     budget: Budget | None = None,
 ) -> dict[str, Any]:
-    """`tables`: Arrow tables by their name in gold. `groups`: only these; none: all of them.
+    """Returns the page's data. `tables`: Arrow tables by their name in gold. `groups`: only these; all if empty.
 
-    `checks`: what was found elsewhere, as label, value and whether it is good; one that is not is a fault.
-    `until_ms`: when the audit looked. The axis ends there, or with the last record or mark if that was before.
-    `period`: only what touches it; the verdict is about it too."""
+    `checks`: results of other checks, as label, value and whether it is good; a bad one is a fault.
+    `until_ms`: time of the audit. The axis ends there, or with the last record or mark if that was before.
+    `period`: only rows that touch it, also for the verdict."""
     budget = budget or Budget()
     source = Source(tables, groups, period)
     texts = Texts(budget.reasons)
@@ -93,7 +93,7 @@ def _begin(
     marks: Sequence[Mark],
     end: int,
 ) -> int:
-    """The earliest thing that is drawn."""
+    """Returns the earliest time that is drawn."""
     times = [m.time_ms for m in marks] + [f.ms for f in found]
     if covered.first_ms is not None:
         times.append(covered.first_ms)
@@ -104,10 +104,10 @@ def _begin(
 
 
 def _coordinators(source: Source, texts: Texts, most: int, left_out: list[str]) -> list[dict[str, Any]]:
-    """For each state partition its claims, and how long it may have been without a coordinator before each.
+    """Returns each state partition's claims, and how long it may have been without a coordinator before each.
 
-    `gone`: when the last record of this coordinator was written, if a next one is known; it is not painted after. Who
-    handed the partition over to another one was there until then, whenever it wrote for the last time."""
+    `gone`: (partition, claim) -> time of that coordinator's last record, if it was followed by an outage; its bar ends
+    there. A coordinator that handed its partition over was there until then, whenever it wrote its last record."""
     claims, outages = source.rows("coordinators"), source.rows("outages")
     gone: dict[tuple[int, int], int] = {}
     by_partition: dict[int, tuple[list[int], list[int]]] = {}

@@ -1,4 +1,4 @@
-"""Ways to make columns small: texts by number, times as differences, short bars merged."""
+"""Compact columns: numbers for texts, differences for times, one bar for short neighbours."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 NONE = -1
-"""Stands for null wherever a number is expected: no time, offset, epoch or count of the gold tables is below zero."""
+"""Null wherever a number is expected: no time, offset, epoch or count in gold's tables is below zero."""
 
 
 class Texts:
-    """Gives each text a number. `room`: how many characters `spare` may take before it says NONE."""
+    """Numbers of texts. `room`: how many characters `spare` may add before it returns NONE."""
 
     def __init__(self, room: int) -> None:
         self.all: list[str] = []
@@ -31,7 +31,7 @@ class Texts:
         return number
 
     def spare(self, text: str | None) -> int:
-        """For texts that the page can do without: reasons are told again by the rebalance that they caused."""
+        """Returns the number of an optional text, or NONE if no room is left: the rebalance also has the reason."""
         if text is not None and text not in self._number:
             if self._room < len(text):
                 self.left_out += 1
@@ -57,7 +57,7 @@ class Rows:
         return Rows(self.count, {**self.columns, **columns})
 
     def with_more(self, *others: Rows) -> Rows:
-        """And the rows of others, as far as they have these columns."""
+        """Returns these rows and those of others, in these columns; columns that another lacks are null."""
         more = [o for o in others if o.count]
         if not more:
             return self
@@ -68,7 +68,8 @@ class Rows:
 
 
 def rows(table: Any, names: Iterable[str], where: Mapping[str, Sequence[Any]] | None = None) -> Rows:
-    """`where`: a row stays if each of these columns has one of its values. No table is as good as one without rows."""
+    """Returns a table's columns. `where`: keeps rows in which each of these columns has one of its values. Without a
+    table there are no rows."""
     if table is None:
         return Rows(0, {n: [] for n in names})
     for name, values in (where or {}).items():
@@ -78,7 +79,7 @@ def rows(table: Any, names: Iterable[str], where: Mapping[str, Sequence[Any]] | 
 
 
 def deltas(values: Iterable[int]) -> list[int]:
-    """The first value, and then how much each is above the one before."""
+    """Returns the first value, and then each one's difference from the one before."""
     out: list[int] = []
     before = 0
     for v in values:
@@ -88,12 +89,12 @@ def deltas(values: Iterable[int]) -> list[int]:
 
 
 def after(begin: int, end: int | None) -> int:
-    """How long after `begin`; NONE if never. Clocks may go back between two records; lengths may not."""
+    """Returns `end - begin`, NONE without an end. At least 0, because clocks may go back between two records."""
     return NONE if end is None else max(end - begin, 0)
 
 
 def shares(wanted: Sequence[int], budget: int) -> list[int]:
-    """Who wants little gets it all, the others the same each."""
+    """Returns each one's share of the budget: small wishes are granted in full, the rest is split evenly."""
     granted = [0] * len(wanted)
     left = budget
     order = sorted(range(len(wanted)), key=lambda n: wanted[n])
@@ -105,7 +106,7 @@ def shares(wanted: Sequence[int], budget: int) -> list[int]:
 
 @dataclass(slots=True)
 class Bar:
-    """One interval, or if `many` > 1 several short ones of a partition that are drawn as one. `row`: in the table."""
+    """An interval, or if `many` > 1 several short ones of a partition, drawn as one. `row`: the first one's row."""
 
     begin: int
     end: int | None
@@ -114,9 +115,9 @@ class Bar:
 
 
 def merged(lanes: list[list[Bar]], most: int, until: int) -> tuple[list[list[Bar]], int]:
-    """Merge neighbours that are short, and ever longer ones, until no more than `most` bars are left over all lanes.
+    """Merges short neighbours, and ever longer ones, until all lanes together have at most `most` bars.
 
-    Also says how short a bar must be to have been merged: 0 if none was. A lane never becomes empty."""
+    Also returns the length below which bars were merged: 0 if none was. A lane never becomes empty."""
     grain = 0
     most = max(most, len(lanes))
     while sum(map(len, lanes)) > most:

@@ -1,4 +1,4 @@
-"""A page of some time only: of each table the rows that touch it."""
+"""Limit of a page to a period: of each table only the rows that touch it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow.compute as pc
 
 SINGLE = ("ms", "log_ms")
-"""Names of the moment of what happened at once. What lasted has `from_ms`, and `to_ms` or `settled_ms`."""
+"""Time columns of single moments. Spans have `from_ms`, and `to_ms` or `settled_ms`."""
 
 
 @dataclass(frozen=True)
 class Period:
-    """Unix ms, both ends included. `since_ms` 0: from the beginning on."""
+    """A period in Unix ms, both ends included. `since_ms` 0: from the beginning on."""
 
     since_ms: int
     until_ms: int
@@ -30,7 +30,7 @@ def stamp(ms: int) -> str:
 
 
 def within(tables: Mapping[str, Any], period: Period) -> dict[str, Any]:
-    """What lasted counts if any of its time lies in the period. The table coverage stays as it is."""
+    """Returns the tables with only the rows that touch the period. The table coverage stays as it is."""
     return {name: _touching(table, period) for name, table in tables.items()}
 
 

@@ -1,4 +1,4 @@
-"""The tables as the page reads them, and how much of them it holds."""
+"""The tables as the page reads them, and its limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sidecar.audit.page.period import Period, within
 
 @dataclass(frozen=True)
 class Budget:
-    """How much the page holds. Short neighbouring bars become one above it; of the rest the newest or longest stay."""
+    """Limits of the page. Above them, short neighbouring bars become one; of other rows the newest or longest stay."""
 
     intervals: int = 250_000
     unowned: int = 100_000
@@ -23,15 +23,15 @@ class Budget:
     claims: int = 20_000
     findings: int = 1000
     uncovered_ms: int = 6000
-    """How long a partition of a share group may wait for a member: Kafka's assignment interval and a heartbeat."""
+    """Time for which a share group's partition may lack a member: Kafka's assignment interval and a heartbeat."""
     unowned_ms: int = 1000
-    """Unowned time below this is how a partition changes hands, and no finding."""
+    """Shorter unowned time is a normal change of owner, and no finding."""
     reasons: int = 3_000_000
-    """Characters of distinct reasons."""
+    """Characters of distinct optional reasons."""
 
 
 class Source:
-    """The tables, all of them or what concerns some groups or some time, as columns."""
+    """The tables as columns: all rows, or only those of some groups or some period."""
 
     def __init__(self, tables: Mapping[str, Any], groups: Collection[str], period: Period | None = None) -> None:
         self._tables = tables if period is None else within(tables, period)
@@ -40,7 +40,7 @@ class Source:
         self._homes = self._partitions()
 
     def _partitions(self) -> list[int]:
-        """The state partitions of these groups."""
+        """Returns the state partitions of the selected groups."""
         if not self.groups:
             return []
         named = [t for n, t in self._tables.items() if "group_id" in t.column_names and n != "unreadable"]
@@ -48,9 +48,9 @@ class Source:
         return sorted({p for part in parts for p in part})
 
     def rows(self, name: str, *, shared: bool = False, where: Mapping[str, Sequence[Any]] | None = None) -> Rows:
-        """`where`: only rows with one of these values.
+        """Returns rows of a table. `where`: only those with one of these values.
 
-        `shared`: also what is of no group, if it lies in the groups' state partitions or is a setting of
+        `shared`: also rows of no group, if they lie in the groups' state partitions or are settings of
         brokers."""
         where = dict(where or {})
         names = [c.name for c in GOLD[name].columns if c.type not in (TIME, BYTES)]
@@ -62,8 +62,8 @@ class Source:
         return rows(self._tables.get(name), names, where)
 
     def held(self) -> Rows:
-        """Intervals, and what members of share groups and streams groups had as rows like them. A task that is not
-        active has its role in the topic's name."""
+        """Returns intervals, and holdings of share and streams groups as rows like them. A task that is not active has
+        its role in the topic's name."""
         shares, tasks = self.rows("share_holdings"), self.rows("streams_tasks")
         roles = [s if role == "active" else f"{s} {role}" for s, role in tasks.each("subtopology", "role")]
         return self.rows("intervals").with_more(
@@ -72,7 +72,7 @@ class Source:
         )
 
     def free(self) -> Rows:
-        """Unowned time, and of share groups the time in which nobody had what somebody should have had."""
+        """Returns unowned time, and the time in which no member had a share group's partition although one should."""
         shares = self.rows("share_coverage")
         return self.rows("unowned").with_more(
             shares.having(kind=["share"] * shares.count, topic_key=shares["topic_id"])

@@ -1,4 +1,4 @@
-"""What can be said at all: clean, findings, or unknown, and since when the history is complete."""
+"""The page's verdict: clean, findings or unknown, and since when the history is complete."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sidecar.audit.standing import COLUMNS, Standing, reasons, standing, togethe
 
 @dataclass(frozen=True)
 class Covered:
-    """Of a state partition or a group. A group is not better known than its state partition: there may have been
-    records of it that left no trace."""
+    """Coverage of a state partition or group. A group's is no better than its state partition's: records of it may
+    have vanished without a trace."""
 
     first_ms: int
     last_ms: int
@@ -54,7 +54,8 @@ class Coverage:
 
 
 def coverage(table: Rows, groups: Collection[str]) -> Coverage:
-    """`groups`: if only these are shown, what others of their state partitions lack does not count."""
+    """Returns the coverage by state partition and group. If only some `groups` are shown, gaps of other groups in their
+    state partitions do not count."""
     found = Coverage()
     for p, scope, name, first, last, records, *rest in table.each(
         "state_partition", "scope", "group_id", "first_ms", "last_ms", "records", *COLUMNS
@@ -80,11 +81,11 @@ def verdict(
     failed: Sequence[str] = (),
     period: Period | None = None,
 ) -> dict[str, Any]:
-    """`state`: `findings`, `unknown` or `clean`. `since`: complete from then on; NONE: that is not known.
+    """Returns the verdict. `state`: `findings`, `unknown` or `clean`. `since`: complete from then on; NONE if unknown.
 
-    A state partition or a group that no row of the coverage speaks of is unknown, not fine.
-    `absent`: tables that are needed and not there. `failed`: names of checks elsewhere that found a fault. `period`:
-    what was `found` is of that time; what is missing from before does not count."""
+    A state partition or a group without a row in the coverage makes the verdict unknown.
+    `absent`: needed tables that do not exist. `failed`: names of other checks that found a fault. `period`: the time of
+    all that was `found`; what is missing from before it does not count."""
     grave = {g: sum(f.grave == g for f in found) for g in (FAULT, POSSIBLE, NOTE)}
     grave[FAULT] += len(failed)
     unreadable = sum(f.kind == "unreadable" for f in found)
@@ -124,7 +125,7 @@ def verdict(
 
 
 def _lack(blind: set[str], absent: Sequence[str], covered: Coverage) -> str:
-    """Why nothing can be known, if so."""
+    """Returns why the history cannot be judged; empty if it can be."""
     if absent:
         return f"Tables are missing: {', '.join(absent)}."
     if not covered.all:
@@ -144,8 +145,8 @@ def _words(
     whole: bool,
     period: Period | None,
 ) -> dict[str, str]:
-    """The verdict as a head and a sentence, so that the page and its readers say the same. `why`: not everything is
-    known; `whole`: but that is no matter of time."""
+    """Returns the verdict as a head and a sentence, so that the page and its readers agree. `why`: reasons for which
+    the history is not complete; `whole`: it is complete, but for unreadable records."""
     count, possible = grave[FAULT], grave[POSSIBLE]
     if state == "findings":
         head = f"{count} {'finding' if count == 1 else 'findings'}"
