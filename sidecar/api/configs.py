@@ -176,8 +176,7 @@ def _alter(
     settings: SettingsReply,
     in_whole: bool = False,
 ) -> Generator[Want, Any, Errors]:
-    """Makes the changes. Returns errors by resource, as the broker would answer them. `in_whole`: the broker resets
-    what is not named."""
+    """Makes the changes and returns a broker's errors. `in_whole`: the broker resets settings that are not named."""
     errors: Errors = {}
     changes: dict[Key, Change] = {}
     named: set[Key] = set()

@@ -142,7 +142,7 @@ def _say(text: str) -> None:
 
 
 def _address(text: str) -> tuple[str, int] | None:
-    """Who wants all addresses says so: 0.0.0.0:PORT."""
+    """Returns the address to listen on: a port alone is one of 127.0.0.1, 0.0.0.0:PORT are all addresses."""
     if not text:
         return None
     host, _, port = (f"127.0.0.1:{text}" if text.isdigit() else text).rpartition(":")
@@ -192,7 +192,7 @@ def ownership(
     until: Until = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Who owned which partition, at a moment or over a time."""
+    """Print who owned which partition, at a moment or over a time."""
     from sidecar.audit import query
 
     if topic is not None and partition is None and (place := place_of(topic)) is not None:
@@ -213,7 +213,7 @@ def rebalances(
     until: Until = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Why groups rebalanced, how long it took, and how many partitions moved."""
+    """Print why groups rebalanced, how long it took, and how many partitions moved."""
     from sidecar.audit import query
 
     _show(_filled(lake), query.REBALANCES, _between(group, since, until), output)
@@ -242,7 +242,7 @@ def coverage(
     until: Until = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """What was read, what is missing, and since when the history is complete: of what has records in that time."""
+    """Print what was read of each group with records in that time, what is missing, and since when it is complete."""
     from sidecar.audit import query
 
     _show(_filled(lake), query.COVERAGE, _between(group, since, until), output)
@@ -373,7 +373,7 @@ def _is_moment(name: str, value: Any) -> bool:
 
 
 def _is_time(name: str) -> bool:
-    """It is a moment, and no duration: in a table it stands beside the same as TIMESTAMP."""
+    """Whether the column is a point in time, and no duration. Tables have it as a TIMESTAMP, too."""
     from sidecar.audit import query
 
     return name in query.MOMENTS

@@ -258,7 +258,7 @@ class _GroupAdmin:
             self._pause("no sidecar has recorded it yet")
 
     def look(self) -> dict[str, str]:
-        """What is said of this group that only sidecars know."""
+        """Returns the settings of the group that only sidecars know."""
         until = time.monotonic() + ANSWER_S
         while True:
             try:

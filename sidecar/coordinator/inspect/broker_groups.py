@@ -28,7 +28,7 @@ WAIT_S = 1.0
 NOT_YET = "no answer yet"
 ANSWER_S = 10.0
 GROUPS_MAX = 50_000
-"""Of one broker; the others are counted."""
+"""Groups of one broker that are shown; the others are counted."""
 LAGS_MAX, PLACES_MAX = 2_000, 20_000
 """Groups whose lags are kept; partitions that one question is about."""
 
@@ -69,7 +69,7 @@ class BrokerGroups:
         return next((b.rows[group_id] for b in self._brokers.values() if group_id in b.rows), None)
 
     def told(self) -> dict[int, dict[str, object]]:
-        """Of each broker that was asked: when it answered last, and why not since."""
+        """Returns, by node id of each broker that was asked, when it answered last and why not since."""
         return {n: {"answered_ms": b.answered_ms, "problem": b.problem} for n, b in sorted(self._brokers.items())}
 
     async def look(self) -> None:
@@ -138,7 +138,7 @@ class PageLags:
         self._leader_of = leader_of
         self._tasks = tasks
         self._known: dict[str, tuple[float, Mapping[Place, PartitionLag] | None]] = {}
-        """When it was asked, and what was answered: those asked last at the end."""
+        """Group id -> monotonic time of the question, and its answer; the last asked at the end."""
         self._asking: asyncio.Task[None] | None = None
         self._failed = False
         self._answers = 0
