@@ -10,8 +10,8 @@ import zlib
 from pathlib import Path
 
 KAFKA = "4.4.0"
-"""The anchor, and the only place that names it: the sidecar does what this Kafka does, its messages are generated, and
-brokers, Java clients and tools have this version unless told otherwise."""
+"""The anchor, and the only place that names it: the sidecar behaves as this Kafka does, its messages are generated, and
+brokers, Java clients and tools have this version by default."""
 BEFORE = "4.3.1"
 """The newest version before the anchor, on which tests run, too."""
 ANCHORS = (KAFKA, BEFORE)
@@ -28,8 +28,7 @@ LOGS = {
     "3": (("org.slf4j", "slf4j-reload4j", "1.7.36"),),
 }
 LOGS_SINCE_4 = (("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),)
-"""Logging jars that Kafka's distribution adds to ARTIFACTS, without which a broker writes no log. Kafka 2 needs
-none."""
+"""Logging jars that Kafka's distribution has, too: without them a broker writes no log. Kafka 2 needs none."""
 COMPLETE = "complete-with-logs"
 
 
@@ -59,8 +58,7 @@ def archive_file(version: str) -> Path:
 
 
 def class_archive(version: str) -> tuple[str, ...]:
-    """Return the options with which a JVM takes the classes from the archive. If it cannot, it silently loads them as
-    usual."""
+    """Return the options with which a JVM takes the classes from the archive; if it cannot, it loads them as usual."""
     file = archive_file(version)
     return (f"-XX:SharedArchiveFile={file}", "-Xlog:disable") if file.exists() else ()
 

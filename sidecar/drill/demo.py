@@ -225,8 +225,7 @@ def _kill_owner(s: Scenario, say: Callable[[str], None], mark: Callable[[str, bo
     heard_ms = at_ms + heard_s * 1000
 
     def commits_ms() -> list[float]:
-        """Return the commits after that heartbeat: an earlier answer may be the former owner's, sent before the
-        kill."""
+        """Return the commits after that heartbeat: an earlier answer may be the former owner's from before the kill."""
         return [c[0] for j in s.journals for c in j.commit_log if c[0] >= heard_ms]
 
     s.wait("a commit by a consumer", lambda: bool(commits_ms()), 30)

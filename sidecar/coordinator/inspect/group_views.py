@@ -47,8 +47,7 @@ class Lag:
 @dataclass(frozen=True)
 class Known:
     """Facts about the cluster. `id()`: its id, "" while unknown; `suspects()`: nodes whose sidecars do not answer this
-    one; `sidecar(node)`: a sidecar's record in the roster, and whether it reports to be ready; None where it reports
-    neither."""
+    one; `sidecar(node)`: a sidecar's record in the roster, and whether it reports to be ready; None for unknown."""
 
     brokers: BrokerGroups
     id: Callable[[], str] = lambda: ""

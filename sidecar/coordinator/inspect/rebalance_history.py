@@ -33,7 +33,7 @@ TOUCHED_MAX = 50_000
 STEPS_MAX = 100_000
 """Steps of all groups together; beyond that, the oldest are forgotten. With their values they take about 40 MB."""
 STEPS = 4
-"""Steps that one rebalance may have: a classic group writes its state so many times, as a rule at most."""
+"""Steps that one rebalance may have: the times that a classic group writes its state, as a rule at most."""
 Told = dict[str, Any]
 Slices = Generator[None, None, Any]
 
@@ -77,7 +77,7 @@ class _Group:
     joined: MemberCount | None = None
     left: MemberCount | None = None
     dropped: int = 0
-    """Steps of this group that were removed but still stand in `_order`."""
+    """Steps of this group that were removed, but are still in `_order`."""
 
 
 class RebalanceHistory:
@@ -214,8 +214,7 @@ class RebalanceHistory:
         return self._codec.registry.records[step.kind].kind.inspect
 
     def _by_members(self, found: list[Told], step: Step) -> None:
-        """Fills in when a rebalance was assigned and when its members came to rest, for kinds whose group record has no
-        state."""
+        """Fills in when a rebalance was assigned and when its members came to rest, if group records have no state."""
         target, last = self._read(step.target), self._read(step.last)
         if target is not None:
             for told in found:  # the assignor may have run while the group went on

@@ -104,8 +104,7 @@ class OwnersGroup:
 
     async def stop(self, for_good: bool = True) -> bool:
         """Leaves the group, so that the others need not wait for the session to end. Returns whether the group is empty
-        then. `for_good`: a sidecar of another version may take the place of this one, so its record says that it
-        left."""
+        then. `for_good`: a sidecar of another version may take this one's place, so its record says that it left."""
         self._stopping = True
         for task in self._tasks:
             task.cancel()
@@ -329,7 +328,6 @@ class OwnersGroup:
 
 
 def sidecar_of(group: OwnersGroup, node: int) -> tuple[SidecarInfo | None, bool | None]:
-    """Returns, for people, the record of this node's sidecar, and whether it reports to be ready; None where it reports
-    neither."""
+    """Returns, for people, the record of this node's sidecar, and whether it reports to be ready; None for unknown."""
     member_id = group.assignment.members.get(node, ("", "", 0))[0]
     return group.roster.said(member_id), group.peers.ready.get(node)

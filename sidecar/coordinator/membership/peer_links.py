@@ -68,7 +68,7 @@ class PeerSettings:
 
 
 class Answers(Protocol):
-    """The sending side of this sidecar's links to its peers: PeerListener, or a test's stand-in."""
+    """The answering side of the links, which peers have to this sidecar: PeerListener, or a fake in tests."""
 
     @property
     def port(self) -> int: ...

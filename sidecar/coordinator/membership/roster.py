@@ -102,7 +102,7 @@ class Roster:
         self._strangers: set[str] = set()
         """Members whose records have not come within READ_S."""
         self._first = 0
-        """Failed appends so far. The search for a partition that takes a record begins so many partitions later."""
+        """Failed appends so far: by this number the search for a partition that takes a record begins later."""
         self._reported_s: dict[str, float] = {}
         self._claimed = BoundedCache(make=state.codec.claimed_when)
         self._seen = BoundedCache[str, bool]()

@@ -102,7 +102,7 @@ class Adoptions:
             return Outcome.NOT_TAKEN
         unserved, patterns = self._natives.fleet.unserved(found.kind), self._rules.matches(group_id)
         if not found.members and not (unserved and not patterns):
-            # Where no sidecar coordinates the group's kind, api/one_name.py refuses members of other kinds here.
+            # If no sidecar coordinates the kind of the broker's group, api/one_name.py refuses joins here by its name.
             self._unstable.forget(group_id)
             return Outcome.NOBODY
         if patterns and unserved:

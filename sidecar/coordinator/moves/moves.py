@@ -89,8 +89,7 @@ class Moves:
         self._ports = ports
         self._figures = figures
         self._settled: BoundedCache[str, bool] = BoundedCache()
-        """Groups whose requests go straight to the core: wanted groups that are here, or have no members at the
-        broker."""
+        """Groups whose requests go straight to the core: wanted ones that are here, or have no members elsewhere."""
         self.parked = ParkedRequests(service, settings.parked_max)
         self.core = CoreClient(service, ports.run_commands)
         natives = NativeGroups(service, self.core, cluster, ports.leader_of, ports.fleet)

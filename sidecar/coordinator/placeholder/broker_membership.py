@@ -52,8 +52,7 @@ class Placeholder:
     joining: MemberIdentity | None = None
     """The identity of a placeholder that has joined, but must not be used before a proof."""
     final: bool = False
-    """Whether the broker's group is stable; before, the placeholder is that of a JoinGroup that the broker holds
-    back."""
+    """Whether the broker's group is stable; before, the placeholder is that of a JoinGroup that is held back."""
     settled: bool = False
     """Whether no placeholder of an earlier owner can be used any more."""
     there: str | None = None
@@ -104,7 +103,8 @@ class Told(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _BrokerWork:
-    """The work at one broker. `slow`: placeholders whose JoinGroup the broker holds back."""
+    """The work at one broker. `slow`: placeholders whose JoinGroup waits for a connection to itself; `spare`: such
+    connections that are free; `room`: set when a shared connection has room."""
 
     node_id: int
     urgent: deque[Placeholder] = field(default_factory=deque)
@@ -192,8 +192,7 @@ class BrokerMembership:
         return freed
 
     async def _ask(self, work: _BrokerWork, ask: Callable[[BrokerConnection], Awaitable[T]]) -> T:
-        """Sends a request over a shared connection. Closes it after a timeout, as other requests wait behind this
-        one."""
+        """Sends a request over a shared connection. Closes it after a timeout, as other requests wait behind."""
         conn = await self._lane(work)
         try:
             return await ask(conn)
@@ -407,8 +406,7 @@ class BrokerMembership:
 
 
 async def _all(steps: Sequence[Awaitable[T]]) -> list[T]:
-    """Returns the results when all steps have ended, even if one has failed. Raises the error of the first failed
-    one."""
+    """Returns the results when all steps have ended, even after a failure. Raises the error of the first failed one."""
     ends = await asyncio.gather(*steps, return_exceptions=True)
     for end in ends:
         if isinstance(end, BaseException):

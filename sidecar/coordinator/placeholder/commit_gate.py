@@ -144,8 +144,7 @@ class CommitGate:
             self.ended(ticket, sure=False)
 
     def open(self, token: int, event: OpenOffsets) -> None:
-        """Answers a deletion of offsets once the broker can read the subscription, or has no placeholder in its
-        group."""
+        """Answers a deletion of offsets once the broker can read the subscription, or has no placeholder."""
         if not self._leased(self._partition_of(event.group_id)):
             self._answer(token, event.refused(Code.NOT_COORDINATOR, TEXT[Code.NOT_COORDINATOR]))
             return

@@ -1,5 +1,4 @@
-"""Heartbeats of the placeholders: a few in each session timeout. A broker's refusal means that a placeholder is
-lost."""
+"""Heartbeats of the placeholders: a few in each session timeout. A broker's refusal shows a lost placeholder."""
 
 from __future__ import annotations
 
@@ -42,8 +41,7 @@ class PlaceholderHeartbeats:
         self._log = log
 
     def begin(self, placeholder: Placeholder) -> None:
-        """Sets the first heartbeat of a placeholder that has joined. Placeholders that joined together are spread
-        out."""
+        """Sets the first heartbeat of a placeholder that has joined. Groups that joined together are spread out."""
         interval_ms = self._interval_ms()
         spread_ms = interval_ms // 2 + crc32(placeholder.group_id.encode()) % (interval_ms // 2)
         placeholder.beat_ms = now().mono_ms + spread_ms

@@ -37,9 +37,9 @@ from sidecar.link.ports import Figures, Logger, Tasks
 FIRST_MS, EACH_MS = (50, 100, 200, 400), 1_000
 """Times of the heartbeats after a change, and then their interval, while any partition is not initialised."""
 BEAT_MS, BEAT_INTERVALS = 15_000, 3
-"""Interval of the heartbeats: a third of the shortest session that Kafka allows by default
-(group.share.min.session.timeout.ms). If the broker's heartbeat interval is shorter, BEAT_INTERVALS times that interval
-if it is less."""
+"""Longest interval of the heartbeats: a third of the shortest session that Kafka allows by default
+(group.share.min.session.timeout.ms). A broker that wants heartbeats more often gets one in each BEAT_INTERVALS of its
+intervals."""
 PAUSE_MS, PAUSE_MAX_MS = 50, 2_000
 """First pause after trouble; it doubles each time, up to the second value."""
 REFUSED_MS = 30_000
@@ -98,7 +98,7 @@ class _Placeholder:
     member_id: str
     wanted: HoldPlaceholder | LeavePlaceholder
     since_ms: int
-    """Monotonic time of the last change of what the core wants."""
+    """Monotonic time of the last change of the core's order."""
     epoch: int = 0
     """Member epoch; 0: the broker has no such member, as far as is known."""
     tried: bool = False

@@ -51,8 +51,7 @@ class _Job:
 
 
 class Background:
-    """The threads. `submit` is called on the event loop, and `done(result, None)` or `done(None, exception)` is,
-    too."""
+    """The threads. The event loop calls `submit`, and then `done(result, None)` or `done(None, exception)`."""
 
     def __init__(self, threads: int) -> None:
         self.threads = threads

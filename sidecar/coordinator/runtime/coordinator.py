@@ -264,8 +264,7 @@ class Coordinator:
 
     # ---- commands -----------------------------------------------------------------------------------------
     def _run_commands(self) -> None:
-        """Carries out the core's commands. One that leads back here only adds commands, which the outer call carries
-        out."""
+        """Carries out the core's commands. If one leads back here, the outer call carries out the added ones."""
         if self._running_commands:
             return
         self._running_commands = True

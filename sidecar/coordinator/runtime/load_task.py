@@ -15,8 +15,7 @@ PAUSE_S = 0.05
 
 
 class LoadTask:
-    """Loads all partitions in one task: so each turn of the loop has one slice, however many were taken over at
-    once."""
+    """Loads all partitions in one task: so each turn of the loop has one slice, even after many takeovers at once."""
 
     def __init__(self, service: Service, slice_s: float, run_commands: Callable[[], None], tasks: Tasks) -> None:
         """`slice_s`: length of a slice; `run_commands()`: carries out the commands of the core."""

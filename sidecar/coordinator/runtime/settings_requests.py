@@ -31,8 +31,7 @@ KNOWN_WITHIN_S = 5.0
 
 
 class SettingsRequests:
-    """Answers the requests. `configs`: the settings in force; `rules`: the managed groups; `written`: the read
-    index."""
+    """Answers requests. `configs`: the settings in force; `rules`: the managed groups; `written`: the read index."""
 
     def __init__(self, configs: SettingsInForce, rules: Rules, written: Written) -> None:
         self.configs = configs
@@ -61,8 +60,8 @@ class SettingsRequests:
         return ConfiguredReply(groups=tuple(self.configured()))
 
     async def _whose(self, event: WhoseGroup) -> Answer:
-        """Answers a front's question whether its rules for a group are up to date: the tail has read all that was
-        written, and the fronts have what it has read."""
+        """Answers when the front's rules for a group are surely up to date: the tail has read all records that were
+        written, and fronts are told of them at once. Else refuses."""
         if await self.written.is_read({self._settings.partition_of(""), self._settings.partition_of(event.name)}):
             return Answer(Code.NONE)
         return _not_available(event)

@@ -22,8 +22,7 @@ class TakeoverOrder:
         self._over.set()
 
     def begins(self, partition: int) -> None:
-        """Called when the takeover of this partition begins. Takeovers that begin in one turn of the loop are
-        ordered."""
+        """Called when the takeover of this partition begins. Those that begin in one turn of the loop are ordered."""
         if self._has_groups(partition):
             self._first.add(partition)
             self._over.clear()

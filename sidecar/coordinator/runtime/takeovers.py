@@ -173,8 +173,7 @@ class Takeovers:
         self._ports.run_commands()
 
     def _still_mine(self, p: int) -> bool:
-        """Returns whether the partition's last claim is this term's own, once that has been read; else ends the
-        term."""
+        """Returns whether the partition's last claim is this term's own, once that is read; else ends the term."""
         term, last = self.terms.get(p), self._state.partitions[p].owners.claimed
         if term is None or last in term.epochs:
             return True

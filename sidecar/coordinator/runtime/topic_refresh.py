@@ -19,8 +19,8 @@ from sidecar.link.ports import Figures
 
 PASSED_S, SLOW_S = 0.1, 0.5
 """Seconds after a change at which a look should have it, as the change reaches the broker a little after the controller
-has answered. If nothing has changed by then, the broker may be slow: more looks follow, at twice the distance each,
-while that was less than the second value."""
+has answered. If nothing has changed by then, the broker may be slow: more looks follow, each after twice the pause,
+until the pause exceeds the second value."""
 WAIT_S = 0.3
 """Seconds that a request waits at most for changes one behind the other: it should not see only the first half of a
 topic's deletion and creation."""

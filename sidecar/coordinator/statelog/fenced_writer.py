@@ -97,8 +97,7 @@ class FencedWriter:
         return bool(self._queue or self._sending)
 
     async def init(self) -> None:
-        """Takes the fence, which shuts out all earlier writers. Raises WriteLost with the reason if it is not in
-        time."""
+        """Takes the fence, which shuts out all earlier writers. Raises WriteLost with the reason if that fails."""
         fence = Fence(self._cluster, self.place, self._leader.partition, lambda: self.stopped)
         self.producer = await fence.take()
 
@@ -120,8 +119,7 @@ class FencedWriter:
 
     # ---- one batch after the other ------------------------------------------------------------------------
     def _next(self) -> None:
-        """Sends the appends that have gathered, if none is under way. Mostly without a task, which costs more than the
-        batch."""
+        """Sends the gathered appends, if none is under way. Mostly without a task, which costs more than the batch."""
         if self._sending or not self._queue or self.stopped:
             return
         most_bytes = self._batch.most_bytes

@@ -94,8 +94,7 @@ def _added(res: ap.AddPartitionsToTxnResponse) -> int:
 
 
 def pieces(records: Sequence[Encoded], most_bytes: int) -> Iterator[Sequence[Encoded]]:
-    """Yields the records in their order, in pieces of at most `most_bytes` each; a larger record is a piece of its
-    own."""
+    """Yields the records in their order, in pieces of at most `most_bytes`; a larger record is a piece of its own."""
     begin = size = 0
     for i, r in enumerate(records):
         more = r.size

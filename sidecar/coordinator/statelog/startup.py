@@ -161,8 +161,7 @@ async def find_broker(s: StartSettings, control: Control, log: Logger, waits: Te
 
 async def one_cluster(s: StartSettings, control: Control, cluster: Cluster, log: Logger, waits: Tell = nobody) -> None:
     """Waits until `bootstrap` answers. Raises StartError if it leads to another cluster than `broker`. Node ids are the
-    same in many clusters: this sidecar would be a second coordinator of the groups here, alone in an owners' group
-    there."""
+    same in many clusters: this sidecar would be a second coordinator here, alone in an owners' group there."""
     again = _Again(lambda problem: log.warning("waiting for bootstrap", problem=problem), first=True)
     while not s.same_listener:
         try:
@@ -282,7 +281,6 @@ async def create_state_topic(
 
 async def _beside_offsets(cluster: Cluster, partitions: int, replicas: int) -> list[tuple[int, ...]]:
     """Returns the nodes of the replicas of `__consumer_offsets`, if there are as many; else none. An owner is beside
-    the leader of its groups' offsets: so its records go to that broker, too, and when that dies, both have the same new
-    leader."""
+    the leader of its groups' offsets: so its records go to that broker, too, and have the same new leader later."""
     nodes = await cluster.replicas(OFFSETS)
     return nodes if len(nodes) == partitions and all(len(n) == replicas for n in nodes) else []

@@ -352,8 +352,7 @@ class Tail:
         return consumer
 
     def _where(self, consumer: Consumer, at: list[TopicPartition]) -> list[TopicPartition]:
-        """Returns the positions of the next consumer: those of this one, or its first ones where nothing was read
-        yet."""
+        """Returns the positions for the next consumer: those of this one, or its first ones before any read."""
         read = {p.partition: p.offset for p in consumer.position(at)}
         return [p if read[p.partition] < 0 else TopicPartition(self.topic, p.partition, read[p.partition]) for p in at]
 

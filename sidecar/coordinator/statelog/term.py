@@ -18,8 +18,7 @@ PROOF_SERIAL, RENEWAL_SERIAL = -1, -2
 OWN_CLAIM_READ_S = 30.0
 """Longest wait for the tail to read the own claim. It has read all records before, so a longer wait is a fault."""
 NO_CLAIM = Encoded(encode_key(OWNER_CLAIM, "", "-1"), None)
-"""A tombstone of a key that never existed: it changes nothing, and is refused once another sidecar has fenced this one
-out."""
+"""A tombstone of a key that never existed: it changes nothing, and brokers refuse it after another sidecar's fence."""
 
 
 @dataclass(slots=True)

@@ -26,8 +26,7 @@ TOPIC = 2
 """The resource type of DescribeConfigs."""
 POLICY, MIN_ISR, UNCLEAN = "cleanup.policy", "min.insync.replicas", "unclean.leader.election.enable"
 LOOKS = 3
-"""Looks in a row without the topic after which it counts as gone: a broker that has just started may have an old
-list."""
+"""Looks in a row without the topic after which it is gone: a broker that has just started may have an old list."""
 TELL_AGAIN_S = 60.0
 REMEDIES = {
     Existence.DENIED: "give the sidecar's user its rights at that topic back (`sidecar acls` prints the commands); "
@@ -86,8 +85,7 @@ async def read_configs(cluster: Cluster, topic: str) -> dict[str, str]:
 
 
 class StateTopic:
-    """The state topic as last seen. `faults`: faults in its settings; `problem`: why it cannot be used now, "" while it
-    can."""
+    """The state topic as last seen. `faults`: faults in its settings; `problem`: why it cannot be used now, or ""."""
 
     def __init__(self, name: str, topics: Iterable[Topic], log: Logger) -> None:
         self.faults: list[str] = []

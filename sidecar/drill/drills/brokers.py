@@ -29,8 +29,8 @@ def start_again(ground: Ground, nodes: list[Broker], then: Callable[[], None] = 
 
 
 class _OneBroker(Drill):
-    """The victims in turn: the broker beside the groups' owner, which leads their offsets too and which is the
-    coordinator of the groups of Kafka; then the one that coordinates the sidecars' own group."""
+    """A fault of one broker. The victims in turn: the broker beside the groups' owner, which also leads their offsets
+    and coordinates the groups of Kafka; then the one that coordinates the sidecars' own group."""
 
     victim: Broker | None = None
     beside_kafka = True
@@ -62,8 +62,8 @@ class KillBroker(_OneBroker):
 
 
 class SuspendBroker(_OneBroker):
-    """SIGSTOP to a broker for 40 s. Its connections stay open and nobody answers on them. The first victim is the first
-    of every client's bootstrap; then as in `kill-broker`."""
+    """SIGSTOP to a broker for 40 s. Its connections stay open, without answers. The first victim is the first of every
+    client's bootstrap; then as in `kill-broker`."""
 
     name = "suspend-broker"
     holds_s = SUSPENDED_S

@@ -162,8 +162,7 @@ class ShareGroupUnderTest(_ByRecords):
 
 
 class StreamsGroupUnderTest(_ByRecords):
-    """Instances of an application that counts, exactly once. A record is lost if it is not counted, or counted
-    twice."""
+    """Instances of an application that counts, exactly once. A record is lost if it is counted never or twice."""
 
     reader: SinkReader | None = None
 

@@ -63,8 +63,7 @@ def commits_now(ground: Ground) -> dict[str, list[str]]:
 
 
 def judge_group(c: GroupUnderTest, produced: dict[int, int], verdict: Verdict) -> None:
-    """Add the faults in the journals of one group's clients. `produced`: by partition, the end that the producer
-    knows."""
+    """Add the faults in the journals of one group's clients. `produced`: by partition, the producer's last end."""
     lost = c.lost(produced)
     verdict.lost_records += lost
     if lost:

@@ -122,7 +122,6 @@ def _holds(ground: Ground, node: Broker) -> int:
 
 
 def _owns(ground: Ground, node: Broker) -> int:
-    """Return the number of partitions of the state topic that this broker's sidecar owns, by the first sidecar's
-    map."""
+    """Return the number of partitions that this broker's sidecar owns, by the first sidecar's owner map."""
     told = ground.kafka.owners(ground.kafka.nodes[0]) or {}
     return sum(owner == node.node_id for owner in told.get("owners", [node.node_id]))
