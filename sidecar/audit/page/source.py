@@ -24,6 +24,8 @@ class Budget:
     findings: int = 1000
     uncovered_ms: int = 6000
     """How long a partition of a share group may wait for a member: Kafka's assignment interval and a heartbeat."""
+    lacking_ms: int = 11_000
+    """How long a task may wait for a standby: the interval, a heartbeat to give it up in another role, and one more."""
     unowned_ms: int = 1000
     """Unowned time below this is how a partition changes hands, and no finding."""
     reasons: int = 3_000_000
