@@ -8,7 +8,7 @@ from typing import Any
 from sidecar.audit.columns import FLAG, INT, LONG, TEXT, Column, Table, by_name, many, record
 from sidecar.audit.layers import NAMED, OWNED, PLACES
 
-CARRIED_VERSION = 5
+CARRIED_VERSION = 6
 """Rises when these tables change, or what is in them."""
 REC = record(offset=LONG, ms=LONG, written_ms=LONG, why=TEXT)
 TIMES = record(offset=LONG, ms=LONG, written_ms=LONG)
@@ -49,6 +49,7 @@ def _carried(name: str, doc: str, key: tuple[str, ...], **columns: Any) -> Table
 
 
 _PLACE = {"state_partition": INT, "group_id": TEXT, "kind": TEXT, "topic_key": TEXT, "partition": INT}
+_TASK = {"state_partition": INT, "group_id": TEXT, "topic_key": TEXT, "partition": INT}
 _MEMBER = {"state_partition": INT, "group_id": TEXT, "member_id": TEXT}
 _HOLDER = {**_MEMBER, "kind": TEXT}
 
@@ -199,6 +200,22 @@ CARRIED = by_name(
             n=LONG,
             ms=LONG,
             written_ms=LONG,
+        ),
+        _carried(
+            "stateful",
+            "Subtopologies with state of each streams group.",
+            tuple(_MEMBER),
+            **_MEMBER,
+            subtopologies=many(TEXT),
+        ),
+        _carried(
+            "lacking",
+            "Tasks that have fewer standbys than are wanted, and since when.",
+            tuple(_TASK),
+            **_TASK,
+            from_offset=LONG,
+            from_ms=LONG,
+            from_written_ms=LONG,
         ),
         _carried(
             "wanted_topics",

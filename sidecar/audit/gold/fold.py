@@ -19,6 +19,7 @@ from sidecar.audit.gold.classic import classic
 from sidecar.audit.gold.frames import Database, Frame, done, pack, shape, sql
 from sidecar.audit.gold.kinds import CLASSIC, CONSUMER, MODERN, PROCESS, SHARE, TASKS, Modern, every, in_processes
 from sidecar.audit.gold.shares import NOBODY
+from sidecar.audit.gold.standby import lacking, standbys_wanted, stateful
 from sidecar.audit.gold.steps import before_cuts, cuts, graded, keyed, read, revisions, stretches, unsure, valid
 from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.layers import ROLES, SILVER_TABLES
@@ -37,6 +38,7 @@ REVISED = {
 """Tables that carry the last revision of a key, and the column."""
 OWNED = (CONSUMER, CLASSIC)
 ACTIVE = "active"
+COVERED = (ACTIVE, "standby")
 SEVERAL = (SHARE, "standby", "warmup")
 """Kinds of holdings that several members may have at once."""
 FENCE = ", owner_epoch, claimed_epoch"
@@ -231,6 +233,12 @@ class _Groups(_Fold):
             known = wanted.where("state is not null").select("*, state as num_standby_replicas")
             self.add("streams_standby_replicas", known)
             self.carry("replicas", wanted.where("open"))
+        if not self.idle(("streams_groups", "streams_topologies"), ("replicas", "stateful")):
+            parts = stateful(valid(self.silver["streams_topologies"]), self.was["stateful"])
+            groups, people = valid(self.silver["streams_groups"]), valid(self.silver["streams_members"])
+            self.out.between["wanted"] = standbys_wanted(groups, people, parts, self.was)
+            left = parts.where("latest and said is not null")
+            self.carry("stateful", left.select("state_partition, group_id, member_id, said as subtopologies"))
         if not self.idle(("streams_topologies",), ()):
             self.add("streams_topology_changes", members.topologies(valid(self.silver["streams_topologies"])))
         if not self.idle(("share_placeholders",), ("placeholders",)):
@@ -303,7 +311,8 @@ class _Groups(_Fold):
 class _Places(_Fold):
     """Who owned what: of events of holdings."""
 
-    def fold(self, events: Frame, epochs: Frame, whole: Frame, cuts: Frame | None) -> None:
+    def fold(self, between: Frames, cuts: Frame | None) -> None:
+        events, epochs, whole = (between[name] for name in ("events", "epochs", "whole"))
         found = ownership.owned(events, self.was["intervals"], self.was["doubtful"], self.was["places"], whole)
         ended = sql(
             """select i.* exclude (last_epoch), coalesce(last_epoch, epoch) as last_epoch from {ended} i
@@ -335,6 +344,12 @@ class _Places(_Fold):
                 "streams_tasks",
                 tasks.select("*, topic_key as subtopology, kind as role, nullif(topic, '') as process_id"),
             )
+            if "wanted" in between:
+                tasks = found.intervals.where(f"kind in {COVERED}")
+                short = lacking(tasks, between["wanted"], self.was["read"], self.was["lacking"])
+                self.carry("lacking", short.where("open"))
+                known = before_cuts(graded(short, whole, "from_offset", "to_offset"), cuts, "to_offset")
+                self.add("streams_standby_coverage", known)
 
 
 def as_told(rows: Frame) -> Frame:
@@ -352,7 +367,7 @@ def fold(db: Database, silver: Frames, carried: Frames, cut: Cuts | None = None)
     partitions = fold_partitions(db, silver, carried, cut or {})
     whole, cuts = partitions.between["whole"], partitions.between.get("cuts")
     groups = fold_groups(db, silver, carried, whole, cuts)
-    places = fold_places(db, groups.between["events"], groups.between["epochs"], whole, cuts, carried)
+    places = fold_places(db, {**partitions.between, **groups.between}, cuts, carried)
     return replace(partitions | groups | places, between={})
 
 
@@ -364,16 +379,15 @@ def fold_partitions(db: Database, silver: Frames, carried: Frames, cut: Cuts) ->
 
 
 def fold_groups(db: Database, silver: Frames, carried: Frames, whole: Frame, cuts: Frame | None) -> Folded:
-    """The second, for all records of some of their groups. Leaves `events` and `epochs`."""
+    """The second, for all records of some of their groups. Leaves `events` and `epochs`, and `wanted` if
+    standbys may be."""
     one = _Groups(db, silver, carried, whole, cuts)
     one.fold()
     return one.out
 
 
-def fold_places(
-    db: Database, events: Frame, epochs: Frame, whole: Frame, cuts: Frame | None, carried: Frames
-) -> Folded:
-    """The third, for all events of some of the places that they own."""
+def fold_places(db: Database, between: Frames, cuts: Frame | None, carried: Frames) -> Folded:
+    """The third, for all events of some of the places that they own. `between`: what the others left."""
     one = _Places(db, {}, carried)
-    one.fold(events, epochs, whole, cuts)
+    one.fold(between, cuts)
     return one.out

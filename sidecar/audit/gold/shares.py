@@ -42,13 +42,13 @@ def wanted(
     """Returns events of the nameless member, and the state that the next batch needs. `placeholders`, `members`: valid
     records; `holdings`: events of holdings; `initialised`, `subscribed`, `since`: state that the last batch left;
     `held`: its open intervals."""
-    shown = _chain(
+    shown = chain(
         "'' as member_id, case when not deleted then initialised end as said",
         "'' as member_id, initialised as said",
         placeholders,
         initialised,
     )
-    named = _chain(
+    named = chain(
         "member_id, case when not deleted then topic_names end as said",
         "member_id, topic_names as said",
         members,
@@ -61,23 +61,30 @@ def wanted(
                 unnest(t.partitions) as partition, gain from a""",
         shown=shown,
     )
-    topics = sql(
-        f"""with a as (select {GROUP}, n, log_ms, written_ms, why, unnest(said) as topic, 1 as gain from {{named}}
-                union all select {GROUP}, n, log_ms, written_ms, why, unnest(before), -1 from {{named}}),
-            b as (select {GROUP}, topic, n, any_value(log_ms) as log_ms, any_value(written_ms) as written_ms,
-                any_value(why) as why, sum(gain) as net from a group by {GROUP}, topic, n),
-            c as (select *, sum(net) over w as now, sum(net) over w - net as before from b
-                window w as (partition by {GROUP}, topic order by n))
-            select * from c where (now > 0) <> (before > 0)""",
-        named=named,
-    )
-    places, topics = done(places), done(topics)
+    topics = begun_or_ended(named)
+    places = done(places)
     events = _events(places, topics, holdings, held)
     line = _since(topics, since)
     latest = f"""select * exclude (latest, now) from (select *, lead(1) over
         (partition by {GROUP}, topic order by n) is null as latest from {{line}}) where latest and now > 0"""
     left = _left(shown, "initialised"), _left(named, "topic_names")
     return Wanted(events, *left, sql(latest, line=line), _initialised(places, line))
+
+
+def begun_or_ended(named: Frame) -> Frame:
+    """When the first member came to name something (`now` > 0), and when none did any more. `named`: of `chain`."""
+    return done(
+        sql(
+            f"""with a as (select {GROUP}, n, log_ms, written_ms, why, unnest(said) as topic, 1 as gain from {{named}}
+                    union all select {GROUP}, n, log_ms, written_ms, why, unnest(before), -1 from {{named}}),
+                b as (select {GROUP}, topic, n, any_value(log_ms) as log_ms, any_value(written_ms) as written_ms,
+                    any_value(why) as why, sum(gain) as net from a group by {GROUP}, topic, n),
+                c as (select *, sum(net) over w as now, sum(net) over w - net as before from b
+                    window w as (partition by {GROUP}, topic order by n))
+                select * from c where (now > 0) <> (before > 0)""",
+            named=named,
+        )
+    )
 
 
 def _since(topics: Frame, was: Frame) -> Frame:
@@ -111,7 +118,7 @@ def _initialised(places: Frame, topics: Frame) -> Frame:
     )
 
 
-def _chain(new: str, old: str, records: Frame, was: Frame) -> Frame:
+def chain(new: str, old: str, records: Frame, was: Frame) -> Frame:
     """Values of records, each with the value before it. `n`: the offset, or -1 for state that the last batch left."""
     rows = sql(
         f"""select {GROUP}, offset as n, log_ms, written_ms, why, {new} from {{records}}

@@ -172,12 +172,31 @@ STREAMS_NOT_READY = gold_table(
 )
 STREAMS_REPLICAS = gold_table(
     "streams_standby_replicas",
-    "So many standby tasks were wanted of each task with state, as the group's epochs took the setting over. How many"
-    " there were: `holders`.",
+    "So many standby tasks were wanted of each task with state, as the group's epochs took the setting over.",
     ("state_partition", "group_id", "from_offset"),
     *GROUP,
     Column("num_standby_replicas", INT, "The setting `streams.num.standby.replicas` in force."),
     *LIFE,
+)
+STREAMS_COVERAGE = gold_table(
+    "streams_standby_coverage",
+    "A member had a task with state as active, and fewer members had it as a standby than were wanted. So is each at"
+    " first, for as long as it takes to assign it. That a standby has restored the state is in no record.",
+    ("state_partition", "group_id", "subtopology", "partition", "from_offset"),
+    *GROUP,
+    Column("subtopology", TEXT, "Subtopology of the task."),
+    Column("partition", INT, "Partition of the task."),
+    Column(
+        "wanted",
+        INT,
+        "`num_standby_replicas`; or as many as there are processes beside that of the active task, if they are fewer:"
+        " no process has a task twice.",
+    ),
+    Column("held", INT, "So many had it as a standby, also those that must give it up."),
+    *at("from_", "The record since which."),
+    *at("to_", "The record since which there are enough, or one of both numbers is another.", OPEN_END),
+    GRADE,
+    OPEN,
 )
 STREAMS_TOPOLOGIES = gold_table(
     "streams_topology_changes",
@@ -383,6 +402,7 @@ GOLD = by_name(
         STREAMS_TASKS,
         STREAMS_NOT_READY,
         STREAMS_REPLICAS,
+        STREAMS_COVERAGE,
         STREAMS_TOPOLOGIES,
         REBALANCES,
         MEMBERS,
@@ -403,7 +423,7 @@ _LIVES = (
     *("streams_tasks", "streams_not_ready", "streams_standby_replicas"),
 )
 _HELD = {"intervals": "i.kind", "share_holdings": "'share'", "streams_tasks": "'streams'"}
-_FREE = ("unowned", "share_coverage", "holders")
+_FREE = ("unowned", "share_coverage", "holders", "streams_standby_coverage")
 
 
 def _lives(check: str, sentence: str, where: str) -> dict[str, tuple[str, str]]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from sidecar.audit.columns import FLAG, INT, LONG, TEXT, Column, Table, by_name
+from sidecar.audit.columns import FLAG, INT, LONG, TEXT, Column, Table, by_name, many
 from sidecar.audit.gold.carried import CARRIED
 from sidecar.audit.gold.fold import Cuts, Folded, Frames, fold, fold_groups, fold_partitions, fold_places
 from sidecar.audit.gold.frames import Database, database, shape
@@ -41,6 +41,16 @@ BETWEEN = by_name(
         _between("whole", state_partition=INT, whole_from=LONG, until=LONG),
         _between("cuts", state_partition=INT, from_offset=LONG, until_offset=LONG, written_ms=LONG, is_new=FLAG),
         _between("epochs", state_partition=INT, group_id=TEXT, kind=TEXT, member_id=TEXT, epoch=INT),
+        _between(
+            "wanted",
+            state_partition=INT,
+            group_id=TEXT,
+            n=LONG,
+            ms=LONG,
+            written_ms=LONG,
+            stateful=many(TEXT),
+            wanted=INT,
+        ),
         _between(
             "events",
             state_partition=INT,
@@ -158,7 +168,7 @@ def _folded(db: Database, unit: Unit, work: Work) -> Folded:
     cuts = between["cuts"] if work.between.get("cuts") else None
     if unit.step == GROUPS:
         return fold_groups(db, silver, carried, between["whole"], cuts)
-    return fold_places(db, between["events"], between["epochs"], between["whole"], cuts, carried)
+    return fold_places(db, between, cuts, carried)
 
 
 def _write(folded: Folded, work: Work, writers: dict[str, TableWriter]) -> None:

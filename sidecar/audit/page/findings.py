@@ -14,14 +14,15 @@ from sidecar.audit.page.source import Source
 MANY = 20
 
 
-def findings(source: Source, groups: Groups, until: int) -> list[Finding]:
-    """All of them, by time."""
+def findings(source: Source, groups: Groups, until: int, lacking_ms: int) -> list[Finding]:
+    """All of them, by time. `lacking_ms`: of the budget."""
     found = [
         *_overlaps(source, groups, until),
         *_stale_writes(source, groups),
         *_went_back(source, groups),
         *_unreadable(source, groups),
         *groups.unowned_findings(),
+        *_lacking(source, groups, until, lacking_ms),
         *_not_ready(source, groups, until),
         *_outages(source),
         *_stale_claims(source, groups),
@@ -128,6 +129,18 @@ def _unreadable(source: Source, groups: Groups) -> Iterator[Finding]:
     ):
         number = groups.number.get((sp, group or ""), NONE)
         yield Finding("unreadable", POSSIBLE, ms, None, offset, sp, f"{kind or 'unknown kind'}: {reason}", number)
+
+
+def _lacking(source: Source, groups: Groups, until: int, least_ms: int) -> Iterator[Finding]:
+    names = ("state_partition", "group_id", "subtopology", "partition", "from_ms", "to_ms", "from_offset", "grade")
+    table = source.rows("streams_standby_coverage")
+    for sp, group, task, p, begin, end, offset, grade, held, wanted in table.each(*names, "held", "wanted"):
+        lasted = (until if end is None else end) - begin
+        if lasted >= least_ms:
+            text = f"task {task}-{p} had {held} of {wanted} standbys for {span(lasted)}"
+            text += "; it still has" * (end is None) + " (perhaps: records are missing)" * (grade != "proven")
+            g = groups.number[sp, group]
+            yield Finding("lacking", NOTE, begin, end, offset, sp, text, g, groups.task(g, task, p))
 
 
 def _not_ready(source: Source, groups: Groups, until: int) -> Iterator[Finding]:

@@ -43,7 +43,8 @@ class Groups:
         self._covered, self._texts, self._budget, self._until = covered, texts, budget, until
         self._tables = {t: source.rows(t) for t in TABLES} | {"intervals": source.held(), "unowned": source.free()}
         self.left_out: list[str] = []
-        named = [*self._tables.values(), source.rows("setting_changes"), source.rows("streams_not_ready")]
+        more = ("setting_changes", "streams_not_ready", "streams_standby_coverage")
+        named = [*self._tables.values(), *map(source.rows, more)]
         keys = {k for t in named for k in t.each("state_partition", "group_id")} | set(covered.groups)
         self.keys: list[Key] = sorted((k for k in keys if k[1]), key=lambda k: (k[1], k[0]))
         self.number = {key: n for n, key in enumerate(self.keys)}
@@ -122,6 +123,10 @@ class Groups:
     def place(self, group: int, table: Rows, row: int) -> int:
         g = self._groups[group]
         return g.places[self._key(g, table, row)]
+
+    def task(self, group: int, subtopology: str, partition: int) -> int:
+        """The place of an active task."""
+        return self._groups[group].places.get((f"task {subtopology}", partition, "", 0), NONE)
 
     def place_name(self, group: int, place: int) -> str:
         return self._groups[group].names[place]

@@ -20,11 +20,12 @@ KINDS = (
     ("setting", "setting changed"),
     ("unowned", "unowned"),
     ("uncovered", "nobody’s, of a share group"),
+    ("lacking", "too few standbys"),
     ("unready", "topology not ready"),
 )
 """Key and name of each kind of finding, the gravest first."""
 FREE = ("unowned", "uncovered")
-LONGEST = (*FREE, "outage", "unready")
+LONGEST = (*FREE, "outage", "lacking", "unready")
 """Kinds of which the longest findings count most; of all others, the newest."""
 
 

@@ -53,7 +53,7 @@ def view(
     if period is not None:
         left_out.append(f"Only the time {period.words} is shown, with what reaches into it.")
     shown = Groups(source, covered, texts, budget, end)
-    found = findings.findings(source, shown, end)
+    found = findings.findings(source, shown, end, budget.lacking_ms)
     listed = findings.pack(found, shown, texts, budget.findings, left_out)
     coordinators = _coordinators(source, texts, budget.claims, left_out)
     packed = shown.packed(coordinators, found)

@@ -24,6 +24,8 @@ class Budget:
     findings: int = 1000
     uncovered_ms: int = 6000
     """Time for which a share group's partition may lack a member: Kafka's assignment interval and a heartbeat."""
+    lacking_ms: int = 11_000
+    """Time for which a task may lack a standby: the interval, a heartbeat to release another role, and one more."""
     unowned_ms: int = 1000
     """Shorter unowned time is a normal change of owner, and no finding."""
     reasons: int = 3_000_000

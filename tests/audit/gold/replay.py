@@ -73,6 +73,10 @@ class Replay:
         self.since: dict[Any, Row] = {}
         """Group and topic -> the record since which a member of a share group subscribes to it."""
         self.replicas: dict[Any, Row] = {}
+        self.stateful: dict[str, set[str]] = {}
+        """Subtopologies of streams groups."""
+        self.lacking: dict[Any, Row] = {}
+        """Group and task -> the open row."""
         self.wanted: dict[Any, Row] = {}
         """Group and place -> since when somebody should have it."""
         self.spans: list[tuple[str, Any, Row, Row | None]] = []
@@ -102,6 +106,8 @@ class Replay:
         if table not in UNFENCED and epoch is not None and epoch == claimed:
             self.last_write = row
         getattr(self, f"_{table}", lambda r: None)(row)
+        if table.startswith("streams_"):
+            self._standbys(row)
 
     def stale(self, row: Row, what: str) -> None:
         self.tables["stale_writes"].append({"offset": row["offset"], "what": what, "group_id": row["group_id"]})
@@ -303,7 +309,38 @@ class Replay:
         ready = None if row["deleted"] else "not ready" if row["validated_topology_epoch"] < 0 else "ready"
         self._life(row, self.ready, row["group_id"], "streams_ready", {"member_id": ready}, ready)
 
+    def _standbys(self, row: Row) -> None:
+        """Which tasks of the group have fewer standbys than they should have, as everything is now."""
+        group_id = row["group_id"]
+        said = self.replicas.get(group_id, {}).get("member_id", "none")
+        others = len({p for (g, _), p in self.processes.items() if g == group_id and p is not None}) - 1
+        wanted = max(min(0 if said == "none" else int(said), others), 0)
+        tasks: dict[str, list[Any]] = {"active": [], "standby": []}
+        for (g, kind, _), held in self.held.items():
+            if g == group_id and kind in tasks:
+                tasks[kind] += held
+        had = {task: tasks["standby"].count(task) for task in tasks["active"]}
+        now = {t: n for t, n in had.items() if t[0] in self.stateful.get(group_id, ()) and n < wanted}
+        for key in [k for k in self.lacking if k[0] == group_id]:
+            if (self.lacking[key]["wanted"], self.lacking[key]["held"]) != (wanted, now.get(key[1])):
+                self.lacking.pop(key).update(at("to_", row), open=False)
+        for task in now:
+            if (group_id, task) not in self.lacking:
+                self.lacking[group_id, task] = {
+                    "group_id": group_id,
+                    "subtopology": task[0],
+                    "partition": task[1],
+                    "wanted": wanted,
+                    "held": now[task],
+                    **at("from_", row),
+                    **at("to_", None),
+                    "grade": "proven",
+                    "open": True,
+                }
+                self.tables["streams_standby_coverage"].append(self.lacking[group_id, task])
+
     def _streams_topologies(self, row: Row) -> None:
+        self.stateful[row["group_id"]] = {s["subtopology"] for s in row["subtopologies"] or [] if s["changelog_topics"]}
         if not row["deleted"]:
             parts = row["subtopologies"]
             topics = {t["name"] for s in parts for t in (*s["repartition_source_topics"], *s["changelog_topics"])}

@@ -87,31 +87,37 @@ def test_how_late_the_broker_initialises_is_told() -> None:
         }
 
 
-def lacking(assignor: TaskAssignor) -> set[tuple[str, int]]:
-    """Tasks with state that have fewer standbys than the group is to have, at the end. Two processes, one standby."""
-    world, log = StreamsWorld(quick(num_standby_replicas=1)), Log()
+def lacking(assignor: TaskAssignor, processes: tuple[str, str] = ("p1", "p2")) -> list[Row]:
+    """Tasks with state that had fewer standbys than the group wants, for longer than the page allows. Two members."""
+    world, log = StreamsWorld(quick(num_standby_replicas=2)), Log()
     world.assignors = {"sticky": assignor}
     world.shard = world.empty()
     written_by(world, log)
     world.topics(**{"in": 2, "app_r": 2, "app_c": 2})
-    clients = [StreamsClient(world, m, process_id=m) for m in ("m1", "m2")]
-    for _ in range(SECONDS):
-        for c in clients:
+    clients = [StreamsClient(world, f"m{n}", process_id=p) for n, p in enumerate(processes)]
+    for second in range(SECONDS):
+        for c in clients[: 1 + second]:
             c.heartbeat()
         world.sleep(1_000)
     found = gold(log.rows)
-    (replicas,) = (r["num_standby_replicas"] for r in found["streams_standby_replicas"] if r["open"])
     (topology,) = found["streams_topology_changes"]
     assert topology["internal_topics"] == ["app-c", "app-r"] and topology["epoch"] == 1
     tasks = {(r["subtopology"], r["partition"]) for r in found["streams_tasks"] if r["role"] == "active" and r["open"]}
-    had = {(r["topic"], r["partition"]): r["holders"] for r in found["holders"] if r["role"] == "standby" and r["open"]}
     assert len(tasks) == 4
-    return {task for task in tasks if task[0] == STATEFUL and had.get(task, 0) < replicas}
+    short, most = found["streams_standby_coverage"], Budget().lacking_ms
+    assert bool(short) == (len(set(processes)) > 1), "no task has a standby at first"
+    return [r for r in short if (world.now_ms if r["open"] else r["to_ms"]) - r["from_ms"] > most]
 
 
 def test_standbys_are_lacking_only_if_the_assignor_gives_none() -> None:
-    assert lacking(STICKY) == set()
-    assert lacking(without_standbys) == {(STATEFUL, 0), (STATEFUL, 1)}
+    """The group wants two, but two processes have room for one."""
+    assert lacking(STICKY) == []
+    told = [(r["subtopology"], r["partition"], r["wanted"], r["held"], r["open"]) for r in lacking(without_standbys)]
+    assert sorted(told) == [(STATEFUL, 0, 1, 0, True), (STATEFUL, 1, 1, 0, True)]
+
+
+def test_one_process_lacks_no_standbys() -> None:
+    assert lacking(without_standbys, ("p1", "p1")) == []
 
 
 def test_a_task_is_twice_in_a_process_only_if_nobody_looks_for_standbys(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,7 +124,7 @@ def test_after_compaction_nothing_is_false(full: list[Row], left: list[Row], eve
 
 OTHERS = (
     *("streams_not_ready", "streams_standby_replicas", "streams_topology_changes"),
-    *("share_placeholder_history", "share_initialised", "holders"),
+    *("share_placeholder_history", "share_initialised", "holders", "streams_standby_coverage"),
 )
 SHARED = ("state_partition", "group_id", "topic_id", "partition")
 HELD = {
@@ -137,6 +137,9 @@ STATEMENTS = {
     "unowned": [*PLACE, "former_member_id", "from_offset", "member_id", "to_offset"],
     "share_coverage": [*SHARED, "former_member_id", "from_offset", "member_id", "to_offset"],
     "holders": [*PLACE, "role", "holders", "from_offset", "to_offset"],
+    "streams_standby_coverage": [
+        *("state_partition", "group_id", "subtopology", "partition", "wanted", "held", "from_offset", "to_offset"),
+    ],
     "share_initialised": [*SHARED, "subscribed_offset", "offset"],
     "rebalances": [
         *("state_partition", "group_id", "kind", "epoch", "from_offset", "members", "target_offset"),

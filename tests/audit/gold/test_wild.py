@@ -14,7 +14,7 @@ from tests.audit.gold.replay import replay
 from tests.audit.gold.rows import Log
 
 LOGS, STEPS = 60, 40
-MEMBERS = ("m1", "m2", "m3")
+MEMBERS, PROCESSES = ("m1", "m2", "m3"), ("p1", "p2", "p3")
 
 
 def wild(log: Log, rng: random.Random) -> None:
@@ -28,10 +28,18 @@ def wild(log: Log, rng: random.Random) -> None:
         log.streams_current("a", m, rng.randrange(1, 4), **held)
 
     def ready(m: str) -> None:
-        configs = [{"name": "num.standby.replicas", "value": str(rng.randrange(2))}][: rng.randrange(3)]
+        configs = [{"name": "num.standby.replicas", "value": str(rng.randrange(3))}][: rng.randrange(3)]
         epoch, validated = rng.randrange(1, 4), rng.choice((-1, 1))
         log.put("streams_group", "a", epoch=epoch, validated_topology_epoch=validated, assignment_configs=configs)
 
+    def topology(state: bool) -> None:
+        part = {"subtopology": "0", "repartition_source_topics": [], "changelog_topics": [{"name": "c"}] * state}
+        log.put("streams_topology", "a", epoch=1, partial=False, subtopologies=[part])
+
+    for m, process in zip(MEMBERS, PROCESSES, strict=True):
+        log.streams_member("a", m, process)
+    topology(rng.random() < 0.8)
+    ready("")
     steps: list[tuple[int, Callable[[str], Any]]] = [
         (6, lambda m: log.share_current("s", m, rng.randrange(1, 4), some())),
         (2, lambda m: log.share_member("s", m, *rng.sample(("t", "u"), rng.randrange(1, 3)))),
@@ -40,9 +48,11 @@ def wild(log: Log, rng: random.Random) -> None:
         (1, lambda m: log.put("share_placeholder", "s", gone=True)),
         (1, lambda m: log.put("share_group", "s", epoch=rng.randrange(1, 4))),
         (8, tasks),
-        (2, lambda m: log.streams_member("a", m, rng.choice(("p1", "p2")))),
+        (2, lambda m: log.streams_member("a", m, rng.choice(PROCESSES))),
         (1, lambda m: log.gone("streams", "a", m)),
         (2, ready),
+        (1, lambda m: topology(rng.random() < 0.7)),
+        (1, lambda m: log.put("streams_topology", "a", gone=True)),
         (1, lambda m: log.put("streams_group", "a", gone=True)),
         (1, lambda m: log.share_current("s", m, 9, some(), owner_epoch=log.epoch + 1)),
     ]
@@ -60,8 +70,10 @@ def test_gold_says_what_the_replay_says() -> None:
     names = (
         *("share_holdings", "share_coverage", "share_initialised", "holders"),
         *("streams_tasks", "streams_not_ready", "streams_standby_replicas", "second_owners", "unowned"),
+        "streams_standby_coverage",
     )
     assert {(r["role"], r["holders"]) for r in told["holders"]} >= {("share", 2), ("share", 3), ("standby", 2)}
+    assert {(r["wanted"], r["held"]) for r in told["streams_standby_coverage"]} == {(1, 0), (2, 0), (2, 1)}
     assert any(r["subscribed_offset"] is None for r in told["share_initialised"])
     assert min(len(told[name]) for name in names) > 50, {name: len(told[name]) for name in names}
     assert any("process" in r["topic_key"] for r in told["second_owners"])

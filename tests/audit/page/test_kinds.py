@@ -18,7 +18,7 @@ HOLE_MS = 9_000
 
 def made() -> Log:
     """Two members share partition 0, nobody has partition 1 for nine seconds. A streams app that is not ready at first
-    gives its task 0-1 to two members, and task 0-0 twice to one process."""
+    gives its task 0-1 to two members, and task 0-0 twice to one process. Its task 0-1 has no standby."""
     log = Log()
     log.claim(1)
     for m in ("m1", "m2"):
@@ -32,12 +32,16 @@ def made() -> Log:
     for m, process in (("s1", "p1"), ("s2", "p2"), ("s3", "p1")):
         log.streams_member("app", m, process)
     log.put("streams_group", "app", epoch=1, validated_topology_epoch=-1)
-    log.put("streams_group", "app", epoch=2, validated_topology_epoch=1)
+    configs = [{"name": "num.standby.replicas", "value": "2"}]
+    log.put("streams_group", "app", epoch=2, validated_topology_epoch=1, assignment_configs=configs)
     log.streams_current("app", "s1", 2, active=[0, 1])
     log.streams_current("app", "s2", 2, active=[1], standby=[0])
     log.streams_current("app", "s3", 2, standby=[0])
-    for row in log.rows[log.rows[-1]["offset"] - 7 :]:
+    state = {"subtopology": "0", "repartition_source_topics": [], "changelog_topics": [{"name": "c"}]}
+    log.put("streams_topology", "app", epoch=1, partial=False, subtopologies=[state])
+    for row in log.rows[log.rows[-1]["offset"] - 8 :]:
         row["log_ms"] += HOLE_MS
+    log.streams_member("app", "s2", "p2", log_ms=log.rows[-1]["log_ms"] + 20_000)
     return log
 
 
@@ -72,6 +76,7 @@ def test_planted_faults_are_findings(seen: dict[str, Any]) -> None:
         ("overlap", "task 0-1: m2 (c) began while m1 (c) still owned it"),
         ("overlap", "task 0 in process p1-0: m3 (c) began while m1 (c) still owned it"),
         ("uncovered", "t-1 was nobody’s for 9.0 s while a member subscribed to it"),
+        ("lacking", "task 0-1 had 0 of 1 standbys for 20.0 s; it still has"),
         ("unready", "the topology was not ready for 10 ms, so no task was assigned (why 12)"),
     }
     assert (seen["verdict"]["state"], seen["verdict"]["faults"]) == ("findings", 2)
