@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent / "sidecar"
-GENERATED = ROOT / "wire" / "generated"
+GENERATED = "wire/generated"
 WITHOUT_SUBJECT = frozenset(
     [
         "what",
@@ -60,14 +60,16 @@ WITHOUT_SUBJECT = frozenset(
 )
 
 
-def faults(folders: Iterable[str] = ("",)) -> Iterator[tuple[str, int, str]]:
+def faults(root: Path = ROOT, folders: Iterable[str] = ("",)) -> Iterator[str]:
     """Yields the file, the line and the first line of each."""
     for folder in folders:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            if GENERATED not in path.parents:
-                for line, text in _texts(ast.parse(path.read_text())):
-                    if text.split(maxsplit=1)[0].strip(".,:;").lower() in WITHOUT_SUBJECT:
-                        yield str(path.relative_to(ROOT)), line, text
+        for path in sorted((root / folder).rglob("*.py")):
+            file = path.relative_to(root)
+            if file.is_relative_to(GENERATED):
+                continue
+            for line, text in _texts(ast.parse(path.read_text())):
+                if text.split(maxsplit=1)[0].strip(".,:;").lower() in WITHOUT_SUBJECT:
+                    yield f"{root.name}/{file}:{line}: {text}"
 
 
 def _texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -79,10 +81,8 @@ def _texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def main() -> None:
-    found = list(faults(sys.argv[1:] or ("",)))
-    for file, line, text in found:
-        print(f"sidecar/{file}:{line}: {text}")
-    print(len(found))
+    found = list(faults(folders=sys.argv[1:] or ("",)))
+    print(*found, len(found), sep="\n")
 
 
 if __name__ == "__main__":

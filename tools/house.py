@@ -28,14 +28,14 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import cast
 
-from tools import class_sizes, sleeps, words
+from tools import class_sizes, docstrings, sleeps, words
 
 ROOT = Path(__file__).resolve().parent.parent / "sidecar"
 WIDTH = 120
 FILE_LINES, FUNCTION_LINES = 500, 60
 GENERATED = "wire/generated/"
 SPINE = ("front", "proxy", "api", "link", "coordinator", "core")  # a path should enter each at most twice: in and out
-VALUES = ("core/runtime/records.py", "core/consumer/records.py")
+VALUES = ("core/runtime/records.py", "core/modern/records.py", "core/consumer/records.py")
 """What rooms hand to each other: to ask a record for its own fields is not to enter the room that it came from."""
 LIBRARIES = ("wire", "native")  # called for an answer: a path shows what was asked of them, not how they answered it
 PATHS_MODULE = "tests.house_paths"
@@ -495,7 +495,7 @@ def main(
     parser.add_argument(
         "--check",
         action="store_true",
-        help="exit with 1 if a circle, a long file or function, a new sleep or word, or a larger class is found",
+        help="exit with 1 if a circle, a long file or function, a new sleep or word, a larger class or a docstring without a subject is found",
     )
     options = parser.parse_args(arguments)
     plan = Plan(read(root))
@@ -511,6 +511,10 @@ def main(
     print(f"\nWORDS of names that are neither in {words.GLOSSARY} nor in {words.PLAIN}: {len(new_words)}")
     for problem in new_words:
         print(f"  {problem}")
+    subjectless = list(docstrings.faults(root))
+    print(f"\nDOCSTRINGS that begin without a subject: {len(subjectless)}")
+    for problem in subjectless:
+        print(f"  {problem}")
     result: dict[str, int | None] = {
         "circles": len(plan.file_circles) + len(plan.room_circles),
         "files_over_500": len(plan.long_files),
@@ -518,9 +522,10 @@ def main(
         "classes": len(new_classes),
         "sleeps": len(new_sleeps),
         "words": len(new_words),
+        "docstrings": len(subjectless),
     }
     found = any(result.values())
-    result["max_rooms_of_a_path"] = print_paths(root)
+    result["path_rooms"] = print_paths(root)
     print()
     print(json.dumps(result, separators=(",", ":")))
     return 1 if options.check and found else 0

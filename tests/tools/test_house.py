@@ -411,7 +411,7 @@ def test_the_last_line_is_one_json_object_and_check_fails_on_a_circle(
     )
     code, lines = printed(capsys, root)
     sizes = {"files_over_500": 1, "functions_over_60": 1, "classes": 0}
-    counts = {"circles": 2, **sizes, "sleeps": 0, "words": 0, "max_rooms_of_a_path": None}
+    counts = {"circles": 2, **sizes, "sleeps": 0, "words": 0, "docstrings": 0, "path_rooms": None}
     assert (code, json.loads(lines[-1])) == (0, counts)
     assert "    b/one.py:1 imports a/one.py" in lines
     assert "    501  b/one.py" in lines
@@ -434,7 +434,7 @@ def test_each_path_is_run_and_the_one_with_the_most_rooms_counts(
     monkeypatch.setitem(sys.modules, "fake.paths", paths)
     monkeypatch.setattr(house, "PATHS_MODULE", "fake.paths")
     code, lines = printed(capsys, root, "--check")
-    assert (code, json.loads(lines[-1])["max_rooms_of_a_path"]) == (0, 3)
+    assert (code, json.loads(lines[-1])["path_rooms"]) == (0, 3)
     assert "  steady heartbeat: 3 rooms, 15 calls" in lines
     assert "    entered  front 1, api 3 (more than in and out)" in lines
     assert "  joining heartbeat: not available" in lines
