@@ -38,7 +38,7 @@ def heartbeat(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
     asks = any(type(item) is ResolveRegex for item in fx.background)
     if waits(turn, hb, soft, config, asks):
         PARKED.wait(turn, hb, token, reply, asks)
-    elif fx.records or fx.background or hb.member_epoch <= 0 or _tells(hb, reply, soft):
+    elif fx.records or fx.background or hb.member_epoch <= 0 or _must_not_repeat(hb, reply, soft):
         turn.reply(token, reply)
     else:
         until_ms = turn.now.mono_ms + config.session_timeout_ms
@@ -54,7 +54,7 @@ def _names_anew(turn: Turn, hb: ConsumerHeartbeat) -> tuple[str, ...]:
     return () if member is None else tuple(set(hb.topic_names).difference(member.topic_names))
 
 
-def _tells(hb: ConsumerHeartbeat, reply: HeartbeatReply, soft: ConsumerSoft) -> bool:
+def _must_not_repeat(hb: ConsumerHeartbeat, reply: HeartbeatReply, soft: ConsumerSoft) -> bool:
     """Whether this answer carries an assignment, or a later one may have to: a front would repeat this answer under a
     grant."""
-    return reply.assignment is not None or hb.member_id in soft.told
+    return reply.assignment is not None or hb.member_id in soft.unacknowledged
