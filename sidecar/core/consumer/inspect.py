@@ -35,7 +35,7 @@ def _holds(body: Body, member: Body | None) -> Iterable[HeldPartitions]:
     return modern.topics_held((*body["assigned"], *body["pending"]), alone=True)
 
 
-def _speaks(group: ConsumerGroup) -> Mapping[str, int]:
+def _members_by_protocol(group: ConsumerGroup) -> Mapping[str, int]:
     return {"consumer": len(group.members) - group.classic_members, "classic": group.classic_members}
 
 
@@ -101,5 +101,5 @@ INSPECT = modern.inspecting(
         Kind.REGEX: _regex_notes,
     },
     holds=_holds,
-    speaks=_speaks,
+    members_by_protocol=_members_by_protocol,
 )

@@ -223,7 +223,9 @@ class Inspect:
     """Name of the timer that removes a silent member."""
     live: Callable[[Any], Mapping[str, Any]] = field(default=lambda soft: {})
     """(soft state) -> fields of `Live`."""
-    speaks: Callable[[Any], Mapping[str, int]] = field(default=lambda group: {group.kind: group.member_count()})
+    members_by_protocol: Callable[[Any], Mapping[str, int]] = field(
+        default=lambda group: {group.kind: group.member_count()}
+    )
     """(group) -> protocol -> how many members speak it; every protocol, also for an empty group."""
     place: Callable[[str, int], str] = topic_place
     """(key of `Owned`, partition) -> the name that people use."""

@@ -152,7 +152,7 @@ class Owner:
         queue = self.loader.queue
         if queue.left or queue.behind:
             try:
-                if self.loader.comes_later(event.group_id, now):
+                if self.loader.must_wait(event.group_id, now):
                     self.loader.hold(token, event, now)
                     return
             except Exception as exc:  # noqa: BLE001 - the first time; the second time the group stays out

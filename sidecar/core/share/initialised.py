@@ -79,7 +79,7 @@ def _note(turn: Turn, group: ShareGroup, e: ShareInitialised) -> None:
         e.keeper,
         e.topic_names,
         old.since_ms if old is not None and old.member_id == e.placeholder_id else turn.now.wall_ms,
-        old.initialised if old is not None and e.initialised == old.initialised else _together(known, e.initialised),
+        old.initialised if old is not None and e.initialised == old.initialised else _merged(known, e.initialised),
         {**(old.names if old is not None else {}), **e.names},
         "the broker has told what is initialised",
     )
@@ -87,6 +87,6 @@ def _note(turn: Turn, group: ShareGroup, e: ShareInitialised) -> None:
         turn.write(new)
 
 
-def _together(known: Partitions, more: Partitions) -> Partitions:
+def _merged(known: Partitions, more: Partitions) -> Partitions:
     both = {t: tuple(sorted({*known.get(t, ()), *more.get(t, ())})) for t in sorted({*known, *more})}
     return {t: ps for t, ps in both.items() if ps}

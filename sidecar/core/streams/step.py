@@ -39,7 +39,7 @@ from sidecar.core.streams.validation import (
     check_offsets,
     check_released,
     check_tasks,
-    known_member,
+    existing_member,
     must_rejoin,
 )
 from sidecar.core.vocabulary.rebalance_reasons import Reason
@@ -122,7 +122,7 @@ def more_bytes(group: StreamsGroup, checked: Checked) -> int:
 def _find_or_make(group: StreamsGroup, hb: StreamsHeartbeat) -> tuple[Member, Member | None]:
     """Returns the member before this request, and the static member that it replaces, if any."""
     if hb.member_epoch != JOIN_EPOCH:
-        member = known_member(group, hb)
+        member = existing_member(group, hb)
         check_epoch(member, hb)
         return member, None
     holder = group.static_member(hb.instance_id)
