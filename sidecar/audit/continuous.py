@@ -189,7 +189,7 @@ class Continuous:
             return []
         found = lags(source, last_batch(self.lake).position)
         self.metrics.set_lags(found)
-        self.metrics.lost.set(self._lost() + sum(lag.gone for lag in found))
+        self.metrics.lost.set(self._lost() + sum(lag.lost for lag in found))
         return found
 
     def _lost(self) -> int:
@@ -200,8 +200,8 @@ class Continuous:
 
 
 def _alert(lag: Lag) -> str:
-    if lag.gone:
-        return f"partition {lag.partition}: {lag.gone:,} offsets were gone before they were read"
+    if lag.lost:
+        return f"partition {lag.partition}: {lag.lost:,} offsets were gone before they were read"
     return (
         f"partition {lag.partition}: {lag.behind:,} offsets are not in the lake, the oldest for "
         f"{(lag.age_ms or 0) / 1000:,.0f} s; compaction may remove them after {lag.allowed_ms / 1000:,.0f} s"

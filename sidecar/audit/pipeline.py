@@ -29,7 +29,7 @@ from sidecar.audit.lake_spark import falling, numbered, parallelism
 from sidecar.audit.lake_storage import Folder, put_json, read_json, remove_all
 from sidecar.audit.layers import BRONZE
 from sidecar.audit.moments import shown
-from sidecar.audit.shares import Share, can_be_made_anew, share
+from sidecar.audit.shares import Share, check_rebuildable, share
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -231,7 +231,7 @@ def _carried(lake: Lake, n: int) -> dict[str, tuple[list[str], int]]:
     listed = folder / LISTED
     said = read_json(listed) if listed.is_file() else {}
     if said.get("version") != CARRIED_VERSION:
-        can_be_made_anew(lake)
+        check_rebuildable(lake)
         raise AuditError(
             f"gold in {lake.root} was made by another version of this program: remove {lake.root / 'gold'} and"
             f" {lake.root / '_carried'}, and run again. It is made anew from silver; nothing is lost."

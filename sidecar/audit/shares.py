@@ -47,7 +47,7 @@ def share(lake: Lake, n: int) -> Share:
     return Share(n, silver, recorded(lake, n).cuts(recorded(lake, n - 1)), n == 0)
 
 
-def can_be_made_anew(lake: Lake) -> None:
+def check_rebuildable(lake: Lake) -> None:
     """Checks that gold can be made anew. Raises AuditError if it cannot."""
     if has_merged_batches(lake):
         _begins(lake, lake.last_batch())

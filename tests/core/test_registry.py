@@ -219,7 +219,7 @@ def test_a_refusal_names_no_kind() -> None:
     assert s.ask(1, Meet("g", "")) == ToyAnswer(Code.INVALID_REQUEST, "A guest has a name.")
 
 
-def test_standing_and_delete_know_every_kind() -> None:
+def test_deletion_check_and_delete_know_every_kind() -> None:
     s = Sidecar(OneLog())
     assert s.ask(1, DeletionCheck("g")) == DeletionCheckReply()
     s.ask(2, Meet("g", "ann"))

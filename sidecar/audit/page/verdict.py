@@ -107,7 +107,7 @@ def verdict(
         state = "clean"
     else:
         state = "unknown"
-    lack = _lack(blind, absent, covered)
+    lack = _why_unknown(blind, absent, covered)
     return {
         "state": state,
         "faults": grave[FAULT],
@@ -124,7 +124,7 @@ def verdict(
     }
 
 
-def _lack(blind: set[str], absent: Sequence[str], covered: Coverage) -> str:
+def _why_unknown(blind: set[str], absent: Sequence[str], covered: Coverage) -> str:
     """Returns why the history cannot be judged; empty if it can be."""
     if absent:
         return f"Tables are missing: {', '.join(absent)}."

@@ -28,10 +28,10 @@ def must_send_assignment(
         left = 0
     elif due:
         left = TIMES if member.holds else 0
-    elif resend is None or at_ms < resend.again_ms:
+    elif resend is None or at_ms < resend.next_ms:
         return False
     else:
-        left, due = resend.left - 1, True
+        left, due = resend.resends_left - 1, True
     if left:
         soft.unacknowledged[member.member_id] = Resend(at_ms + INTERVALS * interval_ms, left)
     elif resend is not None:

@@ -45,8 +45,8 @@ class Waiting:
 class Resend:
     """An unacknowledged assignment: the time of its next resend (monotonic), and the resends left."""
 
-    again_ms: int
-    left: int
+    next_ms: int
+    resends_left: int
 
 
 @dataclass(slots=True)

@@ -239,7 +239,7 @@ def test_history_that_is_about_to_be_lost(topics: Topics) -> None:
     source = open_source(uri)
     assert isinstance(source, KafkaSource)
     early = lags(source, {}, now_ms=T0 + 1000)
-    assert [(lag.behind, lag.gone, lag.age_ms, lag.allowed_ms) for lag in early] == [
+    assert [(lag.behind, lag.lost, lag.age_ms, lag.allowed_ms) for lag in early] == [
         (50, 0, 1000, LAG_MS),
         (0, 0, None, LAG_MS),
     ]
