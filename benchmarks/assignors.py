@@ -87,7 +87,7 @@ def ours(c: Case, name: str, repeat: int) -> dict[str, float]:
     target = TargetAssignment(Table.of(lay, problem.members, problem.owner))
     of = {m: subs[k] for m, (_, k, _) in c.members.items()}
     first = ConsumerRun("g", 1, 2, name, image, members, of, frozenset(named), {}, target, None)
-    inp = replace(first, run_id=2, known=run(first, assignor).known)
+    inp = replace(first, run_id=2, cached=run(first, assignor).cached)
     return {
         "arrays": timed(lambda: assignor.owners(problem), repeat * 3),
         "run": timed(lambda: run(inp, assignor), repeat),

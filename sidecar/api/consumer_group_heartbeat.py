@@ -16,7 +16,7 @@ from sidecar.api.one_name import left_to_the_broker, taken_at_the_broker
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.modern.validation import unknown_member
 from sidecar.core.vocabulary.errors import TEXT, Code, fitting
-from sidecar.core.vocabulary.topic_regex import is_validated, validate_ahead
+from sidecar.core.vocabulary.topic_regex import compile_into_cache, is_validated
 from sidecar.native import unpack
 from sidecar.wire.frames import header_end
 from sidecar.wire.generated import consumer_group_heartbeat as ch
@@ -49,7 +49,7 @@ def consumer_group_heartbeat(call: Call) -> Handler:
         return _error(taken)
     if event.topic_regex and not is_validated(event.topic_regex):
         yield PAUSE
-        validate_ahead(event.topic_regex)
+        compile_into_cache(event.topic_regex)
     reply = yield Coordinate(event)
     assert isinstance(reply, HeartbeatReply)
     return to_body(reply)

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from sidecar.api import access, slices
 from sidecar.api.call import Call, Handler, Want, coordinate, store_at, who
 from sidecar.api.share_group_offsets import administrable
-from sidecar.core.runtime.events import Answer, DeleteGroup, Standing, StandingReply
+from sidecar.core.runtime.events import Answer, DeleteGroup, DeletionCheck, DeletionCheckReply
 from sidecar.core.share.config import SHARE
 from sidecar.core.share.events import Operation
 from sidecar.core.vocabulary.errors import Code
@@ -38,9 +38,9 @@ def delete_groups(call: Call) -> Handler:
         keeper, slow = call.scope.node_id, False
         if call.scope.managed(group_id):
             code: Code = yield from access.refused_delete(call, group_id)
-            standing = StandingReply()
+            standing = DeletionCheckReply()
             if code == Code.NONE:
-                standing = yield from coordinate(Standing(group_id))
+                standing = yield from coordinate(DeletionCheck(group_id))
                 code = yield from _refusal(call, group_id, standing)
             if code != Code.NONE:
                 refused[group_id] = code
@@ -64,7 +64,7 @@ def delete_groups(call: Call) -> Handler:
     return (yield from slices.encoded(res, call.version))
 
 
-def _refusal(call: Call, group_id: str, standing: StandingReply) -> Generator[Want, Any, Code]:
+def _refusal(call: Call, group_id: str, standing: DeletionCheckReply) -> Generator[Want, Any, Code]:
     if standing.code != Code.NONE:
         return standing.code
     if standing.members:

@@ -24,7 +24,7 @@ from sidecar.api.response_limit import ANOTHER_TIME, ResponseLimit
 from sidecar.core.classic.embedded import CONSUMER_TYPE, assignment, plain_subscription
 from sidecar.core.classic.events import DescribeClassic, DescribeClassicReply
 from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply
-from sidecar.core.runtime.events import KnownGroups, KnownReply
+from sidecar.core.runtime.events import GroupsWithRecords, GroupsWithRecordsReply
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import describe_groups as dg
 
@@ -36,7 +36,7 @@ def describe_groups(call: Call) -> Handler:
     local = yield from slices.chosen(req.groups, call.scope.managed)
     if not local:
         return FORWARD
-    known: KnownReply = yield from coordinate(KnownGroups(candidates=tuple(dict.fromkeys(local))))
+    known: GroupsWithRecordsReply = yield from coordinate(GroupsWithRecords(candidates=tuple(dict.fromkeys(local))))
     if known.code == Code.NONE:
         local = [g for g in local if g in known.groups or call.scope.own.is_group(g)]
     ours = set(local)

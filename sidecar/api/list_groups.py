@@ -17,7 +17,7 @@ from typing import Any
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, upstream
-from sidecar.core.runtime.events import KnownGroups, KnownReply, Listed, ListGroups, ListReply
+from sidecar.core.runtime.events import GroupsWithRecords, GroupsWithRecordsReply, Listed, ListGroups, ListReply
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import list_groups as lg
 
@@ -64,7 +64,7 @@ def _known(
     ask = tuple(sorted(managed - here))
     if not ask:
         return managed
-    known: KnownReply = yield from coordinate(KnownGroups(candidates=ask))
+    known: GroupsWithRecordsReply = yield from coordinate(GroupsWithRecords(candidates=ask))
     return known.code if known.code != Code.NONE else (managed & here) | known.groups
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Set
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Handler, coordinate, store
-from sidecar.core.runtime.events import Answer, Standing, StandingReply
+from sidecar.core.runtime.events import Answer, DeletionCheck, DeletionCheckReply
 from sidecar.core.share.config import SHARE
 from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import OpenOffsets
@@ -32,7 +32,7 @@ def offset_delete(call: Call) -> Handler:
         return FORWARD
     if (code := (yield from access.refused_delete(call, req.group_id))) != Code.NONE:
         return od.OffsetDeleteResponse(error_code=code).encode(call.version)
-    group: StandingReply = yield from coordinate(Standing(req.group_id))
+    group: DeletionCheckReply = yield from coordinate(DeletionCheck(req.group_id))
     if group.code != Code.NONE:
         return od.OffsetDeleteResponse(error_code=group.code).encode(call.version)
     if group.kind == SHARE:  # it has no offsets, as a broker says

@@ -13,7 +13,14 @@ from typing import Any
 
 from sidecar.api import access, slices
 from sidecar.api.call import CLIENT_ID, Call, Want, coordinate, store_at
-from sidecar.core.runtime.events import Answer, DeleteGroup, KnownGroups, KnownReply, Standing, StandingReply
+from sidecar.core.runtime.events import (
+    Answer,
+    DeleteGroup,
+    DeletionCheck,
+    DeletionCheckReply,
+    GroupsWithRecords,
+    GroupsWithRecordsReply,
+)
 from sidecar.core.share.config import SHARE
 from sidecar.core.streams.config import STREAMS
 from sidecar.core.vocabulary.errors import Code
@@ -52,7 +59,7 @@ def taken_here(call: Call, group_id: str, topics: Iterable[str], kind: str) -> G
         return refused
     if (yield from access.hidden_topics(call, topics)):
         return Code.TOPIC_AUTHORIZATION_FAILED
-    standing: StandingReply = yield from coordinate(Standing(group_id))
+    standing: DeletionCheckReply = yield from coordinate(DeletionCheck(group_id))
     if standing.code != Code.NONE:
         return Code(standing.code)
     if standing.kind == kind:
@@ -135,7 +142,7 @@ def taken_from_streams(call: Call, group_id: str, came_ms: int) -> Generator[Wan
         if streams.error_code != Code.NONE:
             return Code.COORDINATOR_LOAD_IN_PROGRESS
         if streams.members:
-            standing: StandingReply = yield from coordinate(Standing(group_id))
+            standing: DeletionCheckReply = yield from coordinate(DeletionCheck(group_id))
             taken_in = standing.code == Code.NONE and standing.kind == STREAMS and standing.members
             return Code.NONE if taken_in else Code.COORDINATOR_LOAD_IN_PROGRESS
     return _free(asked, found.error_code, free, group_id)
@@ -149,8 +156,8 @@ def _waits(call: Call, group_id: str, kind: str) -> Generator[Want, Any, bool]:
     return known.code == Code.NONE and group_id not in known.groups
 
 
-def _known(group_id: str) -> Generator[Want, Any, KnownReply]:
-    reply: KnownReply = yield from coordinate(KnownGroups(candidates=(group_id,)))
+def _known(group_id: str) -> Generator[Want, Any, GroupsWithRecordsReply]:
+    reply: GroupsWithRecordsReply = yield from coordinate(GroupsWithRecords(candidates=(group_id,)))
     return reply
 
 

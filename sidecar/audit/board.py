@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.audit.topic import Raw, Taken
+from sidecar.audit.topic import Raw, RecordsRead
 from sidecar.core.runtime.inspect import Heading
 from sidecar.core.runtime.records import Role
 from sidecar.core.runtime.registry import GroupKind
@@ -45,7 +45,7 @@ class Board:
         self._groups: dict[str, Life] = {}
         self._owners: dict[int, int] = {}
 
-    def read(self, taken: Taken) -> None:
+    def read(self, taken: RecordsRead) -> None:
         """Applies the next records of a partition, in the order of its log."""
         fold, codec = self._folds[taken.partition]
         codec.schemas = taken.schemas

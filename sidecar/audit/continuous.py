@@ -69,7 +69,7 @@ class Metrics:
     def _gauge(self, name: str, doc: str) -> Gauge:
         return Gauge(f"group_state_audit_{name}", doc, registry=self.registry)
 
-    def told(self, found: list[Lag]) -> None:
+    def set_lags(self, found: list[Lag]) -> None:
         """Sets the lag gauges. The oldest record's age keeps rising until the next call: while batches fail, history
         comes closer to its loss; where nothing was left to read, a record may have been written since."""
         for lag in found:
@@ -104,17 +104,17 @@ class Continuous:
     metrics: Metrics = field(default_factory=Metrics)
     stopped: threading.Event = field(default_factory=threading.Event)
     maintain_every: int = 0
-    _begun_with: Verdict | None = None
+    _baseline: Verdict | None = None
     """The verdict at the start, or after the first batch of a new lake. `_lost` counts only losses since then: earlier
     compaction is no loss of this audit."""
-    _found: Verdict | None = None
+    _last_verdict: Verdict | None = None
     """The last verdict."""
 
     def run(self) -> None:
         """Runs batches until `stopped` is set. Waits for a topic that does not exist yet. The first batch raises
         AuditError, because nothing has worked so far; later ones are tried again."""
         if to_date(self.lake):
-            self._begun_with = self._judge()
+            self._baseline = self._judge()
         self._wait_for_topic()
         if not self.stopped.is_set():
             self._once()
@@ -151,7 +151,7 @@ class Continuous:
         batch = audit(self.spark, self.source, self.lake, self.options, self.say)
         self.lake = Lake.at(self.lake.base)
         took = time.monotonic() - begun
-        self._tell(batch, took)
+        self._report(batch, took)
         self._look()
         if batch.new and self.maintain_every and (batch.number + 1) % self.maintain_every == 0:
             self.say(f"the lake: {maintain(self.lake)}")
@@ -159,21 +159,21 @@ class Continuous:
         if not (batch.new and most and batch.records >= most):
             self.stopped.wait(max(0.0, self.every_s - took))
 
-    def _tell(self, batch: Batch, took: float) -> None:
+    def _report(self, batch: Batch, took: float) -> None:
         """Updates metrics and verdict after a batch, and reports findings."""
         m = self.metrics
         m.ok.set(1)
         m.last.set(time.time())
         m.seconds.set(took)
-        if batch.new or self._found is None:
+        if batch.new or self._last_verdict is None:
             found = self._judge()
-            self._begun_with = self._begun_with or found
+            self._baseline = self._baseline or found
             if found.findings:
                 self.say(f"{found.findings} findings: ask `sidecar audit overlaps` and `sidecar audit status`")
 
     def _judge(self) -> Verdict:
         """Returns the lake's verdict, and sets the metrics by it."""
-        self._found = found = verdict(self.lake)
+        self._last_verdict = found = verdict(self.lake)
         m = self.metrics
         m.records.set(found.records)
         m.findings.set(found.findings)
@@ -188,20 +188,20 @@ class Continuous:
         if not isinstance(source, KafkaSource):
             return []
         found = lags(source, last_batch(self.lake).position)
-        self.metrics.told(found)
-        self.metrics.lost.set(self._lost() + sum(lag.gone for lag in found))
+        self.metrics.set_lags(found)
+        self.metrics.lost.set(self._lost() + sum(lag.lost for lag in found))
         return found
 
     def _lost(self) -> int:
-        """Returns losses since `_begun_with`: unread offsets or, by revisions, missing values. Both may count the same
+        """Returns losses since `_baseline`: unread offsets or, by revisions, missing values. Both may count the same
         records, so this is the greater number."""
-        was, now = self._begun_with, self._found
+        was, now = self._baseline, self._last_verdict
         return 0 if was is None or now is None else max(now.lost - was.lost, now.missing - was.missing)
 
 
 def _alert(lag: Lag) -> str:
-    if lag.gone:
-        return f"partition {lag.partition}: {lag.gone:,} offsets were gone before they were read"
+    if lag.lost:
+        return f"partition {lag.partition}: {lag.lost:,} offsets were gone before they were read"
     return (
         f"partition {lag.partition}: {lag.behind:,} offsets are not in the lake, the oldest for "
         f"{(lag.age_ms or 0) / 1000:,.0f} s; compaction may remove them after {lag.allowed_ms / 1000:,.0f} s"

@@ -29,23 +29,23 @@ class Compiled:
         if columns is None:
             raise Unfit("there is no compiled kernel")
         self._named: dict[str, Any] = {}
-        self._said: list[int] = []
+        self._ops: list[int] = []
         self._texts: list[bool] = []
         """For each type of the program, whether it is a string."""
         self._fields: list[list[str]] = []
         self._add(schema, "", 0)
-        self._program = array("i", self._said).tobytes()
+        self._program = array("i", self._ops).tobytes()
 
     def read(self, values: Any, which: Any, skip: int) -> tuple[Any, Node]:
         """Reads the values at the places `which`, without their first `skip` bytes each. Returns flags for those that
         cannot be read by column, and the columns of the others."""
         _, offsets, data = values.buffers()
         bad, found = columns(self._program, data or b"", offsets, values.offset, which.buffers()[1], skip)
-        parts = iter(zip(self._said[::2], self._texts, self._fields, found, strict=True))
+        parts = iter(zip(self._ops[::2], self._texts, self._fields, found, strict=True))
         return _flags(bad), _node(parts)
 
     def _put(self, op: int, arg: int = 0, text: bool = False, fields: list[str] | None = None) -> None:
-        self._said += [op, arg]
+        self._ops += [op, arg]
         self._texts.append(text)
         self._fields.append(fields or [])
 

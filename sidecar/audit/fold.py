@@ -159,7 +159,7 @@ def _overlaps(owners: Sequence[Interval]) -> Iterator[Overlap]:
         perhaps = max(perhaps, (later[0], i.from_offset, member))
 
 
-class What(NamedTuple):
+class HeldPlace(NamedTuple):
     """Fields of a `HeldPartitions`."""
 
     name: str
@@ -167,7 +167,7 @@ class What(NamedTuple):
     listed: bool = True
 
 
-Held = dict[Place, What]
+Held = dict[Place, HeldPlace]
 """Places that a member owns."""
 
 
@@ -191,7 +191,7 @@ class Fold:
         self.result = Folded()
         self._open: dict[Place, dict[str, Interval]] = {}
         self._held: dict[tuple[str, str], Held] = {}
-        self._known: dict[tuple[str, str], tuple[int, int]] = {}
+        self._last_current: dict[tuple[str, str], tuple[int, int]] = {}
         """Offset and time of the last record that determined what a member holds."""
         self._classic: dict[str, _Classic] = {}
         self._members: dict[tuple[str, str], Mapping[str, Any]] = {}
@@ -239,7 +239,7 @@ class Fold:
             held: Held = {}
             for h in () if tomb else inspect.holds(body, self._members.get(member)):
                 for partition in h.partitions:
-                    held[(row["group_id"], h.key, partition)] = What(h.name, h.alone, h.listed)
+                    held[(row["group_id"], h.key, partition)] = HeldPlace(h.name, h.alone, h.listed)
             self._hold(row, member, held, -1 if tomb else body["member_epoch"], inspect.place)
 
     def _member(self, member: tuple[str, str], body: dict[str, Any]) -> None:
@@ -291,7 +291,7 @@ class Fold:
             return
         group.members.add(member_id)
         given = assigned(bytes.fromhex(body["assignment"])) or {}
-        held: Held = {(group_id, topic, p): What(topic) for topic, partitions in given.items() for p in partitions}
+        held: Held = {(group_id, topic, p): HeldPlace(topic) for topic, partitions in given.items() for p in partitions}
         if body["generation"] > group.assigned_generation:
             group.staged[member_id] = ({**row, "exact": self._exact}, held, body["generation"])
         else:
@@ -324,7 +324,7 @@ class Fold:
 
     def _cut(self, held: Interval, row: Any, member: tuple[str, str]) -> None:
         """Ends the interval's last stretch right before this record, or at the last record before missing ones."""
-        last, known = held.stretches[-1], self._known[member]
+        last, known = held.stretches[-1], self._last_current[member]
         last.until, last.until_ms = (row["offset"] - 1, row["time_ms"] - 1) if self._exact else known
 
     def _hold(
@@ -341,7 +341,7 @@ class Fold:
             still = self._open[place][member[1]]
             self._cut(still, row, member)
             still.stretches.append(Stretch(row["offset"], row["time_ms"]))
-        earlier = self._known.get(member)
+        earlier = self._last_current.get(member)
         for place in sorted(held.keys() - before.keys()):
             what = held[place]
             topic = what.name or place[1]
@@ -368,9 +368,9 @@ class Fold:
             owners[member[1]] = interval
             self.result.intervals.append(interval)
             self._intervals.setdefault(member, []).append(interval)
-        self._known[member] = (row["offset"], row["time_ms"])
+        self._last_current[member] = (row["offset"], row["time_ms"])
         if row["tombstone"]:
-            del self._known[member]
+            del self._last_current[member]
         if held:
             self._held[member] = held
         else:

@@ -50,7 +50,7 @@ def ownership(rows: Iterable[Row]) -> list[History]:
     The only events are the coordinators' claims."""
     claimed: list[Event] = []
     unreadable: Counter[str] = Counter()
-    told, fold = _Told("", claimed), None
+    maker, fold = _EventMaker("", claimed), None
     groups: set[str] = set()
     times: dict[int, int] = {}
     for row in rows:
@@ -62,7 +62,7 @@ def ownership(rows: Iterable[Row]) -> list[History]:
         fold = fold or Fold(row["partition"])
         fold.add(row)
         if row["kind"] == OWNER_CLAIM:
-            told.record(row)
+            maker.record(row)
     found = {g: History(g, claimed, unreadable=unreadable[g] + unreadable[""]) for g in sorted(groups - {""})}
     if fold is not None:
         _add_ownership(found, fold, times)
@@ -72,7 +72,7 @@ def ownership(rows: Iterable[Row]) -> list[History]:
 def history(group_id: str, rows: Iterable[Row], registry: Registry = REGISTRY) -> History:
     """Returns a group's history. `rows`: of its partition, in the order of the log; other groups' rows are skipped."""
     found = History(group_id)
-    told = _Told(group_id, found.events, registry)
+    maker = _EventMaker(group_id, found.events, registry)
     fold: Fold | None = None
     claims = Claims()
     times: dict[int, int] = {}
@@ -90,11 +90,11 @@ def history(group_id: str, rows: Iterable[Row], registry: Registry = REGISTRY) -
         epoch = row["owner_epoch"]
         fold.add(row)
         if epoch is not None and row["kind"] not in UNFENCED and not claims.admits(epoch):
-            told.add(row, "a write of a fenced owner, which counts for nothing", "", f"owner epoch {epoch}")
+            maker.add(row, "a write of a fenced owner, which counts for nothing", "", f"owner epoch {epoch}")
             continue
         if row["kind"] == OWNER_CLAIM and not row["tombstone"]:
             claims.claim(epoch)
-        told.record(row)
+        maker.record(row)
     if fold is not None:
         _add_ownership({group_id: found}, fold, times)
         found.events += _moves(found.intervals)
@@ -148,8 +148,8 @@ def _moves(intervals: Sequence[Interval]) -> list[Event]:
     ]
 
 
-class _Told:
-    """Makes events of records with the `tell` functions of their kind. `_last`: the last value of each key."""
+class _EventMaker:
+    """Makes events of records with the `history` functions of their kind. `_last`: the last value of each key."""
 
     def __init__(self, group_id: str, events: list[Event], registry: Registry = REGISTRY) -> None:
         self._group_id = group_id
@@ -182,6 +182,6 @@ class _Told:
             self._targets += body is not None
         elif role is Role.TARGET_EPOCH:
             changed, self._targets = f", changes {self._targets} members", 0
-        tell = of.kind.inspect.tell.get(row["kind"])
-        for note in () if tell is None else tell(row["sub_id"], body, last):
+        notes = of.kind.inspect.history.get(row["kind"])
+        for note in () if notes is None else notes(row["sub_id"], body, last):
             self.add(row, note.what, note.who, note.detail + changed)

@@ -24,7 +24,7 @@ from sidecar.audit.lake_files import FileInfo, Target
 from sidecar.audit.lake_spark import even, numbered, parallelism
 from sidecar.audit.lake_storage import folder_at, put_json, read_json
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
-from sidecar.audit.same_topic import another
+from sidecar.audit.same_topic import why_other_topic
 from sidecar.audit.source_kafka import RECORDS_PER_TASK
 from sidecar.audit.source_uri import Source, open_source
 
@@ -63,7 +63,7 @@ def ingest(
         return end_batch(spark, lake)
     before = last_batch(lake)
     bounds, identity = source.bounds(), source.identity()
-    why = another(source, lake, before, identity, bounds)
+    why = why_other_topic(source, lake, before, identity, bounds)
     if why and options.get("new_incarnation", "").lower() == "true":
         lake = lake.next_incarnation()
         lake.setup([BRONZE, *SILVER_TABLES.values()])
@@ -100,7 +100,7 @@ def waiting(source_uri: str, lake: Lake, options: Mapping[str, str] | None = Non
     ranges, lost = plan_ranges(before, bounds, options or {})
     new = max(sum(high - low for low, high in ranges.values()), len(lost))
     # A comparison may read all of a dump, and `ingest` does it as well: once is enough.
-    return new or int(bool(another(source, lake, before, source.identity(), bounds)))
+    return new or int(bool(why_other_topic(source, lake, before, source.identity(), bounds)))
 
 
 # ---- a batch --------------------------------------------------------------------------------------------------------

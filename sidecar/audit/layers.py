@@ -191,11 +191,11 @@ def _type(schema: Any, named: dict[str, Any]) -> Any:
 SIMPLE_AVRO = {"int": INT, "long": LONG, "string": TEXT, "boolean": FLAG}
 
 
-Found = tuple[Column, tuple[str, ...]]
+FieldColumn = tuple[Column, tuple[str, ...]]
 """A column, and its path in the value."""
 
 
-def _columns(kind: str, fields: Sequence[Any]) -> Iterator[Found]:
+def _columns(kind: str, fields: Sequence[Any]) -> Iterator[FieldColumn]:
     named: dict[str, Any] = {}
     for f in fields:
         name = RENAMED.get(f["name"], f["name"])

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError
 
+from sidecar.audit.completeness import Completeness, combined, completeness, reasons
 from sidecar.audit.errors import AuditError, number
 from sidecar.audit.gold.carried import CARRIED, CARRIED_VERSION
 from sidecar.audit.gold.tables import GOLD
@@ -28,14 +29,15 @@ from sidecar.audit.lake_spark import falling, numbered, parallelism
 from sidecar.audit.lake_storage import Folder, put_json, read_json, remove_all
 from sidecar.audit.layers import BRONZE
 from sidecar.audit.moments import shown
-from sidecar.audit.shares import Share, can_be_made_anew, share
-from sidecar.audit.standing import Standing, reasons, standing, together
+from sidecar.audit.shares import Share, check_rebuildable, share
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Say = Callable[[str], None]
 LISTED = "files.json"
+PUBLISHED = {"not_whole": "torn", "longest_hole": "wide"}
+"""Fields of `Completeness` whose name in a verdict's row is another one."""
 FASTER = (CommitFailedError, AuditError, FileNotFoundError)
 """Errors if another writer was faster: Delta's commit conflict, or the previous batch's carried tables are already
 removed, as a task or this process finds."""
@@ -44,15 +46,15 @@ removed, as a task or this process finds."""
 @dataclass(frozen=True)
 class Verdict:
     """Findings of the whole lake, in numbers. `proven` and `possible`: second owners; `stale_writes`: records of fenced
-    coordinators; `went_back`: epochs that went back; `unreadable`: records that cannot be decoded; `standing`:
-    completeness of the history (standing.py)."""
+    coordinators; `went_back`: epochs that went back; `unreadable`: records that cannot be decoded; `completeness`:
+    completeness of the history (completeness.py)."""
 
     proven: int
     possible: int
     stale_writes: int
     went_back: int
     unreadable: int
-    standing: Standing
+    completeness: Completeness
     groups: int
     records: int
 
@@ -62,25 +64,27 @@ class Verdict:
 
     @property
     def missing(self) -> int:
-        return self.standing.missing
+        return self.completeness.missing
 
     @property
     def lost(self) -> int:
         """Offsets that were never read."""
-        return self.standing.lost + self.standing.not_read
+        return self.completeness.lost + self.completeness.not_read
 
     @property
     def complete(self) -> bool:
-        return self.standing.complete and not self.unreadable
+        return self.completeness.complete and not self.unreadable
 
     @property
     def complete_since_ms(self) -> int | None:
-        return self.standing.since_ms
+        return self.completeness.since_ms
 
     def row(self) -> dict[str, Any]:
         """Returns the verdict as one row, for scripts."""
-        said = {name: value for name, value in asdict(self).items() if name != "standing"}
-        known = {n: v for n, v in asdict(self.standing).items() if n not in ("since_ms", "since_known")}
+        said = {name: value for name, value in asdict(self).items() if name != "completeness"}
+        known = {
+            PUBLISHED.get(n, n): v for n, v in asdict(self.completeness).items() if n not in ("since_ms", "since_known")
+        }
         return {**said, **known, "complete_since_ms": self.complete_since_ms, "complete": self.complete}
 
     def lines(self) -> list[str]:
@@ -90,16 +94,16 @@ class Verdict:
             f"Second owners: {self.proven} proven, {self.possible} possible. Writes of fenced coordinators:"
             f" {self.stale_writes}. Epochs that went back: {self.went_back}.",
         ]
-        if self.standing.complete:
+        if self.completeness.complete:
             out.append("Every record is there, from the first one on.")
-            if self.standing.without_record:
-                taken = self.standing.without_record
+            if self.completeness.without_record:
+                taken = self.completeness.without_record
                 out.append(f"{taken:,} offsets have no record: a transaction that is committed takes one.")
-        elif self.complete_since_ms is None or not self.standing.since_known:
+        elif self.complete_since_ms is None or not self.completeness.since_known:
             out.append("Since when the history is complete cannot be told yet.")
         else:
             out.append(f"The history is complete since {shown(self.complete_since_ms)}.")
-        return out + reasons(self.standing, self.unreadable)
+        return out + reasons(self.completeness, self.unreadable)
 
 
 def audit(
@@ -227,7 +231,7 @@ def _carried(lake: Lake, n: int) -> dict[str, tuple[list[str], int]]:
     listed = folder / LISTED
     said = read_json(listed) if listed.is_file() else {}
     if said.get("version") != CARRIED_VERSION:
-        can_be_made_anew(lake)
+        check_rebuildable(lake)
         raise AuditError(
             f"gold in {lake.root} was made by another version of this program: remove {lake.root / 'gold'} and"
             f" {lake.root / '_carried'}, and run again. It is made anew from silver; nothing is lost."
@@ -250,7 +254,7 @@ def verdict(lake: Lake) -> Verdict:
         stale_writes=sum(f.rows for f in lake.files(GOLD["stale_writes"])),
         went_back=pc.sum(back).as_py() or 0,
         unreadable=sum(f.rows for f in lake.files(GOLD["unreadable"])),
-        standing=together(standing(c) for c in covered if c["scope"] == "partition"),
+        completeness=combined(completeness(c) for c in covered if c["scope"] == "partition"),
         groups=len({c["group_id"] for c in covered if c["scope"] == "group" and c["group_id"]}),
         records=sum(f.rows for f in lake.files(BRONZE)),
     )

@@ -17,7 +17,9 @@ PARTITIONS = 8
 """State partitions that are compared, those of which both have most."""
 
 
-def another(source: Source, lake: Lake, before: Batch, identity: str, bounds: Mapping[int, tuple[int, int]]) -> str:
+def why_other_topic(
+    source: Source, lake: Lake, before: Batch, identity: str, bounds: Mapping[int, tuple[int, int]]
+) -> str:
     """Returns why the source cannot be the lake's topic; empty if it can be. `before`: the lake's last batch. Raises
     Refused if a source that does not know its topic's id, such as a dump, has other records."""
     if identity and before.identity and identity != before.identity:

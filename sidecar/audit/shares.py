@@ -35,7 +35,7 @@ class Share:
 def share(lake: Lake, n: int) -> Share:
     """Returns the input of gold's next batch. `n`: its number, unless it takes several batches at once. Raises
     AuditError."""
-    if n == 0 and put_together(lake):
+    if n == 0 and has_merged_batches(lake):
         begun = max(lake.committed(table) for table in GOLD.values())
         n = lake.last_batch() if begun < 0 else begun  # a batch that a crash interrupted keeps its input
         silver = {
@@ -47,13 +47,13 @@ def share(lake: Lake, n: int) -> Share:
     return Share(n, silver, recorded(lake, n).cuts(recorded(lake, n - 1)), n == 0)
 
 
-def can_be_made_anew(lake: Lake) -> None:
+def check_rebuildable(lake: Lake) -> None:
     """Checks that gold can be made anew. Raises AuditError if it cannot."""
-    if put_together(lake):
+    if has_merged_batches(lake):
         _begins(lake, lake.last_batch())
 
 
-def put_together(lake: Lake) -> bool:
+def has_merged_batches(lake: Lake) -> bool:
     """Returns whether maintenance has merged files or records of several batches."""
     files = (f for table in SILVER_TABLES.values() for f in lake.files(table))
     return lake.packed.exists() or any(batch_of(f.path) is None for f in files)

@@ -24,19 +24,19 @@ class Topic(Protocol):
 
 @dataclass(frozen=True)
 class Lag:
-    """Lag of a state partition. `behind`: offsets that are not in the lake; `gone`: offsets removed before they were
+    """Lag of a state partition. `behind`: offsets that are not in the lake; `lost`: offsets removed before they were
     read; `age_ms`: age of the oldest record that is not in the lake, None if there is none; `allowed_ms`: the topic's
     compaction lag."""
 
     partition: int
     behind: int
-    gone: int
+    lost: int
     age_ms: int | None
     allowed_ms: int
 
     @property
     def lost_soon(self) -> bool:
-        return self.gone > 0 or (self.age_ms is not None and self.age_ms >= self.allowed_ms * WARN_AT)
+        return self.lost > 0 or (self.age_ms is not None and self.age_ms >= self.allowed_ms * WARN_AT)
 
 
 def lags(topic: Topic, position: Mapping[int, int], now_ms: int | None = None) -> list[Lag]:

@@ -26,7 +26,7 @@ class TopicError(Exception):
 
 
 @dataclass(frozen=True)
-class Where:
+class TopicAddress:
     """Address of the state topic. `config`: librdkafka's properties for the connection, such as security."""
 
     bootstrap: str
@@ -52,7 +52,7 @@ class Raw:
 
 
 @dataclass(slots=True)
-class Taken:
+class RecordsRead:
     """Records of one partition in the order of the log, and the schemas of their values."""
 
     partition: int
@@ -80,7 +80,7 @@ class Taken:
 class Reader:
     """A context manager with a consumer of the state topic."""
 
-    def __init__(self, where: Where) -> None:
+    def __init__(self, where: TopicAddress) -> None:
         from confluent_kafka import Consumer
 
         self._topic, self._bootstrap = where.topic, where.bootstrap
@@ -117,21 +117,23 @@ class Reader:
 
     def of_group(self, group_id: str) -> Iterator[Row]:
         """Yields this group's records and the claims of its partition, in the order of the log. Raises TopicError."""
-        return iter(self.taken_of_group(group_id).rows())
+        return iter(self.read_group(group_id).rows())
 
-    def taken_of_group(self, group_id: str) -> Taken:
+    def read_group(self, group_id: str) -> RecordsRead:
         """Returns the records of `of_group`, not decoded. Raises TopicError."""
         p = partition_for(group_id, self.partitions())
-        return self.taken(p, lambda key: key.group_id == group_id or key.kind == OWNER_CLAIM)
+        return self.read(p, lambda key: key.group_id == group_id or key.kind == OWNER_CLAIM)
 
-    def taken(self, partition: int, wanted: Any = lambda key: True, after: Taken | None = None) -> Taken:
+    def read(self, partition: int, wanted: Any = lambda key: True, after: RecordsRead | None = None) -> RecordsRead:
         """Returns the records whose key is `wanted` or cannot be read, not decoded, and all schemas. With `after`, only
         those that came after that earlier read. Raises TopicError.
 
         Compaction keeps the last copy of a schema, perhaps behind values that need it: so decoding waits for all."""
         from confluent_kafka import TopicPartition
 
-        found = Taken(partition) if after is None else Taken(partition, schemas=after.schemas, end=after.end)
+        found = (
+            RecordsRead(partition) if after is None else RecordsRead(partition, schemas=after.schemas, end=after.end)
+        )
         here = TopicPartition(self._topic, partition)
         low, high = self._bounds(here)
         at = max(low, found.end)

@@ -54,9 +54,9 @@ class Client:
 
     def reader(self, bootstrap: str, topic: str) -> Reader:
         """Returns a reader of the state topic."""
-        from sidecar.audit.topic import Reader, Where
+        from sidecar.audit.topic import Reader, TopicAddress
 
-        return Reader(Where(bootstrap, topic, self.librdkafka()))
+        return Reader(TopicAddress(bootstrap, topic, self.librdkafka()))
 
     def cluster(self, bootstrap: str, client_id: str) -> Cluster:
         """Returns the sidecars' own wire client. Raises Failed."""

@@ -135,7 +135,7 @@ def _replayed(client: Client, bootstrap: str, topic: str, group: str) -> Replaye
 
     try:
         with readable(), client.reader(bootstrap, topic) as reader:
-            told = replayed(group, reader.taken_of_group(group))
+            told = replayed(group, reader.read_group(group))
     except ExplainError as exc:
         raise Failed(Code.FINDINGS, str(exc), exc.then) from None
     if not told.records:

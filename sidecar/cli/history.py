@@ -126,7 +126,7 @@ def _owners(reader: Reader, what: str, group: str | None, at_ms: int) -> tuple[l
         return found or (nobody if there and place is None and group is None else []), [of_group]
     rows, groups = [], []
     for p in range(reader.partitions()):
-        taken = reader.taken(p, lambda key: key.kind in OWNING)
+        taken = reader.read(p, lambda key: key.kind in OWNING)
         for of_some_group in ownership(taken.about_topic(place[0])):
             if here := list(_at(of_some_group, at_ms, what)):
                 rows += here

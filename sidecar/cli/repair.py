@@ -65,7 +65,7 @@ def _looked(reader: Any, group: str) -> tuple[int, Replayed, list[Fault]]:
     from sidecar.audit.explain.replay import replayed
 
     faults: list[Fault] = []
-    taken = reader.taken_of_group(group)
+    taken = reader.read_group(group)
     return taken.partition, replayed(group, taken, faults), faults
 
 
@@ -77,7 +77,7 @@ def _to_remove(found: Replayed, faults: Sequence[Fault], whole: bool) -> list[tu
     rows = [(f.key, f.offset, f.why) for f in faults]
     if whole and (rows or _contradict(found)):
         keys = [StateKey(str(r.kind), r.group_id, r.sub_id) for r in found.records]
-        return rows + [(key, found.said[key.kind, key.sub_id].offset, "") for key in keys]
+        return rows + [(key, found.last_writes[key.kind, key.sub_id].offset, "") for key in keys]
     if problem := _contradict(found):
         what = f"Without what cannot be read: {problem}" if rows else problem
         raise Failed(Code.FINDINGS, what, "Say it with --whole: all records of the group go, and members join anew.")

@@ -19,7 +19,7 @@ from sidecar.cli.plain import plain
 
 if TYPE_CHECKING:
     from sidecar.audit.board import Board
-    from sidecar.audit.topic import Reader, Taken
+    from sidecar.audit.topic import Reader, RecordsRead
 
 KEYS = "q: quit   m: members   r: rebalances   a: age   g: group   s: state"
 
@@ -91,12 +91,12 @@ class Tail:
         self._reader = reader
         count = reader.partitions()
         self.board: Board = Board(count)
-        self._taken: list[Taken | None] = [None] * count
+        self._taken: list[RecordsRead | None] = [None] * count
 
     def read(self) -> None:
         """Reads the new records. Raises TopicError."""
         for p, before in enumerate(self._taken):
-            taken = self._reader.taken(p, after=before)
+            taken = self._reader.read(p, after=before)
             self.board.read(taken)
             taken.records.clear()
             self._taken[p] = taken

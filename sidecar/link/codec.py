@@ -19,7 +19,7 @@ from msgspec import MsgspecError, Struct
 from msgspec.msgpack import Decoder, Encoder
 
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.runtime.events import DeleteGroup, Event, KnownGroups, ListGroups, Standing
+from sidecar.core.runtime.events import DeleteGroup, DeletionCheck, Event, GroupsWithRecords, ListGroups
 from sidecar.core.runtime.registry import Registry
 from sidecar.link.messages import (
     SETTINGS_EVENTS,
@@ -76,7 +76,7 @@ class Hello(Struct, frozen=True):
 class LinkCodec:
     def __init__(self, registry: Registry = REGISTRY) -> None:
         inner = [e for e in registry.events if not e.inner]
-        every = (Standing, DeleteGroup, ListGroups, KnownGroups, OpenOffsets, OpenShareState)
+        every = (DeletionCheck, DeleteGroup, ListGroups, GroupsWithRecords, OpenOffsets, OpenShareState)
         events: list[type[Event]] = [*inner, *every, *SETTINGS_EVENTS]
         answers = list(dict.fromkeys(e.answer for e in events))
         any_event, any_answer = reduce(or_, events), reduce(or_, answers)

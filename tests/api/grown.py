@@ -20,7 +20,15 @@ from msgspec.structs import fields
 
 from sidecar.api.call import Ask, Call, Client, Coordinate, Scope, Store
 from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
-from sidecar.core.runtime.events import KnownGroups, KnownReply, Listed, ListGroups, ListReply, Standing, StandingReply
+from sidecar.core.runtime.events import (
+    DeletionCheck,
+    DeletionCheckReply,
+    GroupsWithRecords,
+    GroupsWithRecordsReply,
+    Listed,
+    ListGroups,
+    ListReply,
+)
 from sidecar.core.vocabulary.errors import Code
 from sidecar.core.vocabulary.group_config import GROUP as GROUP_RESOURCE
 from sidecar.link.messages import DescribeSettings, SettingsReply
@@ -244,12 +252,12 @@ def _came_of(case: Case, want: Any) -> Any:
 
 
 def _coordinator(event: Any) -> Any:
-    if isinstance(event, KnownGroups):
-        return KnownReply(groups=frozenset(event.candidates[::2]))
+    if isinstance(event, GroupsWithRecords):
+        return GroupsWithRecordsReply(groups=frozenset(event.candidates[::2]))
     if isinstance(event, ListGroups):
         return ListReply(groups=tuple(Listed(f"{GROUP}{i}", "consumer", "Stable", "classic") for i in range(100)))
-    if isinstance(event, Standing):
-        return StandingReply(exists=True, subscribed=frozenset(f"{GROUP}{i}" for i in range(100)))
+    if isinstance(event, DeletionCheck):
+        return DeletionCheckReply(exists=True, subscribed=frozenset(f"{GROUP}{i}" for i in range(100)))
     if isinstance(event, DescribeSettings):
         return SettingsReply(groups=dict.fromkeys(event.groups, ()))
     return event.answer()

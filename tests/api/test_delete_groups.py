@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.runtime.events import Answer, DeleteGroup, Standing, StandingReply
+from sidecar.core.runtime.events import Answer, DeleteGroup, DeletionCheck, DeletionCheckReply
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import delete_groups as dl
 from tests.api.play import ELSEWHERE, OTHER, WHO, Play
 
-NOTHING, EMPTY = StandingReply(), StandingReply(exists=True)
-FULL = StandingReply(exists=True, members=2, subscribed=frozenset({"orders"}))
+NOTHING, EMPTY = DeletionCheckReply(), DeletionCheckReply(exists=True)
+FULL = DeletionCheckReply(exists=True, members=2, subscribed=frozenset({"orders"}))
 
 
 def told(*results: tuple[str, Code]) -> dl.DeleteGroupsResponse:
@@ -25,7 +25,9 @@ def play(*groups: str, version: int = 2) -> Play:
 @pytest.mark.parametrize("version", range(4))
 @pytest.mark.parametrize("theirs", [Code.NONE, Code.GROUP_ID_NOT_FOUND])
 def test_an_empty_group_goes_at_the_broker_and_then_here(version: int, theirs: Code) -> None:
-    conversation = play("g", version=version).may_delete("g").coordinates(Standing("g")).coordinator(EMPTY).opens("g")
+    conversation = (
+        play("g", version=version).may_delete("g").coordinates(DeletionCheck("g")).coordinator(EMPTY).opens("g")
+    )
     conversation.asks(dl.DeleteGroupsRequest(["g"])).broker(told(("g", theirs)))
     conversation.coordinates(DeleteGroup("g", f"deleted by {WHO}")).coordinator(Answer()).answers(
         told(("g", Code.NONE))
@@ -34,13 +36,13 @@ def test_an_empty_group_goes_at_the_broker_and_then_here(version: int, theirs: C
 
 @pytest.mark.parametrize("refusal", [Code.GROUP_AUTHORIZATION_FAILED, Code.NON_EMPTY_GROUP, Code.NOT_COORDINATOR])
 def test_what_the_broker_refuses_stays_here_too(refusal: Code) -> None:
-    conversation = play("g").may_delete("g").coordinates(Standing("g")).coordinator(EMPTY).opens("g")
+    conversation = play("g").may_delete("g").coordinates(DeletionCheck("g")).coordinator(EMPTY).opens("g")
     conversation.asks(dl.DeleteGroupsRequest(["g"])).broker(told(("g", refusal))).answers(told(("g", refusal)))
 
 
 @pytest.mark.parametrize("code", [Code.NON_EMPTY_GROUP, Code.NOT_COORDINATOR])
 def test_somebody_joined_or_the_owner_changed_meanwhile(code: Code) -> None:
-    conversation = play("g").may_delete("g").coordinates(Standing("g")).coordinator(EMPTY).opens("g")
+    conversation = play("g").may_delete("g").coordinates(DeletionCheck("g")).coordinator(EMPTY).opens("g")
     conversation.asks(dl.DeleteGroupsRequest(["g"])).broker(told(("g", Code.NONE)))
     conversation.coordinates(DeleteGroup("g", f"deleted by {WHO}")).coordinator(Answer(code, "any text")).answers(
         told(("g", code))
@@ -48,7 +50,7 @@ def test_somebody_joined_or_the_owner_changed_meanwhile(code: Code) -> None:
 
 
 def test_a_group_with_members_stays() -> None:
-    conversation = play("g").may_delete("g").coordinates(Standing("g")).coordinator(FULL)
+    conversation = play("g").may_delete("g").coordinates(DeletionCheck("g")).coordinator(FULL)
     conversation.answers(told(("g", Code.NON_EMPTY_GROUP)))
 
 
@@ -58,13 +60,13 @@ def test_who_may_not_delete_learns_nothing_of_the_group() -> None:
 
 
 def test_a_managed_group_of_which_nothing_but_offsets_is_there_is_the_brokers() -> None:
-    conversation = play("g").may_delete("g").coordinates(Standing("g")).coordinator(NOTHING).opens("g")
+    conversation = play("g").may_delete("g").coordinates(DeletionCheck("g")).coordinator(NOTHING).opens("g")
     conversation.asks(dl.DeleteGroupsRequest(["g"])).broker(told(("g", Code.NONE))).answers(told(("g", Code.NONE)))
 
 
 def test_managed_and_other_groups_in_one_request() -> None:
-    conversation = play("g", "theirs", "g2", "g3").may_delete("g").coordinates(Standing("g")).coordinator(FULL)
-    conversation.may_delete("g2").coordinates(Standing("g2")).coordinator(EMPTY).opens("g2")
+    conversation = play("g", "theirs", "g2", "g3").may_delete("g").coordinates(DeletionCheck("g")).coordinator(FULL)
+    conversation.may_delete("g2").coordinates(DeletionCheck("g2")).coordinator(EMPTY).opens("g2")
     answer = told(("theirs", Code.NON_EMPTY_GROUP), ("g2", Code.NONE), ("g3", Code.GROUP_ID_NOT_FOUND))
     conversation.asks(dl.DeleteGroupsRequest(["theirs", "g2", "g3"])).broker(answer)
     conversation.coordinates(DeleteGroup("g2", f"deleted by {WHO}")).coordinator(Answer()).answers(
@@ -81,8 +83,8 @@ def test_without_its_coordinator_a_group_is_not_deleted_at_the_broker() -> None:
     conversation = (
         play("g")
         .may_delete("g")
-        .coordinates(Standing("g"))
-        .coordinator(StandingReply(Code.COORDINATOR_LOAD_IN_PROGRESS))
+        .coordinates(DeletionCheck("g"))
+        .coordinator(DeletionCheckReply(Code.COORDINATOR_LOAD_IN_PROGRESS))
     )
     conversation.answers(told(("g", Code.COORDINATOR_LOAD_IN_PROGRESS)))
 
@@ -93,7 +95,7 @@ def test_the_offsets_leader_is_elsewhere() -> None:
     conversation = (
         Play(Api.DELETE_GROUPS, request, 2, view=ELSEWHERE)
         .may_delete("g")
-        .coordinates(Standing("g"))
+        .coordinates(DeletionCheck("g"))
         .coordinator(EMPTY)
     )
     conversation.opens("g").stores(OTHER, request, 2).broker(told(("g", Code.NONE)))

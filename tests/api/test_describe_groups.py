@@ -7,13 +7,13 @@ import pytest
 
 from sidecar.core.classic.events import DescribeClassic, DescribeClassicReply, DescribedClassicMember
 from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply
-from sidecar.core.runtime.events import KnownGroups, KnownReply
+from sidecar.core.runtime.events import GroupsWithRecords, GroupsWithRecordsReply
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import SERVED, Api
 from sidecar.wire.generated import describe_groups as dg
 from tests.api.play import Play
 
-HERE = KnownReply(groups=frozenset({"g"}))
+HERE = GroupsWithRecordsReply(groups=frozenset({"g"}))
 THEIRS = dg.DescribedGroup(group_id="theirs", group_state="Stable", protocol_type="consumer")
 OPAQUE = b"\x00\xff what a member says is not read \x80"
 STABLE = DescribeClassicReply(
@@ -45,7 +45,7 @@ def stable(version: int) -> dg.DescribedGroup:
 def play(*groups: str, version: int = 6, operations: bool = False) -> Play:
     managed = tuple(g for g in groups if g.startswith("g"))
     request = dg.DescribeGroupsRequest(list(groups), operations)
-    return Play(Api.DESCRIBE_GROUPS, request, version).coordinates(KnownGroups(candidates=managed))
+    return Play(Api.DESCRIBE_GROUPS, request, version).coordinates(GroupsWithRecords(candidates=managed))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -67,7 +67,7 @@ def test_a_group_that_is_not_there_or_of_another_kind_is_dead(version: int) -> N
 
 
 def test_a_managed_group_of_which_nothing_but_offsets_is_there_is_still_the_brokers() -> None:
-    play("g", "theirs").coordinator(KnownReply()).forwards()
+    play("g", "theirs").coordinator(GroupsWithRecordsReply()).forwards()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -76,7 +76,7 @@ def test_groups_of_the_broker_pass_untouched(version: int) -> None:
 
 
 def test_managed_and_other_groups_in_one_request() -> None:
-    conversation = play("g", "theirs", "g2").coordinator(KnownReply(groups=frozenset({"g", "g2"})))
+    conversation = play("g", "theirs", "g2").coordinator(GroupsWithRecordsReply(groups=frozenset({"g", "g2"})))
     conversation.asks(dg.DescribeGroupsRequest(["theirs"])).broker(told(THEIRS)).may_describe("g", "g2", hidden=["g"])
     refused = DescribeClassicReply(Code.NOT_COORDINATOR, "a text that nobody gets")
     conversation.coordinates(DescribeClassic("g2", 6)).coordinator(refused)
@@ -92,7 +92,7 @@ def test_managed_and_other_groups_in_one_request() -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_several_groups_are_described_in_one_request(version: int) -> None:
     """KIP-40: a tool sends one request for all groups of a coordinator."""
-    conversation = play("g", "g2", version=version).coordinator(KnownReply(groups=frozenset({"g", "g2"})))
+    conversation = play("g", "g2", version=version).coordinator(GroupsWithRecordsReply(groups=frozenset({"g", "g2"})))
     conversation.may_describe("g", "g2").coordinates(DescribeClassic("g", version)).coordinator(STABLE)
     conversation.coordinates(DescribeClassic("g2", version)).coordinator(DescribeClassicReply(state="Empty"))
     conversation.answers(told(stable(version), dg.DescribedGroup(group_id="g2", group_state="Empty")))
@@ -111,7 +111,7 @@ def test_who_does_not_know_the_group_tells_nothing_but_that(version: int, code: 
 
 def test_without_a_coordinator_the_group_is_not_the_brokers_either() -> None:
     code = Code.COORDINATOR_NOT_AVAILABLE
-    conversation = play("g").coordinator(KnownReply(code)).may_describe("g")
+    conversation = play("g").coordinator(GroupsWithRecordsReply(code)).may_describe("g")
     conversation.coordinates(DescribeClassic("g", 6)).coordinator(DescribeClassicReply(code))
     conversation.answers(told(dg.DescribedGroup(code, group_id="g")))
 
@@ -168,7 +168,7 @@ MODERN = DescribeReply(
 def as_classic() -> Play:
     request = dg.DescribeGroupsRequest(["g"])
     play = Play(Api.DESCRIBE_GROUPS, request, 5, modern_as_classic=True)
-    play.coordinates(KnownGroups(candidates=("g",))).coordinator(HERE).may_describe("g")
+    play.coordinates(GroupsWithRecords(candidates=("g",))).coordinator(HERE).may_describe("g")
     play.coordinates(DescribeClassic("g", 5))
     return play.coordinator(DescribeClassicReply(Code.GROUP_ID_NOT_FOUND, "Group g is not a classic group."))
 

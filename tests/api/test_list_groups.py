@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.runtime.events import KnownGroups, KnownReply, Listed, ListGroups, ListReply
+from sidecar.core.runtime.events import GroupsWithRecords, GroupsWithRecordsReply, Listed, ListGroups, ListReply
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import list_groups as lg
@@ -39,13 +39,13 @@ def test_each_group_is_listed_once(version: int) -> None:
 
 
 def test_a_group_that_is_owned_beside_another_broker_is_listed_there() -> None:
-    conversation = play(CLASSIC, LEFT_OVER).coordinator(ListReply()).coordinates(KnownGroups(candidates=("g",)))
-    conversation.coordinator(KnownReply(groups=frozenset({"g"}))).answers(told(CLASSIC))
+    conversation = play(CLASSIC, LEFT_OVER).coordinator(ListReply()).coordinates(GroupsWithRecords(candidates=("g",)))
+    conversation.coordinator(GroupsWithRecordsReply(groups=frozenset({"g"}))).answers(told(CLASSIC))
 
 
 def test_a_managed_group_of_which_nothing_but_offsets_is_there_is_still_the_brokers() -> None:
-    conversation = play(CLASSIC, LEFT_OVER).coordinator(ListReply()).coordinates(KnownGroups(candidates=("g",)))
-    conversation.coordinator(KnownReply()).answers(told(CLASSIC, LEFT_OVER))
+    conversation = play(CLASSIC, LEFT_OVER).coordinator(ListReply()).coordinates(GroupsWithRecords(candidates=("g",)))
+    conversation.coordinator(GroupsWithRecordsReply()).answers(told(CLASSIC, LEFT_OVER))
 
 
 @pytest.mark.parametrize("code", [Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE])
@@ -58,8 +58,8 @@ def test_a_list_is_not_cut_short_because_the_coordinator_went_away(why: Code) ->
     """Kafka's clients would not ask again after NOT_COORDINATOR."""
     code = Code.COORDINATOR_NOT_AVAILABLE
     play(LEFT_OVER).coordinator(ListReply(why)).answers(lg.ListGroupsResponse(error_code=code))
-    conversation = play(LEFT_OVER).coordinator(ListReply()).coordinates(KnownGroups(candidates=("g",)))
-    conversation.coordinator(KnownReply(why)).answers(lg.ListGroupsResponse(error_code=code))
+    conversation = play(LEFT_OVER).coordinator(ListReply()).coordinates(GroupsWithRecords(candidates=("g",)))
+    conversation.coordinator(GroupsWithRecordsReply(why)).answers(lg.ListGroupsResponse(error_code=code))
 
 
 def test_what_the_broker_refuses_is_refused() -> None:
@@ -70,7 +70,9 @@ def test_what_the_broker_refuses_is_refused() -> None:
 def test_hidden_groups_are_listed_neither_as_ours_nor_as_the_brokers() -> None:
     conversation = play(CLASSIC, LEFT_OVER).coordinator(ONE).may_describe("g", hidden=["g"])
     conversation.asks(CLUSTER, 8).broker(md.MetadataResponse(cluster_authorized_operations=0))
-    conversation.coordinates(KnownGroups(candidates=("g",))).coordinator(KnownReply(groups=frozenset({"g"})))
+    conversation.coordinates(GroupsWithRecords(candidates=("g",))).coordinator(
+        GroupsWithRecordsReply(groups=frozenset({"g"}))
+    )
     conversation.answers(told(CLASSIC))
 
 

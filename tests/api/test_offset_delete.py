@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from sidecar.core.runtime.events import Answer, Standing, StandingReply
+from sidecar.core.runtime.events import Answer, DeletionCheck, DeletionCheckReply
 from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import OpenOffsets
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import offset_delete as od
 from tests.api.play import ELSEWHERE, GUARDED_ELSEWHERE, OTHER, Play
 
-SUBSCRIBED = StandingReply(exists=True, members=1, subscribed=frozenset({"orders"}))
+SUBSCRIBED = DeletionCheckReply(exists=True, members=1, subscribed=frozenset({"orders"}))
 
 
 def asked(*topics: str) -> od.OffsetDeleteRequest:
@@ -26,7 +26,7 @@ def told(*rows: tuple[str, Code], code: Code = Code.NONE) -> od.OffsetDeleteResp
 
 
 def play(*topics: str) -> Play:
-    return Play(Api.OFFSET_DELETE, asked(*topics), 0).may_delete("g").coordinates(Standing("g"))
+    return Play(Api.OFFSET_DELETE, asked(*topics), 0).may_delete("g").coordinates(DeletionCheck("g"))
 
 
 def test_a_subscribed_topic_keeps_its_offsets() -> None:
@@ -48,13 +48,13 @@ def test_the_other_topics_go_on_to_the_broker() -> None:
 
 
 def test_a_group_of_which_nobody_can_tell_the_topics_keeps_all() -> None:
-    unclear = StandingReply(exists=True, members=1, subscribed_all=True)
+    unclear = DeletionCheckReply(exists=True, members=1, subscribed_all=True)
     kept = told(("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC), ("old", Code.GROUP_SUBSCRIBED_TO_TOPIC))
     play("orders", "old").coordinator(unclear).may_read_topics("old", "orders").answers(kept)
 
 
 def test_a_group_at_work_that_is_not_one_of_consumers_is_refused_as_a_whole() -> None:
-    connect = StandingReply(exists=True, members=1, opaque=True)
+    connect = DeletionCheckReply(exists=True, members=1, opaque=True)
     play("orders").coordinator(connect).answers(told(code=Code.NON_EMPTY_GROUP))
 
 
@@ -63,7 +63,7 @@ def test_a_group_without_offsets_is_there_all_the_same() -> None:
     conversation = play("orders", "old").coordinator(SUBSCRIBED).may_read_topics("orders").opens("g", "orders")
     conversation = conversation.asks(asked("old")).broker(missing).may_read_topics("old")
     conversation.answers(told(("old", Code.NONE), ("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC)))
-    play("old").coordinator(StandingReply()).opens("g").asks(asked("old")).broker(missing).answers(missing)
+    play("old").coordinator(DeletionCheckReply()).opens("g").asks(asked("old")).broker(missing).answers(missing)
 
 
 def test_whether_a_partition_is_there_comes_before_who_reads_it() -> None:
@@ -79,7 +79,7 @@ def test_whether_a_partition_is_there_comes_before_who_reads_it() -> None:
 
 def test_a_topic_without_partitions_is_not_answered() -> None:
     nothing = od.OffsetDeleteRequest("g", [od.OffsetDeleteRequestTopic("orders", [])])
-    conversation = Play(Api.OFFSET_DELETE, nothing, 0).may_delete("g").coordinates(Standing("g"))
+    conversation = Play(Api.OFFSET_DELETE, nothing, 0).may_delete("g").coordinates(DeletionCheck("g"))
     conversation.coordinator(SUBSCRIBED).may_read_topics("orders").answers(told())
 
 
@@ -91,7 +91,7 @@ def test_of_a_topic_without_read_nothing_else_is_said() -> None:
 def test_a_topic_without_read_does_not_go_on_to_another_broker() -> None:
     """That one sees the sidecar's principal."""
     conversation = Play(Api.OFFSET_DELETE, asked("old", "mine"), 0, view=GUARDED_ELSEWHERE).may_delete("g")
-    conversation = conversation.coordinates(Standing("g")).coordinator(SUBSCRIBED)
+    conversation = conversation.coordinates(DeletionCheck("g")).coordinator(SUBSCRIBED)
     conversation = conversation.may_read_topics("mine", "old", refused=("old",))
     conversation.opens("g", "orders").stores(OTHER, asked("mine"), 0).broker(told(("mine", Code.NONE)))
     conversation.answers(told(("mine", Code.NONE), ("old", Code.TOPIC_AUTHORIZATION_FAILED)))
@@ -112,12 +112,14 @@ def test_who_may_not_delete() -> None:
 
 
 def test_the_owner_is_elsewhere() -> None:
-    play("orders").coordinator(StandingReply(Code.NOT_COORDINATOR)).answers(told(code=Code.NOT_COORDINATOR))
+    play("orders").coordinator(DeletionCheckReply(Code.NOT_COORDINATOR)).answers(told(code=Code.NOT_COORDINATOR))
 
 
 def test_the_offsets_leader_is_elsewhere() -> None:
     conversation = Play(Api.OFFSET_DELETE, asked("old"), 0, view=ELSEWHERE).may_delete("g")
-    conversation.coordinates(Standing("g")).coordinator(SUBSCRIBED).opens("g", "orders").stores(OTHER, asked("old"), 0)
+    conversation.coordinates(DeletionCheck("g")).coordinator(SUBSCRIBED).opens("g", "orders").stores(
+        OTHER, asked("old"), 0
+    )
     conversation.broker(told(("old", Code.NONE))).answers(told(("old", Code.NONE)))
 
 

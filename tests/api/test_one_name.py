@@ -10,7 +10,14 @@ from msgspec import structs
 from sidecar.api.call import Client, Learnt
 from sidecar.api.one_name import FREE_MS
 from sidecar.core.classic.events import JoinGroup, JoinReply
-from sidecar.core.runtime.events import Answer, DeleteGroup, KnownGroups, KnownReply, Standing, StandingReply
+from sidecar.core.runtime.events import (
+    Answer,
+    DeleteGroup,
+    DeletionCheck,
+    DeletionCheckReply,
+    GroupsWithRecords,
+    GroupsWithRecordsReply,
+)
 from sidecar.core.share.events import ShareHeartbeat, ShareHeartbeatReply
 from sidecar.core.vocabulary.errors import TEXT, Code
 from sidecar.wire.apis import Api
@@ -22,8 +29,8 @@ from sidecar.wire.generated import share_group_heartbeat as sh
 from sidecar.wire.generated import streams_group_heartbeat as st
 from tests.api.play import VIEW, Clock, Message, Play
 
-KNOWN = KnownGroups(candidates=("g",))
-HERE, NOWHERE = KnownReply(groups=frozenset({"g"})), KnownReply()
+KNOWN = GroupsWithRecords(candidates=("g",))
+HERE, NOWHERE = GroupsWithRecordsReply(groups=frozenset({"g"})), GroupsWithRecordsReply()
 SHARE, STREAMS = sh.ShareGroupHeartbeatRequest("g", "m", 0), st.StreamsGroupHeartbeatRequest("g", "m", 0)
 NEW: dict[int, tuple[int, int]] = {Api.DESCRIBE_GROUPS: (0, 6), Api.CONSUMER_GROUP_DESCRIBE: (0, 1)}
 OLD: dict[int, tuple[int, int]] = {Api.DESCRIBE_GROUPS: (0, 5)}
@@ -35,26 +42,26 @@ BEAT = ch.ConsumerGroupHeartbeatRequest("g", "m", 0, topic_partitions=[], subscr
 def test_a_share_member_does_not_join_a_managed_group() -> None:
     told = sh.ShareGroupHeartbeatResponse(error_code=69, error_message="Group g is not a share group.")
     play = Play(Api.SHARE_GROUP_HEARTBEAT, SHARE, 1).coordinates(KNOWN).coordinator(HERE).may_read("g")
-    play.coordinates(Standing("g")).coordinator(StandingReply(exists=True, kind="consumer")).answers(told)
+    play.coordinates(DeletionCheck("g")).coordinator(DeletionCheckReply(exists=True, kind="consumer")).answers(told)
 
 
 @pytest.mark.parametrize(
     ("standing", "code"),
     [
-        (lambda kind: StandingReply(exists=True, kind=kind), Code.COORDINATOR_NOT_AVAILABLE),
-        (lambda kind: StandingReply(code=Code.NOT_COORDINATOR), Code.NOT_COORDINATOR),
+        (lambda kind: DeletionCheckReply(exists=True, kind=kind), Code.COORDINATOR_NOT_AVAILABLE),
+        (lambda kind: DeletionCheckReply(code=Code.NOT_COORDINATOR), Code.NOT_COORDINATOR),
     ],
 )
 def test_a_group_of_a_kind_that_is_left_to_the_broker_here_waits_for_another_sidecar(
-    standing: Callable[[str], StandingReply], code: Code
+    standing: Callable[[str], DeletionCheckReply], code: Code
 ) -> None:
     """Symptom: a share consumer ended for good (GROUP_ID_NOT_FOUND) where its group's partition had gone to a sidecar
     whose `groups.kinds` had no share yet."""
     play = Play(Api.SHARE_GROUP_HEARTBEAT, sh.ShareGroupHeartbeatRequest("g", "m", 5), 1).coordinates(KNOWN)
-    play.coordinator(HERE).may_read("g").coordinates(Standing("g")).coordinator(standing("share"))
+    play.coordinator(HERE).may_read("g").coordinates(DeletionCheck("g")).coordinator(standing("share"))
     play.answers(sh.ShareGroupHeartbeatResponse(error_code=code))
     play = Play(Api.STREAMS_GROUP_HEARTBEAT, st.StreamsGroupHeartbeatRequest("g", "m", 5), 0).coordinates(KNOWN)
-    play.coordinator(HERE).may_read("g").coordinates(Standing("g")).coordinator(standing("streams"))
+    play.coordinator(HERE).may_read("g").coordinates(DeletionCheck("g")).coordinator(standing("streams"))
     play.answers(st.StreamsGroupHeartbeatResponse(error_code=code))
 
 
@@ -91,17 +98,18 @@ def test_other_names_are_the_brokers(request_: Message) -> None:
 
 
 @pytest.mark.parametrize(
-    "standing", [StandingReply(exists=True, kind="consumer"), StandingReply(exists=True, kind="classic", members=1)]
+    "standing",
+    [DeletionCheckReply(exists=True, kind="consumer"), DeletionCheckReply(exists=True, kind="classic", members=1)],
 )
-def test_a_streams_member_does_not_join_a_managed_group(standing: StandingReply) -> None:
+def test_a_streams_member_does_not_join_a_managed_group(standing: DeletionCheckReply) -> None:
     told = st.StreamsGroupHeartbeatResponse(error_code=69, error_message="Group g is not a streams group.")
     play = Play(Api.STREAMS_GROUP_HEARTBEAT, STREAMS, 0).coordinates(KNOWN).coordinator(HERE).may_read("g")
-    play.coordinates(Standing("g")).coordinator(standing).answers(told)
+    play.coordinates(DeletionCheck("g")).coordinator(standing).answers(told)
 
 
 def test_an_empty_classic_group_gives_its_name_to_a_streams_group() -> None:
     play = Play(Api.STREAMS_GROUP_HEARTBEAT, STREAMS, 0).coordinates(KNOWN).coordinator(HERE).may_read("g")
-    play.coordinates(Standing("g")).coordinator(StandingReply(exists=True, kind="classic"))
+    play.coordinates(DeletionCheck("g")).coordinator(DeletionCheckReply(exists=True, kind="classic"))
     play.coordinates(DeleteGroup("g")).coordinator(Answer()).forwards()
 
 

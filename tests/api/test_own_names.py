@@ -19,7 +19,7 @@ from msgspec.structs import fields
 from sidecar.api import slices
 from sidecar.api.call import Ask, Call, Client, Coordinate, Forward, OwnNames, Pause, Scope, Sizes, Store, Want
 from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
-from sidecar.core.runtime.events import Event, KnownGroups, KnownReply, ListGroups, ListReply
+from sidecar.core.runtime.events import Event, GroupsWithRecords, GroupsWithRecordsReply, ListGroups, ListReply
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import View
@@ -143,8 +143,8 @@ def reply(want: Want, api: Api) -> Any:
 def coordinated(event: Event) -> Any:
     if isinstance(event, ListGroups):
         return ListReply(groups=())
-    if isinstance(event, KnownGroups):
-        return KnownReply(groups=frozenset())  # which only tells whether anything is known of it
+    if isinstance(event, GroupsWithRecords):
+        return GroupsWithRecordsReply(groups=frozenset())  # which only tells whether anything is known of it
     raise Reached(f"coordinated: {event}")
 
 

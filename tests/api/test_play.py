@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.runtime.events import KnownGroups, KnownReply, Standing, StandingReply
+from sidecar.core.runtime.events import DeletionCheck, DeletionCheckReply, GroupsWithRecords, GroupsWithRecordsReply
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import heartbeat as hb
 from tests.api.play import Play
 
 REQUEST = dg.DescribeGroupsRequest(["g"])
-KNOWN = KnownGroups(candidates=("g",))
+KNOWN = GroupsWithRecords(candidates=("g",))
 
 
 def play() -> Play:
@@ -28,24 +28,24 @@ def test_another_want_than_told_fails() -> None:
     with pytest.raises(AssertionError, match="the handler wants"):
         play().forwards()
     with pytest.raises(AssertionError):
-        play().coordinates(KnownGroups(candidates=("other",)))
+        play().coordinates(GroupsWithRecords(candidates=("other",)))
     abandon()
 
 
 def test_an_answer_to_what_was_not_looked_at_fails() -> None:
     with pytest.raises(AssertionError, match="the coordinator was not asked"):
-        play().coordinator(KnownReply())
+        play().coordinator(GroupsWithRecordsReply())
     with pytest.raises(AssertionError, match="no broker was asked"):
         play().coordinates(KNOWN).broker(dg.DescribeGroupsResponse())
     with pytest.raises(AssertionError, match="no answer to this event"):
-        play().coordinates(KNOWN).coordinator(StandingReply())
+        play().coordinates(KNOWN).coordinator(DeletionCheckReply())
     with pytest.raises(AssertionError, match="still waits"):
         play().coordinates(KNOWN).coordinates(KNOWN)
     abandon()
 
 
 def test_another_request_to_the_broker_fails() -> None:
-    known = KnownReply(groups=frozenset({"g"}))
+    known = GroupsWithRecordsReply(groups=frozenset({"g"}))
     with pytest.raises(AssertionError):
         play().coordinates(KNOWN).coordinator(known).may_read("g")
     with pytest.raises(AssertionError):
@@ -71,7 +71,7 @@ def test_another_end_fails() -> None:
     with pytest.raises(AssertionError):
         refused().answers(hb.HeartbeatResponse(error_code=1))
     with pytest.raises(AssertionError, match="has ended"):
-        refused().coordinates(Standing("g"))
+        refused().coordinates(DeletionCheck("g"))
     abandon()
 
 

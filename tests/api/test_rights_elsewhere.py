@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from sidecar.core.runtime.events import KnownGroups, KnownReply, Standing, StandingReply
+from sidecar.core.runtime.events import DeletionCheck, DeletionCheckReply, GroupsWithRecords, GroupsWithRecordsReply
 from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchCheck
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api
@@ -156,7 +156,9 @@ def test_offsets_of_a_topic_that_the_principal_may_not_read_are_not_deleted() ->
         return od.OffsetDeleteResponse(topics=[od.OffsetDeleteResponseTopic(t, [row(0, c)]) for t, c in codes.items()])
 
     play = Play(Api.OFFSET_DELETE, asking("mine", "secret"), 0, view=GUARDED_ELSEWHERE).may_delete("g")
-    play.coordinates(Standing("g")).coordinator(StandingReply()).may_read_topics("mine", "secret", refused=("secret",))
+    play.coordinates(DeletionCheck("g")).coordinator(DeletionCheckReply()).may_read_topics(
+        "mine", "secret", refused=("secret",)
+    )
     play.opens("g").stores(OTHER, asking("mine"), 0).broker(told(mine=0)).answers(told(mine=0, secret=DENIED))
 
 
@@ -164,7 +166,7 @@ def test_a_group_of_which_only_offsets_are_there_is_described_by_the_broker_that
     """Symptom: NOT_COORDINATOR, though FindCoordinator had named this broker."""
     request = dg.DescribeGroupsRequest(["g", "g2"])
     play = Play(Api.DESCRIBE_GROUPS, request, 6, view=GUARDED_ELSEWHERE)
-    play.coordinates(KnownGroups(candidates=("g", "g2"))).coordinator(KnownReply()).may_describe(
+    play.coordinates(GroupsWithRecords(candidates=("g", "g2"))).coordinator(GroupsWithRecordsReply()).may_describe(
         "g", "g2", hidden=["g"]
     )
     empty = dg.DescribedGroup(group_id="g2", group_state="Empty")

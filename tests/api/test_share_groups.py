@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from sidecar.api.call import Client
-from sidecar.core.runtime.events import Answer, DeleteGroup, KnownGroups, KnownReply, Standing, StandingReply
+from sidecar.core.runtime.events import (
+    Answer,
+    DeleteGroup,
+    DeletionCheck,
+    DeletionCheckReply,
+    GroupsWithRecords,
+    GroupsWithRecordsReply,
+)
 from sidecar.core.share.events import (
     DescribedShareMember,
     DescribeShareGroup,
@@ -33,8 +40,8 @@ from sidecar.wire.generated import share_group_heartbeat as sh
 from tests.api.play import ELSEWHERE, GUARDED_ELSEWHERE, OTHER, WHO, Message, Play
 
 TOPIC = b"t" * 16
-KNOWN = KnownGroups(candidates=("g",))
-HERE = KnownReply(groups=frozenset({"g"}))
+KNOWN = GroupsWithRecords(candidates=("g",))
+HERE = GroupsWithRecordsReply(groups=frozenset({"g"}))
 VERSIONS: dict[int, tuple[int, int]] = {Api.DESCRIBE_GROUPS: (0, 6), Api.SHARE_GROUP_DESCRIBE: (1, 1)}
 JOIN = sh.ShareGroupHeartbeatRequest("g", "m", 0, None, ["a"])
 BEAT = sh.ShareGroupHeartbeatRequest("g", "m", 3)
@@ -94,7 +101,7 @@ def test_a_group_of_the_broker_is_left_to_it_and_no_client_dies_of_its_move() ->
 @pytest.mark.parametrize("version", [0, 1])
 def test_where_share_groups_are_the_brokers_nothing_is_coordinated(version: int) -> None:
     play = Play(Api.SHARE_GROUP_HEARTBEAT, JOIN, version, share=version == 0)
-    play.coordinates(KNOWN).coordinator(KnownReply()).forwards()
+    play.coordinates(KNOWN).coordinator(GroupsWithRecordsReply()).forwards()
     Play(Api.SHARE_GROUP_DESCRIBE, sd.ShareGroupDescribeRequest(["g"]), 1).forwards()
     Play(Api.DESCRIBE_SHARE_GROUP_OFFSETS, everything(), 1, view=ELSEWHERE).forwards()
     Play(Api.ALTER_SHARE_GROUP_OFFSETS, altered(), 0).forwards()
@@ -149,7 +156,7 @@ def test_a_share_group_of_this_name_at_the_broker_is_no_other_kind(code: Code) -
 def joins_with(found: dg.DescribedGroup) -> Play:
     client = Client("10.0.0.9", broker_versions=VERSIONS)
     play = share(Api.SHARE_GROUP_HEARTBEAT, JOIN, client=client).may_read("g").may_describe_topics("a")
-    play.coordinates(KNOWN).coordinator(KnownReply())
+    play.coordinates(KNOWN).coordinator(GroupsWithRecordsReply())
     return play.asks(dg.DescribeGroupsRequest(["g"]), 6).broker(dg.DescribeGroupsResponse(groups=[found]))
 
 
@@ -282,14 +289,16 @@ def test_rights_are_those_of_the_client_where_another_broker_does_it() -> None:
 def test_a_share_group_has_no_offsets_to_delete() -> None:
     request = od.OffsetDeleteRequest("g", [od.OffsetDeleteRequestTopic("a", [od.OffsetDeleteRequestPartition(0)])])
     play = share(Api.OFFSET_DELETE, request, 0).may_delete("g")
-    play.coordinates(Standing("g")).coordinator(StandingReply(exists=True, kind="share", subscribed=frozenset({"a"})))
+    play.coordinates(DeletionCheck("g")).coordinator(
+        DeletionCheckReply(exists=True, kind="share", subscribed=frozenset({"a"}))
+    )
     play.answers(od.OffsetDeleteResponse(error_code=Code.GROUP_ID_NOT_FOUND))
 
 
 def test_a_share_group_is_deleted_at_the_broker_when_its_placeholder_has_left() -> None:
     request = dl.DeleteGroupsRequest(["g"])
     play = share(Api.DELETE_GROUPS, request, 2).may_delete("g")
-    play.coordinates(Standing("g")).coordinator(StandingReply(exists=True, kind="share"))
+    play.coordinates(DeletionCheck("g")).coordinator(DeletionCheckReply(exists=True, kind="share"))
     play.coordinates(ShareAdmin("g", Operation.DELETE_GROUP)).coordinator(ShareAdminReply(placeholder=True))
     play.coordinates(OpenShareState("g")).coordinator(Answer())
     done = dl.DeleteGroupsResponse(results=[dl.DeletableGroupResult("g")])

@@ -12,7 +12,15 @@ from msgspec.structs import replace
 
 from sidecar.api.call import Client as Connection
 from sidecar.api.call import Learnt, Start
-from sidecar.core.runtime.events import Answer, DeleteGroup, Event, KnownGroups, KnownReply, Standing, StandingReply
+from sidecar.core.runtime.events import (
+    Answer,
+    DeleteGroup,
+    DeletionCheck,
+    DeletionCheckReply,
+    Event,
+    GroupsWithRecords,
+    GroupsWithRecordsReply,
+)
 from sidecar.core.streams.events import (
     DescribeStreamsGroup,
     StreamsDescribeReply,
@@ -39,7 +47,7 @@ from sidecar.wire.generated import streams_group_topology_description_update as 
 from tests.api.play import CORRELATION, NO_AUTHORIZER, WHO, Message, Play
 from tests.core.streams.world import TOPOLOGY, Client, World, quick
 
-KNOWN = KnownGroups(candidates=("g",))
+KNOWN = GroupsWithRecords(candidates=("g",))
 NEW: dict[int, tuple[int, int]] = {
     Api.DESCRIBE_GROUPS: (0, 6),
     Api.STREAMS_GROUP_HEARTBEAT: (0, 1),
@@ -261,7 +269,7 @@ def test_a_broker_without_streams_groups_has_none() -> None:
 
 
 def test_where_streams_groups_are_the_brokers_nothing_is_coordinated() -> None:
-    play = Play(Api.STREAMS_GROUP_HEARTBEAT, wire(JOINED), 1).coordinates(KNOWN).coordinator(KnownReply())
+    play = Play(Api.STREAMS_GROUP_HEARTBEAT, wire(JOINED), 1).coordinates(KNOWN).coordinator(GroupsWithRecordsReply())
     play.forwards()
     Play(Api.STREAMS_GROUP_DESCRIBE, sd.StreamsGroupDescribeRequest(["g"]), 1).forwards()
 
@@ -287,7 +295,7 @@ def test_a_name_that_another_group_has_at_the_broker(found: dg.DescribedGroup, m
     """`members`: of a streams group there; None: there is none. One with two is taken in before anybody joins."""
     connection = Connection("10.0.0.9", broker_versions=NEW)
     play = beats(client=connection).may_read("g").may_describe_topics(*TOPICS)
-    play.coordinates(KNOWN).coordinator(KnownReply())
+    play.coordinates(KNOWN).coordinator(GroupsWithRecordsReply())
     play.asks(dg.DescribeGroupsRequest(["g"]), 6).broker(dg.DescribeGroupsResponse(groups=[found]))
     if found.error_message is not None and "classic" in found.error_message:
         other = sd.DescribedGroup(69, "Group g is not a streams group.", "g")
@@ -295,8 +303,8 @@ def test_a_name_that_another_group_has_at_the_broker(found: dg.DescribedGroup, m
             other = sd.DescribedGroup(0, None, "g", members=[sd.Member() for _ in range(members)])
         play.asks(sd.StreamsGroupDescribeRequest(["g"]), 0).broker(sd.StreamsGroupDescribeResponse(groups=[other]))
     if members:
-        here = StandingReply(exists=True, kind="streams", members=2) if members == 2 else StandingReply()
-        play.coordinates(Standing("g")).coordinator(here)
+        here = DeletionCheckReply(exists=True, kind="streams", members=2) if members == 2 else DeletionCheckReply()
+        play.coordinates(DeletionCheck("g")).coordinator(here)
     if code == Code.NONE:
         play.coordinates(JOINED).coordinator(StreamsHeartbeatReply()).gives()
     elif code == Code.GROUP_ID_NOT_FOUND:
@@ -307,7 +315,7 @@ def test_a_name_that_another_group_has_at_the_broker(found: dg.DescribedGroup, m
 
 def test_a_broker_that_says_nothing_of_the_name_is_a_fault_of_its_answer() -> None:
     play = beats(client=Connection("10.0.0.9", broker_versions=NEW)).may_read("g").may_describe_topics(*TOPICS)
-    play.coordinates(KNOWN).coordinator(KnownReply()).asks(dg.DescribeGroupsRequest(["g"]), 6)
+    play.coordinates(KNOWN).coordinator(GroupsWithRecordsReply()).asks(dg.DescribeGroupsRequest(["g"]), 6)
     play.breaks(dg.DescribeGroupsResponse(), "lacks")
 
 
@@ -566,8 +574,8 @@ def test_a_group_goes_when_its_members_have_gone() -> None:
     play = app.play(Api.DELETE_GROUPS, request, 3).may_delete("g").core(app.world.ask)
     play.answers(dl.DeleteGroupsResponse(results=[dl.DeletableGroupResult("g", Code.NON_EMPTY_GROUP)]))
     one.leave()
-    play = app.play(Api.DELETE_GROUPS, request, 3).may_delete("g").coordinates(Standing("g"))
-    play.coordinator(app.world.ask(Standing("g"))).opens("g")
+    play = app.play(Api.DELETE_GROUPS, request, 3).may_delete("g").coordinates(DeletionCheck("g"))
+    play.coordinator(app.world.ask(DeletionCheck("g"))).opens("g")
     gone = dl.DeleteGroupsResponse(results=[dl.DeletableGroupResult("g", 0)])
     play.asks(request).broker(gone).coordinates(DeleteGroup("g", f"deleted by {WHO.replace('10.0.0.9', 'h')}"))
     play.coordinator(app.world.ask(DeleteGroup("g"))).answers(gone)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sidecar.audit.board import Board
-from sidecar.audit.topic import Raw, Taken
+from sidecar.audit.topic import Raw, RecordsRead
 from sidecar.core.runtime.records import Record, Tombstone, single
 from sidecar.state.codec import Stamp, StateCodec
 from sidecar.state.keys import decode_key
@@ -38,7 +38,7 @@ class Watched:
     def play(self, line: str) -> None:
         self.told.play(line)
         records = self.told.taken.records
-        self.board.read(Taken(0, records[self._read :], self.told.codec.schemas))
+        self.board.read(RecordsRead(0, records[self._read :], self.told.codec.schemas))
         self._read = len(records)
 
     def row(self) -> dict[str, object] | None:
@@ -82,7 +82,7 @@ def test_a_write_of_a_fenced_owner_does_not_count() -> None:
     codec = w.told.codec
     record = replace(codec.decode(raw.key, raw.value)[0], member_id="m9")  # type: ignore[arg-type, type-var]
     written = codec.encode(record, Stamp(OWNER_EPOCH - 1, 1), 1)
-    w.board.read(Taken(0, [Raw(99, 1, decode_key(written.key), written.value)], codec.schemas))
+    w.board.read(RecordsRead(0, [Raw(99, 1, decode_key(written.key), written.value)], codec.schemas))
     told = w.row()
     assert told is not None and told["members"] == 1
 
@@ -100,7 +100,7 @@ def board_of(log: Iterable[Record], codec: StateCodec) -> Board:
     for offset, record in enumerate(single(log)):
         written = codec.encode(record, Stamp(1, 1_000 + offset), 1)
         raw = Raw(offset, 1_000 + offset, decode_key(written.key), written.value)
-        board.read(Taken(0, [raw], codec.schemas))
+        board.read(RecordsRead(0, [raw], codec.schemas))
     return board
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from sidecar.audit.history import History, history, ownership
 from sidecar.audit.moments import moment, shown
-from sidecar.audit.topic import Raw, Taken, row_of
+from sidecar.audit.topic import Raw, RecordsRead, row_of
 from sidecar.cli.history import _at, _coordinator, place_of
 from sidecar.core.runtime.commands import RENEWED
 from sidecar.state.codec import Stamp, StateCodec
@@ -199,7 +199,7 @@ def test_all_groups_at_once_own_what_each_does_alone(seed: int) -> None:
 def test_of_a_partition_only_the_groups_that_name_its_topic_are_decoded() -> None:
     """The others' values stand in the topic too, but nothing is asked of them."""
     codec, rng = StateCodec(), random.Random(1)
-    taken = Taken(0)
+    taken = RecordsRead(0)
     named = set()
     for offset in range(400):
         made = codec.encode(any_record(rng, f"group-{offset % 40}"), Stamp(1, offset), 1)

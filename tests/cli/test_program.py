@@ -17,7 +17,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from sidecar.audit.topic import Reader, Taken
+from sidecar.audit.topic import Reader, RecordsRead
 from sidecar.cli import groups as groups_module
 from sidecar.cli import output
 from sidecar.cli.doctor.model import Facts, Node
@@ -206,7 +206,7 @@ def test_what_is_not_found_is_1(words: tuple[str, ...], monkeypatch: pytest.Monk
     if "--admin" in words:
         monkeypatch.setattr("sidecar.cli.asking.Asking.get", lambda *args: {"problem": "no such group"})
     monkeypatch.setattr(Reader, "partitions", lambda self: 1)
-    monkeypatch.setattr(Reader, "taken", lambda self, p, *args: Taken(p))
+    monkeypatch.setattr(Reader, "read", lambda self, p, *args: RecordsRead(p))
     assert "sidecar groups list" in said(call(*words), Code.FINDINGS)[-1]
 
 
@@ -214,7 +214,7 @@ def test_what_is_not_found_is_1(words: tuple[str, ...], monkeypatch: pytest.Monk
 def test_where_a_group_without_records_is_is_asked(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Symptom: "it is the broker's, or there is none", where the brokers could tell."""
     monkeypatch.setattr(Reader, "partitions", lambda self: 1)
-    monkeypatch.setattr(Reader, "taken", lambda self, p, *args: Taken(p))
+    monkeypatch.setattr(Reader, "read", lambda self, p, *args: RecordsRead(p))
     for there, where in (({"g"}, "it is the broker's."), ({"other"}, "there is no such group, or this user may not")):
         monkeypatch.setattr("sidecar.cli.connect.Client.ask", lambda *args, there=there: there)
         assert f"no records of group g: {where}" in said(call("groups", verb, "g", *AT), Code.FINDINGS)[0]

@@ -23,7 +23,7 @@ class Found:
 
     def __init__(self, records: int, contradicts: str = "") -> None:
         self.records = [SimpleNamespace(kind="current", group_id="g", sub_id=f"m{i}") for i in range(records)]
-        self.said = {("current", f"m{i}"): SimpleNamespace(offset=i) for i in range(records)}
+        self.last_writes = {("current", f"m{i}"): SimpleNamespace(offset=i) for i in range(records)}
         self.coordinator = None
         self._contradicts = contradicts
 

@@ -19,7 +19,7 @@ from sidecar.drill.processes import wait_until
 
 PROGRAM = """
 import sys
-from sidecar.audit.topic import Reader, Taken
+from sidecar.audit.topic import Reader, RecordsRead
 from sidecar.cli import top
 
 ROWS = [
@@ -27,7 +27,7 @@ ROWS = [
     {"group": "large", "state": "Stable", "members": 50, "epoch": 2, "age_s": 900, "rebalances": 0},
 ]
 Reader.partitions = lambda self: 1
-Reader.taken = lambda self, p, after=None: Taken(p)
+Reader.read = lambda self, p, after=None: RecordsRead(p)
 top.Tail.rows = lambda self, sort, window_min: sorted(ROWS, key=top.ORDERS[sort])
 from sidecar.cli.main import app
 app(["top", "--bootstrap", "127.0.0.1:1", "--interval", "0.2", *sys.argv[1:]])

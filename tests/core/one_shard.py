@@ -14,14 +14,14 @@ from sidecar.assign.spec import AssignorError
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.modern.target_assignment import AssignorDone, RunAssignor
 from sidecar.core.runtime.effects import Effects, Reply
-from sidecar.core.runtime.events import NO_TOKEN, Answer, DeleteGroup, Event, Standing
+from sidecar.core.runtime.events import NO_TOKEN, Answer, DeleteGroup, DeletionCheck, Event
 from sidecar.core.runtime.group_loader import load
 from sidecar.core.runtime.records import Record, Tombstone, key_of
 from sidecar.core.runtime.shard import Shard
 from sidecar.core.runtime.turn import Now
 
 EVENTS: json.Decoder[Any] = json.Decoder(
-    reduce(or_, [*(e for e in REGISTRY.events if e is not AssignorDone), Standing, DeleteGroup])
+    reduce(or_, [*(e for e in REGISTRY.events if e is not AssignorDone), DeletionCheck, DeleteGroup])
 )
 """Of the lines of `log.turns`. A story has runs of its own, so the end of one is no such line."""
 

@@ -24,7 +24,7 @@ from sidecar.core.classic.events import (
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.runtime.effects import Log
-from sidecar.core.runtime.events import Answer, Event, Standing, StandingReply
+from sidecar.core.runtime.events import Answer, DeletionCheck, DeletionCheckReply, Event
 from sidecar.core.runtime.offset_checks import CheckReply
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import consumer_protocol_assignment as ca
@@ -254,7 +254,7 @@ class ClassicWords:
 
     def standing(self) -> list[str]:
         """What OffsetDelete and DeleteGroups ask."""
-        reply = self.ask(Standing(self.group_id), StandingReply)
+        reply = self.ask(DeletionCheck(self.group_id), DeletionCheckReply)
         if not reply.exists:
             return ["no such group"]
         topics = "any topic" if reply.subscribed_all else ",".join(sorted(reply.subscribed)) or "no topics"

@@ -11,7 +11,7 @@ from sidecar.core.classic.events import ClassicHeartbeat, JoinGroup, SyncGroup
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.kinds import REGISTRY
-from sidecar.core.runtime.events import Event, KnownGroups, KnownReply, Standing
+from sidecar.core.runtime.events import DeletionCheck, Event, GroupsWithRecords, GroupsWithRecordsReply
 from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck
 from sidecar.core.runtime.quarantine import Quarantine
 from sidecar.core.runtime.service import Service
@@ -90,7 +90,7 @@ def test_nobody_joins_before_its_time(event: Event) -> None:
     assert heir.code(event) == Code.COORDINATOR_LOAD_IN_PROGRESS
     heir.at += QUARANTINE_MS - 1
     assert heir.code(event) == Code.COORDINATOR_LOAD_IN_PROGRESS
-    assert heir.ask(1, KnownGroups(candidates=("g",))) == KnownReply(groups=frozenset())
+    assert heir.ask(1, GroupsWithRecords(candidates=("g",))) == GroupsWithRecordsReply(groups=frozenset())
     heir.at += 1
     answer = heir.ask(2, event)
     assert answer is None or answer.code in (Code.NONE, Code.MEMBER_ID_REQUIRED)
@@ -112,7 +112,7 @@ def test_a_coordinator_that_has_lost_nothing_says_the_same(event: Event) -> None
     assert lost_nothing.code(beat("m", 0)) == Code.NONE
 
 
-@pytest.mark.parametrize("event", [Standing("g"), FetchCheck("g", "m", 3), commit(-1), beat("m", -1)], ids=name_of)
+@pytest.mark.parametrize("event", [DeletionCheck("g"), FetchCheck("g", "m", 3), commit(-1), beat("m", -1)], ids=name_of)
 def test_whoever_owns_nothing_by_it_is_answered_as_ever(event: Event) -> None:
     lost_nothing = Successor(Quarantine())
     lost_nothing.take_over()

@@ -12,11 +12,19 @@ import pytest
 
 from sidecar.core.consumer.registration import CONSUMER
 from sidecar.core.kinds import KINDS
-from sidecar.core.runtime.events import Answer, DeleteGroup, Event, ListGroups, ListReply, Standing, StandingReply
+from sidecar.core.runtime.events import (
+    Answer,
+    DeleteGroup,
+    DeletionCheck,
+    DeletionCheckReply,
+    Event,
+    ListGroups,
+    ListReply,
+)
 from sidecar.core.runtime.inspect import Explained, Heading, Inspect
 from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchCheck
 from sidecar.core.runtime.records import Record, RecordKind, Role, Tombstone
-from sidecar.core.runtime.registry import NOBODY, GroupKind, Registry
+from sidecar.core.runtime.registry import NO_GROUP, GroupKind, Registry
 from sidecar.core.runtime.turn import Soft, Turn
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
 from sidecar.link.codec import Frames, LinkCodec
@@ -84,8 +92,8 @@ class Meeting:
     def member_count(self) -> int:
         return 0
 
-    def standing(self) -> StandingReply:
-        return StandingReply(exists=True)
+    def deletion_check(self) -> DeletionCheckReply:
+        return DeletionCheckReply(exists=True)
 
     def replay(self, record: Record) -> None:
         assert isinstance(record, MeetingRecord)
@@ -134,7 +142,7 @@ INSPECT = Inspect(
     heading=lambda body: Heading(len(body["guests"])),
     begins=lambda before, now: before != now,
     places=lambda body: set(),
-    tell={},
+    history={},
     explain=lambda told, group, image, live: Explained(0, {}),
 )
 TOY = GroupKind(
@@ -211,12 +219,12 @@ def test_a_refusal_names_no_kind() -> None:
     assert s.ask(1, Meet("g", "")) == ToyAnswer(Code.INVALID_REQUEST, "A guest has a name.")
 
 
-def test_standing_and_delete_know_every_kind() -> None:
+def test_deletion_check_and_delete_know_every_kind() -> None:
     s = Sidecar(OneLog())
-    assert s.ask(1, Standing("g")) == StandingReply()
+    assert s.ask(1, DeletionCheck("g")) == DeletionCheckReply()
     s.ask(2, Meet("g", "ann"))
     s.sleep(1_100)
-    assert s.ask(3, Standing("g")) == StandingReply(exists=True)
+    assert s.ask(3, DeletionCheck("g")) == DeletionCheckReply(exists=True)
     assert s.ask(4, DeleteGroup("g")) == Answer()
     assert s.log.values == {}
 
@@ -316,7 +324,7 @@ def test_several_kinds_answer_one_event_each_for_its_own_groups() -> None:
 
 
 def test_the_first_of_them_answers_where_there_is_no_group() -> None:
-    assert BOTH.events[Meet][NOBODY] is enter and Registry((*KINDS, TOY, HALLS)).events[Meet][NOBODY] is meet
+    assert BOTH.events[Meet][NO_GROUP] is enter and Registry((*KINDS, TOY, HALLS)).events[Meet][NO_GROUP] is meet
     assert met(BOTH).ask(1, Meet("new", "ann")) == ToyAnswer(guests=("ann",))
 
 

@@ -64,7 +64,7 @@ def test_a_silent_member_has_its_session_from_the_word_of_the_former_owner(after
     world, (heard, silent) = consumers(2)
     world.shard = world.rebuilt(LEASE_MS)
     beating(world, heard, after_ms)
-    world.shard.doubt_ends(world.now_ms, world.now)
+    world.shard.set_former_leases_end(world.now_ms, world.now)
     beating(world, heard, min(SESSION_MS, LEASE_MS - after_ms) - 1_000)
     assert world.member_ids("g") == {heard.member_id, silent.member_id}
     beating(world, heard, 2_000)
@@ -74,8 +74,8 @@ def test_a_silent_member_has_its_session_from_the_word_of_the_former_owner(after
 def test_a_doubt_never_becomes_longer() -> None:
     world, (heard, silent) = consumers(2)
     world.shard = world.rebuilt(LEASE_MS)
-    world.shard.doubt_ends(world.now_ms + 8_000, world.now)
-    world.shard.doubt_ends(world.now_ms + LEASE_MS, world.now)
+    world.shard.set_former_leases_end(world.now_ms + 8_000, world.now)
+    world.shard.set_former_leases_end(world.now_ms + LEASE_MS, world.now)
     beating(world, heard, 7_000)
     assert world.member_ids("g") == {heard.member_id, silent.member_id}
     beating(world, heard, 2_000)
@@ -137,7 +137,7 @@ def test_a_classic_member_that_does_not_come_back_stays_as_long(phase: str) -> N
 @pytest.mark.parametrize("phase", ["join", "sync"])
 def test_a_rebalance_does_not_wait_for_it_once_the_former_owner_has_given_the_partition_up(phase: str) -> None:
     world, other = classic_waits_for(phase)
-    world.shard.doubt_ends(world.now_ms, world.now)
+    world.shard.set_former_leases_end(world.now_ms, world.now)
     world.sleep(1_000)
     assert other.member_id in world.member_ids("g"), "it has its rebalance timeout"
     world.sleep(2_000)

@@ -121,7 +121,7 @@ def test_new_topics_are_matched_at_once_and_partitions_are_no_reason() -> None:
     world.topics(topic(1, "there", 2))
     assert not world.asked
     world.topics(topic(1, "there", 2), topic(2, "then", 1))
-    assert [ask.anew for ask in world.asked] == [False], "the list has just been read"
+    assert [ask.reads_all_topics for ask in world.asked] == [False], "the list has just been read"
     world.resolve()
     assert world.group("g").regexes["the.*"].topics == ("then", "there")
 

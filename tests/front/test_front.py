@@ -12,7 +12,7 @@ import pytest
 from sidecar.api.call import Call, Handler, Tell
 from sidecar.api.handlers import HANDLERS
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
-from sidecar.core.runtime.events import KnownReply
+from sidecar.core.runtime.events import GroupsWithRecordsReply
 from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck
 from sidecar.core.vocabulary.errors import Code
 from sidecar.front import dispatcher as module
@@ -513,7 +513,7 @@ def test_a_request_may_pass_after_the_coordinator_was_asked() -> None:
         embedded.show()
         client = await embedded.client()
         client.post(dg.DescribeGroupsRequest(["g"]), 5)
-        embedded.reply(await embedded.request(), KnownReply())
+        embedded.reply(await embedded.request(), GroupsWithRecordsReply())
         reply = await client.answer(dg.DescribeGroupsRequest(), 5)
         assert [g.group_id for g in reply.groups] == ["g"] and embedded.brokers.count(Api.DESCRIBE_GROUPS) == 1
 

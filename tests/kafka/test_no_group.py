@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from sidecar.audit.source_kafka import KafkaOptions, KafkaSplit
-from sidecar.audit.topic import Reader, Where
+from sidecar.audit.topic import Reader, TopicAddress
 from sidecar.cli import state
 from sidecar.cli.connect import Client
 
@@ -77,8 +77,8 @@ def _audit(tmp_path: Path) -> int:
 
 
 def _history(tmp_path: Path) -> int:
-    with Reader(Where("b:1", TOPIC, {})) as reader:
-        return len(reader.taken(0).records)
+    with Reader(TopicAddress("b:1", TOPIC, {})) as reader:
+        return len(reader.read(0).records)
 
 
 def _dump(tmp_path: Path) -> int:

@@ -35,14 +35,14 @@ from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.events import (
     Answer,
     DeleteGroup,
+    DeletionCheck,
+    DeletionCheckReply,
     Event,
-    KnownGroups,
-    KnownReply,
+    GroupsWithRecords,
+    GroupsWithRecordsReply,
     Listed,
     ListGroups,
     ListReply,
-    Standing,
-    StandingReply,
 )
 from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchCheck
 from sidecar.core.share.events import (
@@ -128,10 +128,10 @@ EVENTS: list[Event] = [
     ),
     DescribeStreamsGroup("g"),
     TopicsCreated("g", (("app-r", 36, None), ("app-c", 29, "no"))),
-    Standing("g"),
+    DeletionCheck("g"),
     DeleteGroup("g"),
     ListGroups(),
-    KnownGroups("", ("g", "h")),
+    GroupsWithRecords("", ("g", "h")),
     AlterSettings("", (SettingChange(32, "g", {"a": "1", "b": None}),), False, "10.0.0.1"),
     DescribeSettings("", ("g",)),
     ConfiguredGroups(""),
@@ -171,9 +171,9 @@ ANSWERS: list[Answer] = [
         protocol="range",
         members=(DescribedClassicMember("m", "i", "c", "/h", b"\xff", b"\xfe"),),
     ),
-    StandingReply(exists=True, members=2, subscribed=frozenset({"a"})),
+    DeletionCheckReply(exists=True, members=2, subscribed=frozenset({"a"})),
     ListReply(groups=(Listed("g", "consumer", "Stable", "consumer"),)),
-    KnownReply(groups=frozenset({"g"})),
+    GroupsWithRecordsReply(groups=frozenset({"g"})),
     AlterReply(refused={"32/g": (40, "no")}),
     SettingsReply(
         groups={"g": (SettingValue("a", None, "1", 5, "2"),)}, at_broker={"g": {"a": "3"}}, moves={"g": {"b": "4"}}
@@ -213,7 +213,14 @@ def test_a_message_comes_back_as_it_was(message: Struct) -> None:
 
 def test_every_message_event_and_answer_is_tried() -> None:
     outer = [e for e in REGISTRY.events if not e.inner]
-    assert {type(e) for e in EVENTS} == {*outer, Standing, DeleteGroup, ListGroups, KnownGroups, *SETTINGS_EVENTS}
+    assert {type(e) for e in EVENTS} == {
+        *outer,
+        DeletionCheck,
+        DeleteGroup,
+        ListGroups,
+        GroupsWithRecords,
+        *SETTINGS_EVENTS,
+    }
     assert {type(a) for a in ANSWERS} >= {type(e).answer for e in EVENTS}
     assert {type(m) for m in MESSAGES} == {*SIMPLE, Request, Reply}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sidecar.core.runtime.events import Answer, Standing
+from sidecar.core.runtime.events import Answer, DeletionCheck
 from sidecar.link.loopback import IN_A_ROW, Loopback
 from sidecar.link.messages import Lease, Reply, Request, ToCoordinator, ToFront
 from sidecar.link.ports import FrontEnd
@@ -44,7 +44,7 @@ class Ends:
 
     def ask(self, first: int, last: int) -> None:
         for token in range(first, last):
-            self.send(Request(token, Standing("g")))
+            self.send(Request(token, DeletionCheck("g")))
 
     def reply(self, first: int, last: int) -> None:
         for token in range(first, last):

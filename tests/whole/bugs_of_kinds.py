@@ -137,10 +137,12 @@ def takes_over_without_the_topology(patch: Patch, world: World) -> None:
 def tells_tasks_once(patch: Patch, world: World) -> None:
     """A member whose answer was lost is not told its tasks again."""
 
-    def tell(soft: Any, member: Any, acknowledged: bool, due: bool, now_ms: int, interval_ms: int) -> bool:
+    def must_send_assignment(
+        soft: Any, member: Any, acknowledged: bool, due: bool, now_ms: int, interval_ms: int
+    ) -> bool:
         return due
 
-    patch.setattr(streams_step, "tell", tell)
+    patch.setattr(streams_step, "must_send_assignment", must_send_assignment)
     patch.setattr(streams_step, "_missed", lambda soft, hb, before, acknowledged: False)
 
 
@@ -228,7 +230,7 @@ def assigns_nothing_that_comes_later(patch: Patch, world: World) -> None:
 
 def keeps_the_last_report_only(patch: Patch, world: World) -> None:
     """What the broker has told before counts no more when it tells of other partitions."""
-    patch.setattr(share_initialised, "_together", lambda known, more: more)
+    patch.setattr(share_initialised, "_merged", lambda known, more: more)
 
 
 def shows_the_first_topics_for_ever(patch: Patch, world: World) -> None:

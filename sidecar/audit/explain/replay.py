@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sidecar.audit.explain.model import ExplainError, Sidecar
-from sidecar.audit.topic import Row, Taken
+from sidecar.audit.topic import RecordsRead, Row
 from sidecar.core.classic.config import CLASSIC, ClassicConfig
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.commands import RENEWED
@@ -41,12 +41,12 @@ class LastWrite:
 
 @dataclass
 class Replayed:
-    """A group as its records have it. `records`: the last value of each key; `said`: (kind, sub id) -> last write of
-    that key; `rows`: all records, for the history."""
+    """A group as its records have it. `records`: the last value of each key; `last_writes`: (kind, sub id) -> last
+    write of that key; `rows`: all records, for the history."""
 
     group_id: str
     records: list[Record] = field(default_factory=list)
-    said: dict[tuple[str, str], LastWrite] = field(default_factory=dict)
+    last_writes: dict[tuple[str, str], LastWrite] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
     configs: dict[str, str] = field(default_factory=dict)
     coordinator: Sidecar | None = None
@@ -54,11 +54,11 @@ class Replayed:
     """Topic id -> name, from the records."""
 
     def since(self, kind: str, sub_id: str = "") -> int:
-        found = self.said.get((str(kind), sub_id))
+        found = self.last_writes.get((str(kind), sub_id))
         return 0 if found is None else found.ms
 
     def offset(self, kind: str, sub_id: str = "") -> int:
-        found = self.said.get((str(kind), sub_id))
+        found = self.last_writes.get((str(kind), sub_id))
         return -1 if found is None else found.offset
 
     @property
@@ -67,8 +67,8 @@ class Replayed:
 
     def why_of(self, registry: Registry, role: Role) -> str:
         """Returns the reason in the last record with this role; "" if there is none."""
-        found = [said for (kind, _), said in self.said.items() if registry.role(kind) is role]
-        return max(found, key=lambda said: said.offset).why if found else ""
+        found = [write for (kind, _), write in self.last_writes.items() if registry.role(kind) is role]
+        return max(found, key=lambda write: write.offset).why if found else ""
 
     def shard(
         self,
@@ -113,7 +113,7 @@ class Fault:
     why: str
 
 
-def replayed(group_id: str, taken: Taken, faults: list[Fault] | None = None) -> Replayed:
+def replayed(group_id: str, taken: RecordsRead, faults: list[Fault] | None = None) -> Replayed:
     """Returns the group as `taken` has it: the group's records and the claims of its partition. `faults` gets the
     records that cannot be read; without it, the first one raises ExplainError."""
     found = Replayed(group_id, rows=taken.rows())
@@ -127,7 +127,7 @@ def replayed(group_id: str, taken: Taken, faults: list[Fault] | None = None) -> 
         if raw.key.kind == OWNER_CLAIM:
             found.coordinator = _claimed(found.coordinator, codec, raw.key, raw.value, raw.time_ms)
         elif fold.owners.void == void and raw.key.group_id == group_id:
-            found.said[raw.key.kind, raw.key.sub_id] = LastWrite(raw.time_ms, raw.offset, row["why"])
+            found.last_writes[raw.key.kind, raw.key.sub_id] = LastWrite(raw.time_ms, raw.offset, row["why"])
     for name, value in fold.configs.get(group_id, {}).items():
         with suppress(StateError):  # sidecars ignore a setting that they cannot read
             found.configs[name] = codec.config_value(value)[0]
@@ -136,7 +136,7 @@ def replayed(group_id: str, taken: Taken, faults: list[Fault] | None = None) -> 
             record = codec.decode(key, value)[0]
         except StateError as exc:
             if faults is not None:
-                faults.append(Fault(key, found.said[key.kind, key.sub_id].offset, str(exc)))
+                faults.append(Fault(key, found.last_writes[key.kind, key.sub_id].offset, str(exc)))
                 continue
             raise ExplainError(
                 f"The record {key.kind} {key.sub_id} of {group_id} cannot be read, so no sidecar serves the group: "

@@ -12,7 +12,7 @@ from sidecar.state.fold import UNFENCED
 LOGGED = pack("offset, ms = log_ms, written_ms")
 CLAIMED = pack("offset = from_offset, ms = from_ms, written_ms = from_written_ms")
 AT = pack("offset, ms = log_ms")
-SAID = "node_id, address, member_id, generation, producer_id, producer_epoch"
+CLAIM_FIELDS = "node_id, address, member_id, generation, producer_id, producer_epoch"
 
 
 def claims(records: Frame, was: Frame) -> Frame:
@@ -20,11 +20,12 @@ def claims(records: Frame, was: Frame) -> Frame:
     producer has claimed with a higher epoch before. `was`: the last claim of each partition, and the highest epoch of
     each producer."""
     return sql(
-        f"""with a as (select state_partition, owner_epoch as claim, {SAID}, offset as from_offset, log_ms as from_ms,
-                written_ms as from_written_ms, why as from_why, null as highest, false as carried, false as was_fenced
+        f"""with a as (select state_partition, owner_epoch as claim, {CLAIM_FIELDS}, offset as from_offset,
+                log_ms as from_ms, written_ms as from_written_ms, why as from_why, null as highest, false as carried,
+                false as was_fenced
                 from {{records}} where not deleted and length(claim) <= 20 and regexp_full_match(claim, '[0-9]+')
-            union all select state_partition, claim, {SAID}, from_offset, from_ms, from_written_ms, from_why, highest,
-                true, fenced from {{was}}),
+            union all select state_partition, claim, {CLAIM_FIELDS}, from_offset, from_ms, from_written_ms, from_why,
+                highest, true, fenced from {{was}}),
             b as (select *, max(coalesce(highest, producer_epoch)) over (partition by state_partition, producer_id
                     order by from_offset rows between unbounded preceding and 1 preceding) as before,
                 max(coalesce(highest, producer_epoch)) over (partition by state_partition, producer_id

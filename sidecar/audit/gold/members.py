@@ -90,12 +90,12 @@ def settings(records: Frame) -> Frame:
     return set_by_people.select("state_partition, group_id, offset, log_ms as ms, written_ms, name, value, why")
 
 
-class Told(NamedTuple):
+class StaleClaims(NamedTuple):
     added: Frame
     last: Frame
 
 
-def told(records: Frame, was: Frame) -> Told:
+def told(records: Frame, was: Frame) -> StaleClaims:
     """Returns stale claims, each once: a member's record that only repeats them was written for another reason."""
     rows = sql(
         f"""select state_partition, group_id, member_id, {HEAD}, client_id,
@@ -122,4 +122,4 @@ def told(records: Frame, was: Frame) -> Told:
             where latest and said is not null""",
         chain=chain,
     )
-    return Told(added, last)
+    return StaleClaims(added, last)

@@ -245,7 +245,7 @@ def classic_steps(groups: Frame, moved: Frame, was: Frame) -> Steps:
     return Steps(made, left)
 
 
-class Told(NamedTuple):
+class GroupSequence(NamedTuple):
     """All records of groups in one sequence: columns for counting (`rows`), and further ones of some records (`said`).
     Types: `m` a member joined or left, `c` a current assignment, `p` a classic group's rebalance began, `g` an epoch
     began or the group was removed, `t` an epoch's target is complete; `w` and `r` were carried by the last batch."""
@@ -261,7 +261,7 @@ def told(
     moved: Frame | None,
     classic: Frame | None,
     was: Frame,
-) -> Told:
+) -> GroupSequence:
     """Joins all records in one sequence. `classic`: from `classic_steps`; `was`: carried by the last batch. None where
     there are no such records."""
     frames = {"line": line.rows, "reached": line.reached, "groups": groups, "was": was}
@@ -293,4 +293,4 @@ def told(
             union all select {GROUP}, offset, type, log_ms, written_ms, there, epoch, {no} from {{classic}}"""
         said += f"""
             union all select {GROUP}, offset, type, null, null, began, target, null, revision from {{classic}}"""
-    return Told(sql(rows, **frames), sql(said, **frames))
+    return GroupSequence(sql(rows, **frames), sql(said, **frames))

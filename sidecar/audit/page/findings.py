@@ -8,7 +8,7 @@ from typing import Any
 
 from sidecar.audit.page.groups import Groups
 from sidecar.audit.page.kinds import FAULT, KINDS, LONGEST, NOTE, POSSIBLE, Finding, handed_over, span
-from sidecar.audit.page.pack import NONE, Texts, after
+from sidecar.audit.page.pack import NONE, Texts, duration
 from sidecar.audit.page.source import Source
 
 MANY = 20
@@ -53,7 +53,7 @@ def pack(found: list[Finding], groups: Groups, texts: Texts, most: int, left_out
         "k": [order.index(f.kind) for f in kept],
         "grave": [f.grave for f in kept],
         "t": [f.ms for f in kept],
-        "d": [after(f.ms, f.end) for f in kept],
+        "d": [duration(f.ms, f.end) for f in kept],
         "o": [f.offset for f in kept],
         "sp": [f.partition for f in kept],
         "g": [f.group for f in kept],

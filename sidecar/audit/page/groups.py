@@ -9,7 +9,7 @@ from typing import Any
 
 from sidecar.audit.page.kinds import FAULT, FREE, LONGEST, NOTE, POSSIBLE, Finding, span
 from sidecar.audit.page.lives import lives, pack_intervals, pack_rebalances, pack_unowned
-from sidecar.audit.page.pack import NONE, Bar, Rows, Texts, merged, shares
+from sidecar.audit.page.pack import NONE, Bar, Rows, Texts, merged, split_budget
 from sidecar.audit.page.source import Budget, Source
 from sidecar.audit.page.verdict import Coverage
 
@@ -41,7 +41,10 @@ class Group:
 class Groups:
     def __init__(self, source: Source, covered: Coverage, texts: Texts, budget: Budget, until: int) -> None:
         self._covered, self._texts, self._budget, self._until = covered, texts, budget, until
-        self._tables = {t: source.rows(t) for t in TABLES} | {"intervals": source.held(), "unowned": source.free()}
+        self._tables = {t: source.rows(t) for t in TABLES} | {
+            "intervals": source.holdings(),
+            "unowned": source.unowned(),
+        }
         self.left_out: list[str] = []
         more = ("setting_changes", "streams_not_ready", "streams_standby_coverage")
         named = [*self._tables.values(), *map(source.rows, more)]
@@ -207,7 +210,7 @@ class Groups:
         """Returns row numbers by group, in the order of the log; only the newest if there are too many."""
         table, most = self._tables[name], getattr(self._budget, name)
         by_group = [sorted(g.rows[name], key=lambda n: table["from_offset"][n]) for g in self._groups]
-        kept = shares([len(r) for r in by_group], most)
+        kept = split_budget([len(r) for r in by_group], most)
         lost = sum(map(len, by_group)) - sum(kept)
         if lost:
             self.left_out.append(f"{lost} older rows of {name}; the newest of each group are here.")
@@ -217,7 +220,7 @@ class Groups:
         """Returns the bars of each partition of each group."""
         table = self._tables[name]
         lanes = [self._lanes(g, table, name) for g in self._groups]
-        granted = shares([sum(map(len, of)) for of in lanes], most)
+        granted = split_budget([sum(map(len, of)) for of in lanes], most)
         out = []
         for key, of, share in zip(self.keys, lanes, granted, strict=True):
             before = sum(map(len, of))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sidecar.audit.page.pack import NONE, Bar, Rows, Texts, after, deltas
+from sidecar.audit.page.pack import NONE, Bar, Rows, Texts, deltas, duration
 
 FROM_EXACT, TO_EXACT, CLASSIC = 1, 2, 4
 ANEW, SUPERSEDED, PERHAPS, OPEN, OLD_KIND = 1, 2, 4, 8, 16
@@ -31,7 +31,7 @@ def _seldom(t: Rows, n: int, revoking: int | None) -> list[int] | None:
 
 
 def _ends(t: Rows, picked: Sequence[int]) -> list[int]:
-    return [after(t["from_offset"][n], t["to_offset"][n]) for n in picked]
+    return [duration(t["from_offset"][n], t["to_offset"][n]) for n in picked]
 
 
 def lives(t: Rows, picked: Sequence[int], owners: Mapping[str, int], texts: Texts) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def lives(t: Rows, picked: Sequence[int], owners: Mapping[str, int], texts: Text
     return {
         "m": [owners[t["member_id"][n]] for n in picked],
         "t": deltas(t["from_ms"][n] for n in picked),
-        "d": [after(t["from_ms"][n], t["to_ms"][n]) for n in picked],
+        "d": [duration(t["from_ms"][n], t["to_ms"][n]) for n in picked],
         "o": deltas(t["from_offset"][n] for n in picked),
         "e": _ends(t, picked),
         "f": [_marks(t, n) for n in picked],
@@ -66,7 +66,7 @@ def pack_intervals(t: Rows, lanes: Sequence[Sequence[Bar]], owners: Mapping[str,
         "n": [len(lane) for lane in lanes],
         "m": [owners[t["member_id"][n]] for n in first],
         "t": [v for lane in lanes for v in deltas(b.begin for b in lane)],
-        "d": [after(b.begin, b.end) for b in bars],
+        "d": [duration(b.begin, b.end) for b in bars],
         "o": [v for lane in lanes for v in deltas(t["from_offset"][b.row] for b in lane)],
         "e": _ends(t, first),
         "f": [_marks(t, n) for n in first],
@@ -88,7 +88,7 @@ def pack_unowned(t: Rows, lanes: Sequence[Sequence[Bar]], owners: Mapping[str, i
         "m": [owners.get(t["former_member_id"][n], NONE) for n in first],
         "to": [owners.get(t["member_id"][n] or "", NONE) for n in first],
         "t": [v for lane in lanes for v in deltas(b.begin for b in lane)],
-        "d": [after(b.begin, b.end) for b in bars],
+        "d": [duration(b.begin, b.end) for b in bars],
         "o": [v for lane in lanes for v in deltas(t["from_offset"][b.row] for b in lane)],
         "e": _ends(t, first),
         "q": [int(t["grade"][n] != "proven") for n in first],
@@ -114,8 +114,8 @@ def pack_rebalances(t: Rows, picked: Sequence[int], texts: Texts) -> dict[str, A
         "cause": [CAUSES.index(t["cause"][n]) if t["cause"][n] in CAUSES else 3 for n in picked],
         "member": [texts(t["member_id"][n]) for n in picked],
         "members": [t["members"][n] for n in picked],
-        "target": [after(t["from_ms"][n], t["target_ms"][n]) for n in picked],
-        "settled": [after(t["from_ms"][n], t["settled_ms"][n]) for n in picked],
+        "target": [duration(t["from_ms"][n], t["target_ms"][n]) for n in picked],
+        "settled": [duration(t["from_ms"][n], t["settled_ms"][n]) for n in picked],
         "moved": [count(t["partitions_moved"][n]) for n in picked],
         "assignor": [texts(t["assignor"][n]) for n in picked],
         "f": [marks(n) for n in picked],

@@ -9,7 +9,7 @@ from typing import Any
 from sidecar.audit.page import findings, verdict
 from sidecar.audit.page.groups import Groups
 from sidecar.audit.page.kinds import Finding, handed_over
-from sidecar.audit.page.pack import NONE, Rows, Texts, after, deltas
+from sidecar.audit.page.pack import NONE, Rows, Texts, deltas, duration
 from sidecar.audit.page.period import Period
 from sidecar.audit.page.source import Budget, Source
 from sidecar.core.runtime.commands import RENEWED
@@ -146,7 +146,7 @@ def _claims(c: Rows, mine: list[int], gone: Mapping[tuple[int, int], int], texts
         ends.append(last if end is not None and last is not None else end)
     return {
         "t": deltas(begin),
-        "d": [after(b, e) for b, e in zip(begin, ends, strict=True)],
+        "d": [duration(b, e) for b, e in zip(begin, ends, strict=True)],
         "o": deltas(c["from_offset"][n] for n in mine),
         "claim": [c["claim"][n] for n in mine],
         "node": [c["node_id"][n] for n in mine],
@@ -161,7 +161,7 @@ def _claims(c: Rows, mine: list[int], gone: Mapping[tuple[int, int], int], texts
 def _outages(o: Rows, mine: list[int]) -> dict[str, Any]:
     return {
         "t": deltas(o["from_ms"][n] for n in mine),
-        "d": [after(o["from_ms"][n], o["to_ms"][n]) for n in mine],
+        "d": [duration(o["from_ms"][n], o["to_ms"][n]) for n in mine],
         "o": deltas(o["from_offset"][n] for n in mine),
         "e": [o["to_offset"][n] - o["from_offset"][n] for n in mine],
         "claim": [o["claim"][n] for n in mine],

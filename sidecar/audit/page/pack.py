@@ -88,12 +88,12 @@ def deltas(values: Iterable[int]) -> list[int]:
     return out
 
 
-def after(begin: int, end: int | None) -> int:
+def duration(begin: int, end: int | None) -> int:
     """Returns `end - begin`, NONE without an end. At least 0, because clocks may go back between two records."""
     return NONE if end is None else max(end - begin, 0)
 
 
-def shares(wanted: Sequence[int], budget: int) -> list[int]:
+def split_budget(wanted: Sequence[int], budget: int) -> list[int]:
     """Returns each one's share of the budget: small wishes are granted in full, the rest is split evenly."""
     granted = [0] * len(wanted)
     left = budget

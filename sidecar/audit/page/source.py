@@ -63,7 +63,7 @@ class Source:
                 where["state_partition"] = self._homes
         return rows(self._tables.get(name), names, where)
 
-    def held(self) -> Rows:
+    def holdings(self) -> Rows:
         """Returns intervals, and holdings of share and streams groups as rows like them. A task that is not active has
         its role in the topic's name."""
         shares, tasks = self.rows("share_holdings"), self.rows("streams_tasks")
@@ -73,7 +73,7 @@ class Source:
             tasks.having(kind=["streams"] * tasks.count, topic_key=tasks["subtopology"], topic=roles),
         )
 
-    def free(self) -> Rows:
+    def unowned(self) -> Rows:
         """Returns unowned time, and the time in which no member had a share group's partition although one should."""
         shares = self.rows("share_coverage")
         return self.rows("unowned").with_more(

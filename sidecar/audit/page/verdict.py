@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sidecar.audit.completeness import COLUMNS, Completeness, combined, completeness, reasons
 from sidecar.audit.page.kinds import FAULT, KINDS, NOTE, POSSIBLE, Finding
 from sidecar.audit.page.pack import NONE, Rows
 from sidecar.audit.page.period import Period, stamp
-from sidecar.audit.standing import COLUMNS, Standing, reasons, standing, together
 
 
 @dataclass(frozen=True)
@@ -21,15 +21,15 @@ class Covered:
     first_ms: int
     last_ms: int
     records: int
-    standing: Standing
+    completeness: Completeness
 
     @property
     def missing(self) -> int:
-        return self.standing.missing
+        return self.completeness.missing
 
     @property
     def since_ms(self) -> int | None:
-        return self.standing.since_ms
+        return self.completeness.since_ms
 
 
 @dataclass
@@ -60,7 +60,7 @@ def coverage(table: Rows, groups: Collection[str]) -> Coverage:
     for p, scope, name, first, last, records, *rest in table.each(
         "state_partition", "scope", "group_id", "first_ms", "last_ms", "records", *COLUMNS
     ):
-        covered = Covered(first, last, records, standing(dict(zip(COLUMNS, rest, strict=True))))
+        covered = Covered(first, last, records, completeness(dict(zip(COLUMNS, rest, strict=True))))
         if scope == "partition":
             found.partitions[p] = covered
         else:
@@ -95,10 +95,10 @@ def verdict(
     faults = {names[kind]: seen_faults[kind] for kind in names if seen_faults[kind]} | Counter(failed)
     blind = {str(p) for p in partitions if p not in covered.partitions}
     blind |= {g for p, g in groups if covered.of((p, g)) is None}
-    now = together(c.standing for c in (covered.partitions or covered.groups).values())
+    now = combined(c.completeness for c in (covered.partitions or covered.groups).values())
     since = covered.first_ms if now.complete else now.since_ms if now.since_known else None
     if period is not None and since is not None and since <= period.since_ms:
-        now = Standing()
+        now = Completeness()
     known = bool(covered.partitions or covered.groups) and not blind and not absent
     complete = known and now.complete and not unreadable
     if grave[FAULT]:
@@ -107,7 +107,7 @@ def verdict(
         state = "clean"
     else:
         state = "unknown"
-    lack = _lack(blind, absent, covered)
+    lack = _why_unknown(blind, absent, covered)
     return {
         "state": state,
         "faults": grave[FAULT],
@@ -124,7 +124,7 @@ def verdict(
     }
 
 
-def _lack(blind: set[str], absent: Sequence[str], covered: Coverage) -> str:
+def _why_unknown(blind: set[str], absent: Sequence[str], covered: Coverage) -> str:
     """Returns why the history cannot be judged; empty if it can be."""
     if absent:
         return f"Tables are missing: {', '.join(absent)}."

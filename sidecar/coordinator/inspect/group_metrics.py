@@ -76,7 +76,7 @@ class Census:
                     continue
                 inspect = shard.registry.kinds[group.kind].inspect
                 found.groups[(group.kind, group.state_name())] += 1
-                for protocol, members in inspect.speaks(group).items():
+                for protocol, members in inspect.members_by_protocol(group).items():
                     found.members[(group.kind, protocol)] += members
                 if soft.rebalanced_ms and (recent := sum(ms > at_ms - RECENT_MS for ms in soft.rebalanced_ms)):
                     found.rebalances.append((recent, group_id))
@@ -100,7 +100,9 @@ class Census:
         kinds = self._service.registry.kinds
         states = {(name, state): 0 for name, kind in kinds.items() for state in kind.inspect.states}
         self._figures.only("groups", {**states, **found.groups}.items())
-        protocols = {(name, p): 0 for name, kind in kinds.items() for p in kind.inspect.speaks(kind.make(""))}
+        protocols = {
+            (name, p): 0 for name, kind in kinds.items() for p in kind.inspect.members_by_protocol(kind.make(""))
+        }
         self._figures.only("members", {**protocols, **found.members}.items())
         most: tuple[tuple[str, Iterable[tuple[float, str]]], ...] = (
             ("group_rebalances", found.rebalances),

@@ -71,8 +71,8 @@ class FormerOwners:
     def look_again(self, owners: Sequence[Owner], at: Now) -> None:
         """Ends the owners' doubt early where a former owner has now recorded that it answers no more."""
         for owner in owners:
-            if owner.shard is not None and owner.shard.doubt_until_ms > at.mono_ms:
-                owner.shard.doubt_ends(owner.leases_end_ms(at), at)
+            if owner.shard is not None and owner.shard.former_leases_end_ms > at.mono_ms:
+                owner.shard.set_former_leases_end(owner.leases_end_ms(at), at)
 
     def _is_over(self, claim: bytes, following: bytes) -> bool:
         """Returns whether the owner that wrote `claim` has had no lease on the partition since claim `following`."""

@@ -68,7 +68,7 @@ class RegexResolver:
         rest_s = self._rests.pop(ask.group_id, 0.0) - time.monotonic()
         if rest_s > 0:
             asyncio.get_running_loop().call_later(rest_s, self._submit, c, ask, image)
-        elif ask.anew:
+        elif ask.reads_all_topics:
             self._fresh.look(ALL, partial(self._submit, c, ask, image), LOOK_S)
         else:
             self._submit(c, ask, image)

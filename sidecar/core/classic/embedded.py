@@ -54,10 +54,10 @@ def subscription(metadata: bytes) -> Subscription | None:
 
 
 def _subscription(metadata: bytes) -> Subscription | None:
-    return None if _is_monstrous(metadata) else whole_subscription(metadata)
+    return None if _exceeds_limits(metadata) else whole_subscription(metadata)
 
 
-def _is_monstrous(metadata: bytes) -> bool:
+def _exceeds_limits(metadata: bytes) -> bool:
     """Whether the subscription exceeds the limits. Counts before anything is decoded."""
     if len(metadata) <= FEW_BYTES:
         return False
@@ -68,12 +68,12 @@ def _is_monstrous(metadata: bytes) -> bool:
         if topics > TOPICS_MAX or _version(metadata) == 0:
             return bool(topics > TOPICS_MAX)
         pos += 4 + max(0, _INT.unpack_from(metadata, pos)[0])
-        return _is_more(metadata, pos)
+        return _array_exceeds_limits(metadata, pos)
     except (WireError, StructError):
         return False
 
 
-def _is_more(raw: bytes, pos: int) -> bool:
+def _array_exceeds_limits(raw: bytes, pos: int) -> bool:
     """Whether the array of topics with partitions at `pos` has more topics or partitions than the limits. Raises
     StructError."""
     topics, partitions = _INT.unpack_from(raw, pos)[0], 0
@@ -159,7 +159,7 @@ def without_claims(metadata: bytes, of: Mapping[str, Iterable[int]]) -> bytes:
 def is_large(assignment: bytes) -> bool:
     """Whether this assignment exceeds the limits of a shard that reads it in one go."""
     try:
-        return len(assignment) > FEW_BYTES and _is_more(assignment, 2)
+        return len(assignment) > FEW_BYTES and _array_exceeds_limits(assignment, 2)
     except StructError:
         return False
 

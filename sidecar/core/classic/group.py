@@ -12,7 +12,7 @@ from sidecar.core.classic.config import CLASSIC
 from sidecar.core.classic.embedded import CONSUMER_TYPE, topics_of
 from sidecar.core.classic.events import Protocols
 from sidecar.core.classic.records import TRANSITIONS, AssignmentRecord, GroupRecord, Kind, MemberRecord, State
-from sidecar.core.runtime.events import StandingReply
+from sidecar.core.runtime.events import DeletionCheckReply
 from sidecar.core.runtime.member_limits import bytes_of_assignment, bytes_of_member, bytes_of_protocols
 from sidecar.core.runtime.records import Record, Tombstone
 from sidecar.core.vocabulary.errors import Code, CoordinatorError, InvariantError
@@ -59,10 +59,10 @@ class ClassicGroup:
     def member_ids(self) -> Collection[str]:
         return self.members.keys()
 
-    def standing(self) -> StandingReply:
+    def deletion_check(self) -> DeletionCheckReply:
         active = self.state is not State.EMPTY
         topics = self.subscribed_topics()
-        return StandingReply(
+        return DeletionCheckReply(
             exists=True,
             kind=self.kind,
             members=max(len(self.members), int(active)),

@@ -18,6 +18,7 @@ from sidecar.core.runtime.inspect import (
     SETTLED,
     Body,
     Explained,
+    GroupRecords,
     Heading,
     Inspect,
     Live,
@@ -26,7 +27,6 @@ from sidecar.core.runtime.inspect import (
     Note,
     Owned,
     Progress,
-    Told,
     Wait,
     client_of,
     listed,
@@ -102,7 +102,7 @@ def _places(body: Body) -> set[tuple[Any, ...]]:
     return {(t, p) for t, ps in (assigned(body["assignment"]) or {}).items() for p in ps}
 
 
-def _tell_group(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
+def _group_notes(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
     if body is None:
         yield Note("the group is gone")
         return
@@ -110,7 +110,7 @@ def _tell_group(sub_id: str, body: Body | None, last: Body | None) -> Iterable[N
     yield Note(body["state"], "", f"generation {body['generation']}{leader}")
 
 
-def _tell_member(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
+def _member_notes(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
     if body is None:
         if last is not None:
             yield Note("left", sub_id, client_of(last))
@@ -126,27 +126,27 @@ def _tell_member(sub_id: str, body: Body | None, last: Body | None) -> Iterable[
 
 
 # ---- explaining -----------------------------------------------------------------------------------------------------
-def _explain(told: Told, group: ClassicGroup, image: TopicImage | None, live: Live | None) -> Explained:
-    since = group.since_ms or told.since(Kind.GROUP)
+def _explain(records: GroupRecords, group: ClassicGroup, image: TopicImage | None, live: Live | None) -> Explained:
+    since = group.since_ms or records.since(Kind.GROUP)
     until = since + group.rebalance_timeout_ms()
-    members = {m.member_id: _progress(told, group, m, since, live) for m in group.members.values()}
+    members = {m.member_id: _progress(records, group, m, since, live) for m in group.members.values()}
     waits, notes = _waits(group, members, since, until, live), _notes(group, members, live)
     return Explained(since, members, tuple(waits), tuple(notes))
 
 
-def _progress(told: Told, group: ClassicGroup, m: Member, since_ms: int, live: Live | None) -> Progress:
-    said_ms, state = told.since(Kind.MEMBER, m.member_id), SETTLED
+def _progress(records: GroupRecords, group: ClassicGroup, m: Member, since_ms: int, live: Live | None) -> Progress:
+    said_ms, state = records.since(Kind.MEMBER, m.member_id), SETTLED
     if group.state is State.PREPARING:
         # A member record in the batch that began the rebalance, or later, came with a JoinGroup. A new owner has lost
         # that request, and the member joins again.
-        offset, began = told.offset(Kind.MEMBER, m.member_id), told.offset(Kind.GROUP)
+        offset, began = records.offset(Kind.MEMBER, m.member_id), records.offset(Kind.GROUP)
         joined = offset >= 0 and began >= 0 and (offset > began or said_ms >= since_ms)
-        anew = offset >= 0 and told.taken_over_ms > said_ms
+        anew = offset >= 0 and records.taken_over_ms > said_ms
         known = m.member_id in live.joined if live is not None else joined and not anew
         state = JOINED if known else TO_JOIN
     elif group.state is State.COMPLETING:
         state = LEADS if m.member_id == group.leader else SYNCS
-    at_ms = since_ms if state in (TO_JOIN, SYNCS, LEADS) else told.since(Kind.ASSIGNMENT, m.member_id)
+    at_ms = since_ms if state in (TO_JOIN, SYNCS, LEADS) else records.since(Kind.ASSIGNMENT, m.member_id)
     return Progress(state, at_ms or said_ms, _next(group, state))
 
 
@@ -212,7 +212,7 @@ INSPECT = Inspect(
     heading=_heading,
     begins=_begins,
     places=_places,
-    tell={Kind.GROUP: _tell_group, Kind.MEMBER: _tell_member},
+    history={Kind.GROUP: _group_notes, Kind.MEMBER: _member_notes},
     explain=_explain,
     session=SESSION,
     live=_live,

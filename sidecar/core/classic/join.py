@@ -68,7 +68,7 @@ def join(turn: Turn, e: JoinGroup, token: int) -> None:
     elif not e.member_id:
         _new(turn, group or _create(turn, e), e, token, config)
     else:
-        _known(turn, checked, e, token, config)
+        _rejoin(turn, checked, e, token, config)
 
 
 def _create(turn: Turn, e: JoinGroup) -> ClassicGroup:
@@ -181,7 +181,7 @@ def _record(e: JoinGroup, member_id: str, id_told: bool, generation: int, why: s
 
 
 # ---- members that come again --------------------------------------------------------------------------------------
-def _known(turn: Turn, group: ClassicGroup, e: JoinGroup, token: int, config: ClassicConfig) -> None:
+def _rejoin(turn: Turn, group: ClassicGroup, e: JoinGroup, token: int, config: ClassicConfig) -> None:
     soft: ClassicSoft = turn.soft_of(group.group_id)
     if e.member_id in soft.pending:
         if e.instance_id is not None:

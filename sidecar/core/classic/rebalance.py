@@ -25,7 +25,7 @@ from sidecar.core.vocabulary.rebalance_reasons import Reason, listed
 
 JOIN, SYNC, SESSION = "classic_join", "classic_sync", "classic_session"
 """Timers: the end of the join phase, the end of the sync phase, a member's session."""
-NOBODY_MS = 1_000
+NO_JOINS_PAUSE_MS = 1_000
 """Shortest pause between two checks of a join phase that no member has joined: rebalance timeouts may be 0."""
 RELEASE_ROUNDS = 3
 """Most generations without partitions in a release. After them members are sent away without being asked again whether
@@ -68,7 +68,7 @@ def prepare(turn: Turn, group: ClassicGroup, why: str, reason: Reason) -> None:
         soft.unsynced = set(group.members)  # no member has received an assignment
     turn.timers.cancel((SYNC, group.group_id))
     initial = group.state is State.EMPTY
-    soft.initial, soft.grew, soft.nobody = initial, False, False
+    soft.initial, soft.grew, soft.warned_of_no_joins = initial, False, False
     go(turn, group, State.PREPARING, why)
     soft.rebalances(turn.now.mono_ms)
     turn.fx.count("rebalances", group.kind, reason)
@@ -136,10 +136,10 @@ def complete_join(turn: Turn, group: ClassicGroup) -> None:
             forget(turn, group, member.member_id, "did not join in time")
     if group.members and not soft.joins:
         # Only static members are left, and none of them came: their sessions decide.
-        await_join(turn, group, NOBODY_MS)
-        if not soft.nobody:
+        await_join(turn, group, NO_JOINS_PAUSE_MS)
+        if not soft.warned_of_no_joins:
             turn.fx.log("nobody joined", level="warning", group_id=group.group_id, members=len(group.members))
-        soft.nobody = True
+        soft.warned_of_no_joins = True
         return
     soft.initial = soft.grew = False
     if not group.members:

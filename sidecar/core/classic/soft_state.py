@@ -24,7 +24,7 @@ class ClassicSoft(Soft):
     """Whether the rebalance under way is the first one of an empty group."""
     grew: bool = False
     """Whether a member joined the initial rebalance since its delay was last extended."""
-    nobody: bool = False
+    warned_of_no_joins: bool = False
     """Whether no member has joined within the time of the rebalance under way, and a warning was logged."""
     releasing: bool = False
     """Whether the group moves back to the broker."""

@@ -21,7 +21,7 @@ from sidecar.native.twin import pack, read
 
 
 @dataclass(frozen=True, slots=True)
-class KnownLayout:
+class CachedLayout:
     """A layout and its inputs; the group keeps it from run to run. `packed`: each subscription's topics as numbers, and
     the resolved regex that they include."""
 
@@ -42,17 +42,17 @@ class ConsumerRun(RunInput):
     names: frozenset[str]
     regexes: Mapping[str, RegexRecord]
     target: TargetAssignment
-    known: KnownLayout | None
+    cached: CachedLayout | None
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOutput(RunOutput):
     table: Table
-    known: KnownLayout
+    cached: CachedLayout
 
 
 def snapshot(
-    group: ConsumerGroup, known: KnownLayout | None, image: TopicImage, assignor: str, run_id: int
+    group: ConsumerGroup, cached: CachedLayout | None, image: TopicImage, assignor: str, run_id: int
 ) -> ConsumerRun:
     """Returns the input of a run. Costs a few copies of references; `copy` is quick where `dict()` is not, after a key
     was deleted."""
@@ -67,46 +67,46 @@ def snapshot(
         group.subscribed_topics(),
         dict(group.regexes),
         group.target.frozen(),
-        known,
+        cached,
     )
 
 
 def run(inp: ConsumerRun, assignor: Assignor) -> ConsumerOutput:
     """Runs the assignor. Its exceptions propagate."""
-    known, problem = problem_from(inp)
+    cached, problem = problem_from(inp)
     if isinstance(assignor, ArrayAssignor):
         owner = assignor.owners(problem)
     else:
         owner = owners_of(problem, assignor(problem.spec()))
-    table = Table.of(known.layout, problem.members, owner)
+    table = Table.of(cached.layout, problem.members, owner)
     flags, moved = changed(problem.owner, owner, len(problem.members))
     for m in _first_or_shrunk(inp.target, problem):
         flags[problem.members[m]] = 1
-    return ConsumerOutput(table, tuple(compress(problem.members, flags)), moved, known)
+    return ConsumerOutput(table, tuple(compress(problem.members, flags)), moved, cached)
 
 
-def problem_from(inp: ConsumerRun) -> tuple[KnownLayout, Problem]:
+def problem_from(inp: ConsumerRun) -> tuple[CachedLayout, Problem]:
     # In the order of ids: the same group gets the same target in any order of joins, before and after a takeover.
     members = sorted(inp.members)
     subs = list(map(inp.subscriptions.__getitem__, members))
-    known = _layout(inp, dict.fromkeys(subs))
+    cached = _layout(inp, dict.fromkeys(subs))
     index = dict(zip(members, range(len(members)), strict=True))
-    class_of = array("i", bytes(lookup(subs, known.class_of)))
-    return known, Problem(index, inp.members, known.layout, class_of, inp.target.owners_on(known.layout, index))
+    class_of = array("i", bytes(lookup(subs, cached.class_of)))
+    return cached, Problem(index, inp.members, cached.layout, class_of, inp.target.owners_on(cached.layout, index))
 
 
-def _layout(inp: ConsumerRun, subs: Mapping[Subscription, None]) -> KnownLayout:
-    """Returns the known layout if it still holds, else a new one that keeps its valid parts."""
-    known = inp.known
-    if known is None or known.image is not inp.image or known.names != inp.names:
+def _layout(inp: ConsumerRun, subs: Mapping[Subscription, None]) -> CachedLayout:
+    """Returns the cached layout if it still holds, else a new one that keeps its valid parts."""
+    cached = inp.cached
+    if cached is None or cached.image is not inp.image or cached.names != inp.names:
         by_name = inp.image.by_name
         ordered = sorted(n for n in inp.names if n in by_name)
-        known = KnownLayout(inp.image, inp.names, Layout.of(tuple(by_name[n] for n in ordered)), {}, {})
-    place = known.layout.place
+        cached = CachedLayout(inp.image, inp.names, Layout.of(tuple(by_name[n] for n in ordered)), {}, {})
+    place = cached.layout.place
     packed: dict[Subscription, tuple[RegexRecord | None, bytes]] = {}
     for sub in subs:
         regex = inp.regexes.get(sub.regex) if sub.regex else None
-        had = known.packed.get(sub)
+        had = cached.packed.get(sub)
         if had is None or had[0] is not regex:
             names = sub.names if regex is None else {*sub.names, *regex.topics}
             # A set: a record of the state topic may name a topic twice, and the kernels want each once.
@@ -114,8 +114,8 @@ def _layout(inp: ConsumerRun, subs: Mapping[Subscription, None]) -> KnownLayout:
         packed[sub] = had
     classes: dict[bytes, int] = {}
     class_of = {sub: classes.setdefault(p[1], len(classes)) for sub, p in packed.items()}
-    layout = known.layout if known.layout.classes == tuple(classes) else known.layout.with_classes(tuple(classes))
-    return KnownLayout(known.image, known.names, layout, class_of, packed)
+    layout = cached.layout if cached.layout.classes == tuple(classes) else cached.layout.with_classes(tuple(classes))
+    return CachedLayout(cached.image, cached.names, layout, class_of, packed)
 
 
 def _first_or_shrunk(old: TargetAssignment, problem: Problem) -> set[str]:

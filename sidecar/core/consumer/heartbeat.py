@@ -30,7 +30,7 @@ def heartbeat(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
         return
     if RELEASE.sent_away(turn, hb, token):
         return
-    if look_first(turn, hb, token, _names_anew(turn, hb), config.join_wait_ms):
+    if look_first(turn, hb, token, _new_topic_names(turn, hb), config.join_wait_ms):
         return
     fx = turn.fx
     reply = step(turn, hb, token, config, may_wait=hb.member_epoch > 0 and config.join_wait_ms > 0)
@@ -38,14 +38,14 @@ def heartbeat(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
     asks = any(type(item) is ResolveRegex for item in fx.background)
     if waits(turn, hb, soft, config, asks):
         PARKED.wait(turn, hb, token, reply, asks)
-    elif fx.records or fx.background or hb.member_epoch <= 0 or _tells(hb, reply, soft):
+    elif fx.records or fx.background or hb.member_epoch <= 0 or _must_not_repeat(hb, reply, soft):
         turn.reply(token, reply)
     else:
         until_ms = turn.now.mono_ms + config.session_timeout_ms
         turn.reply(token, reply, Grant(hb.group_id, hb.member_id, soft.revision, until_ms))
 
 
-def _names_anew(turn: Turn, hb: ConsumerHeartbeat) -> tuple[str, ...]:
+def _new_topic_names(turn: Turn, hb: ConsumerHeartbeat) -> tuple[str, ...]:
     """Returns the topics that this member has not named before: in a join, all of them."""
     if not hb.topic_names or hb.member_epoch == 0:
         return hb.topic_names or ()
@@ -54,7 +54,7 @@ def _names_anew(turn: Turn, hb: ConsumerHeartbeat) -> tuple[str, ...]:
     return () if member is None else tuple(set(hb.topic_names).difference(member.topic_names))
 
 
-def _tells(hb: ConsumerHeartbeat, reply: HeartbeatReply, soft: ConsumerSoft) -> bool:
+def _must_not_repeat(hb: ConsumerHeartbeat, reply: HeartbeatReply, soft: ConsumerSoft) -> bool:
     """Whether this answer carries an assignment, or a later one may have to: a front would repeat this answer under a
     grant."""
-    return reply.assignment is not None or hb.member_id in soft.told
+    return reply.assignment is not None or hb.member_id in soft.unacknowledged

@@ -35,7 +35,7 @@ def _holds(body: Body, member: Body | None) -> Iterable[HeldPartitions]:
     return modern.topics_held((*body["assigned"], *body["pending"]), alone=True)
 
 
-def _speaks(group: ConsumerGroup) -> Mapping[str, int]:
+def _members_by_protocol(group: ConsumerGroup) -> Mapping[str, int]:
     return {"consumer": len(group.members) - group.classic_members, "classic": group.classic_members}
 
 
@@ -77,14 +77,14 @@ def _subscribes(body: Body) -> str:
     return f"subscribes to {' '.join(body['topic_names']) or body['topic_regex'] or 'nothing'}"
 
 
-def _tell_static(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
+def _static_member_notes(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
     if body is not None:
         yield Note("static member", f"instance {sub_id}", f"is {body['member_id']}")
     elif last is not None:
         yield Note("static member", f"instance {sub_id}", "is nobody any more")
 
 
-def _tell_regex(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
+def _regex_notes(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
     topics = [] if body is None else body["topics"]
     if last is None or topics != last["topics"]:
         yield Note("pattern", sub_id, f"stands for {' '.join(topics) or 'nothing'}")
@@ -93,13 +93,13 @@ def _tell_regex(sub_id: str, body: Body | None, last: Body | None) -> Iterable[N
 INSPECT = modern.inspecting(
     Explainer(Kind.GROUP, Kind.CURRENT, Kind.TARGET_METADATA, _view, _advance, held=_held, next=_next, notes=_notes),
     states={str(s): modern.STATES[s] for s in GroupState},
-    tell={
-        Kind.GROUP: modern.tell_group,
-        Kind.TARGET_METADATA: modern.tell_target,
-        Kind.MEMBER: modern.tell_member(_subscribes),
-        Kind.STATIC_MEMBER: _tell_static,
-        Kind.REGEX: _tell_regex,
+    history={
+        Kind.GROUP: modern.group_notes,
+        Kind.TARGET_METADATA: modern.target_notes,
+        Kind.MEMBER: modern.member_notes(_subscribes),
+        Kind.STATIC_MEMBER: _static_member_notes,
+        Kind.REGEX: _regex_notes,
     },
     holds=_holds,
-    speaks=_speaks,
+    members_by_protocol=_members_by_protocol,
 )

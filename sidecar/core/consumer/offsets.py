@@ -41,7 +41,7 @@ def _commit(turn: Turn, group: ConsumerGroup, c: CommitCheck) -> CheckReply:
         return OK
     # The present epoch alone is no proof. A Java client joins again in the background after it was removed, and its
     # application then commits offsets from before with the present epoch (docs/reference/differences.md).
-    return CheckReply(stale) if any(_of_another(group, image, member, place) for place in c.partitions) else OK
+    return CheckReply(stale) if any(_has_other_owner(group, image, member, place) for place in c.partitions) else OK
 
 
 def _topic_id(image: TopicImage, name: str, topic_id: bytes) -> bytes:
@@ -51,7 +51,7 @@ def _topic_id(image: TopicImage, name: str, topic_id: bytes) -> bytes:
     return topic.id if topic is not None else ZERO_ID
 
 
-def _of_another(group: ConsumerGroup, image: TopicImage, member: Member, where: Place) -> bool:
+def _has_other_owner(group: ConsumerGroup, image: TopicImage, member: Member, where: Place) -> bool:
     name, topic_id, partition = where
     owner = group.owners.get(_topic_id(image, name, topic_id), {}).get(partition, member.member_id)
     return owner != member.member_id

@@ -21,12 +21,12 @@ from sidecar.core.vocabulary.rebalance_reasons import Reason
 class ResolveRegex:
     """Background work: matches these expressions against the topic names, within a time limit. `token`: the request on
     whose connection the broker's authorizer can be asked. `RegexResolved` follows in any case, with empty `topics` if
-    it could not be asked. `anew`: some expressions were never matched, so all topics are read first."""
+    it could not be asked. `reads_all_topics`: some expressions were never matched, so all topics are read first."""
 
     group_id: str
     token: int
     regexes: tuple[str, ...]
-    anew: bool
+    reads_all_topics: bool
 
 
 class RegexResolved(Event):
@@ -34,7 +34,7 @@ class RegexResolved(Event):
 
     topics: Mapping[str, tuple[str, ...]]
     names_version: int
-    unheard: int = NO_TOKEN
+    gone_token: int = NO_TOKEN
     """The request whose client is gone, so that the authorizer could not be asked on its connection."""
 
 

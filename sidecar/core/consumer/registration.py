@@ -50,7 +50,7 @@ def _touched(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
 
 def _regex_resolved(turn: Turn, event: RegexResolved, token: int) -> None:
     regex_resolved(turn, event)
-    PARKED.give_up(turn, event.group_id, event.unheard)
+    PARKED.give_up(turn, event.group_id, event.gone_token)
     PARKED.wake(turn, event.group_id)
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sidecar.core.consumer.assignor_run import KnownLayout
+from sidecar.core.consumer.assignor_run import CachedLayout
 from sidecar.core.modern.soft_state import ModernSoft
 from sidecar.core.runtime.turn import Turn
 
 
 @dataclass(slots=True)
 class ConsumerSoft(ModernSoft):
-    layout: KnownLayout | None = None
+    layout: CachedLayout | None = None
     """The arrays of the last assignor run."""
     resolving: bool = False
     """Whether the group's regular expressions are being resolved."""

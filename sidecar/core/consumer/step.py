@@ -15,7 +15,7 @@ from sidecar.core.consumer.regexes import refresh_regexes
 from sidecar.core.consumer.soft_state import ConsumerSoft
 from sidecar.core.consumer.target_assignment import TARGETS, preferred_assignor
 from sidecar.core.consumer.validation import check_member_epoch, check_regex
-from sidecar.core.modern.assignment_resend import tell
+from sidecar.core.modern.assignment_resend import must_send_assignment
 from sidecar.core.modern.epochs import bump_epoch, note_if_settled, refresh_metadata_hash
 from sidecar.core.modern.group import STATIC_LEAVE_EPOCH
 from sidecar.core.modern.sessions import SESSION, arm_rebalance
@@ -73,12 +73,12 @@ def step(
     due = hb.member_epoch == 0 or full or moved
     soft: ConsumerSoft = turn.soft_of(hb.group_id)
     acknowledged = hb.owned is not None and not final.pending and _owns(hb.owned, final)
-    told = tell(soft, final, acknowledged, due, turn.now.mono_ms, config.heartbeat_interval_ms)
+    must_send = must_send_assignment(soft, final, acknowledged, due, turn.now.mono_ms, config.heartbeat_interval_ms)
     return HeartbeatReply(
         member_id=final.member_id,
         member_epoch=final.member_epoch,
         heartbeat_interval_ms=config.heartbeat_interval_ms,
-        assignment=final.assigned_partitions() if told else None,
+        assignment=final.assigned_partitions() if must_send else None,
     )
 
 

@@ -25,7 +25,7 @@ def _snapshot(turn: Turn, group: ConsumerGroup, assignor: str) -> ConsumerRun:
 
 def _result(turn: Turn, group: ConsumerGroup, inp: ConsumerRun, out: ConsumerOutput) -> TargetRecord:
     soft: ConsumerSoft = turn.soft_of(group.group_id)
-    soft.layout = out.known
+    soft.layout = out.cached
     return TargetRecord(
         group.group_id,
         out.table,

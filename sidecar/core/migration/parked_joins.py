@@ -85,7 +85,7 @@ def _finish(turn: Turn, group: ConsumerGroup, soft: MixedSoft, member_id: str) -
         fenced = e.instance_id is not None and e.instance_id in group.static_members
         turn.reply(parked.token, JoinReply(Code.FENCED_INSTANCE_ID if fenced else Code.UNKNOWN_MEMBER_ID))
         return
-    final = reconcile_member(turn, group, member, False, says_it_owns(e, turn.image))
+    final = reconcile_member(turn, group, member, False, claimed_partitions(e, turn.image))
     answer(turn, group, e, final, parked.token)
 
 
@@ -99,7 +99,7 @@ def answer_waiting(turn: Turn, group: ConsumerGroup) -> None:
     CONSUMER.answer_waiting(turn, group)
 
 
-def says_it_owns(e: JoinGroup, image: TopicImage) -> Partitions:
+def claimed_partitions(e: JoinGroup, image: TopicImage) -> Partitions:
     said = subscription(e.protocols[0][1])
     return {} if said is None else by_id(said.owned, image)
 

@@ -66,7 +66,7 @@ def consumer_joins(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
         drop(turn, group, "an empty classic group becomes a consumer group")
     else:
         check_upgrade(turn, group)
-        records = as_consumer_group(group, turn.image, _heard(group, turn.soft_of(hb.group_id)))
+        records = as_consumer_group(group, turn.image, _have_assignment(group, turn.soft_of(hb.group_id)))
         check(_preview(hb.group_id, records), hb, config)
         drop(turn, group, WHY)
         for record in records:
@@ -96,21 +96,21 @@ def _preview(group_id: str, records: Sequence[Record]) -> ConsumerGroup:
     return group
 
 
-def _heard(group: ClassicGroup, soft: ClassicSoft) -> Set[str]:
+def _have_assignment(group: ClassicGroup, soft: ClassicSoft) -> Set[str]:
     """Returns the members that have received their last assignment, and have not joined again since."""
     if group.state is State.COMPLETING or group.adopted:
         return frozenset()
     return group.members.keys() - soft.unsynced - soft.joins.keys()
 
 
-def as_consumer_group(group: ClassicGroup, image: TopicImage, heard: Set[str]) -> list[Record]:
-    """Returns the records of the consumer group that this group becomes. `heard`: members that have received their last
-    assignment. Raises GROUP_ID_NOT_FOUND."""
+def as_consumer_group(group: ClassicGroup, image: TopicImage, have_assignment: Set[str]) -> list[Record]:
+    """Returns the records of the consumer group that this group becomes. `have_assignment`: members that have received
+    their last assignment. Raises GROUP_ID_NOT_FOUND."""
     everybody = len(group.members)
     known = group.protocol is not None and group.supported[group.protocol] == everybody
     protocol = group.protocol if known and group.protocol is not None else group.select_protocol()
     given = {m: _given(group, m, protocol, image) for m in group.members}
-    _claim(group, protocol, image, heard, given)
+    _claim(group, protocol, image, have_assignment, given)
     records: list[Record] = []
     for member in group.members.values():
         records += _member(group, member, protocol, image, given[member.member_id])
@@ -137,13 +137,13 @@ def epoch_of(group: ClassicGroup) -> int:
 
 
 def _claim(
-    group: ClassicGroup, protocol: str, image: TopicImage, heard: Set[str], given: dict[str, Partitions]
+    group: ClassicGroup, protocol: str, image: TopicImage, have_assignment: Set[str], given: dict[str, Partitions]
 ) -> None:
     """Adds partitions that members claim and no member is assigned. Of two claims the one of the later generation
     counts (KIP-792)."""
     taken = {(t, p) for parts in given.values() for t, ps in parts.items() for p in ps}
     said = [(m.member_id, subscription(m.metadata(protocol))) for m in group.members.values()]
-    claims = [(member_id, s) for member_id, s in said if s is not None and s.owned and member_id not in heard]
+    claims = [(member_id, s) for member_id, s in said if s is not None and s.owned and member_id not in have_assignment]
     for member_id, s in sorted(claims, key=lambda claim: -claim[1].generation):
         held = {t: set(ps) for t, ps in given[member_id].items()}
         for name, partitions in s.owned.items():

@@ -10,7 +10,7 @@ one.
 from __future__ import annotations
 
 from sidecar.core.modern.group import ModernMember
-from sidecar.core.modern.soft_state import ModernSoft, Told
+from sidecar.core.modern.soft_state import ModernSoft, Resend
 
 INTERVALS = 2
 """Heartbeat intervals between two sends of an unacknowledged assignment."""
@@ -18,20 +18,22 @@ TIMES = 3
 """Most resends of one assignment: some clients never acknowledge one."""
 
 
-def tell(soft: ModernSoft, member: ModernMember, acknowledged: bool, due: bool, at_ms: int, interval_ms: int) -> bool:
+def must_send_assignment(
+    soft: ModernSoft, member: ModernMember, acknowledged: bool, due: bool, at_ms: int, interval_ms: int
+) -> bool:
     """Whether the answer to a heartbeat carries the assignment. `member`: as it is after the heartbeat; `acknowledged`:
     it reported to own just that assignment; `due`: the answer must carry it in any case."""
-    told = soft.told.get(member.member_id)
+    resend = soft.unacknowledged.get(member.member_id)
     if acknowledged:
         left = 0
     elif due:
         left = TIMES if member.holds else 0
-    elif told is None or at_ms < told.again_ms:
+    elif resend is None or at_ms < resend.next_ms:
         return False
     else:
-        left, due = told.left - 1, True
+        left, due = resend.resends_left - 1, True
     if left:
-        soft.told[member.member_id] = Told(at_ms + INTERVALS * interval_ms, left)
-    elif told is not None:
-        del soft.told[member.member_id]
+        soft.unacknowledged[member.member_id] = Resend(at_ms + INTERVALS * interval_ms, left)
+    elif resend is not None:
+        del soft.unacknowledged[member.member_id]
     return due

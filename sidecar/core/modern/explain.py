@@ -11,12 +11,12 @@ from sidecar.core.modern.group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from sidecar.core.runtime.inspect import (
     SETTLED,
     Explained,
+    GroupRecords,
     Live,
     MemberView,
     Names,
     Owned,
     Progress,
-    Told,
     Wait,
     listed,
     owned_places,
@@ -60,32 +60,32 @@ class Explainer:
     notes: Callable[[Any, TopicImage | None], Iterable[str]] = field(default=lambda group, image: ())
     place: Callable[[str, int], str] = topic_place
 
-    def __call__(self, told: Told, group: Any, image: TopicImage | None, live: Live | None) -> Explained:
+    def __call__(self, records: GroupRecords, group: Any, image: TopicImage | None, live: Live | None) -> Explained:
         """`image`: the present topics; None: unknown, so that facts which depend on topics are left out."""
-        names = {**told.names, **(image.names if image is not None else {})}
+        names = {**records.names, **(image.names if image is not None else {})}
         views = {m.member_id: self.view(group, m, names) for m in group.members.values()}
-        waits = tuple(w for m in group.members.values() for w in self._waits(told, group, m, names))
-        since = told.since(self.group)
+        waits = tuple(w for m in group.members.values() for w in self._waits(records, group, m, names))
+        since = records.since(self.group)
         if group.state_name() == "Stable":
-            since = max([told.since(self.current, m) for m in group.members], default=since)
+            since = max([records.since(self.current, m) for m in group.members], default=since)
         members = {}
         for m in group.members.values():
-            state, since_ms = self._state(told, group, m)
+            state, since_ms = self._state(records, group, m)
             follows = self._next(group, m, state, views[m.member_id], names, waits)
             members[m.member_id] = Progress(state, since_ms, follows)
         return Explained(since, members, waits, tuple(self._notes(group, image, live, views)))
 
-    def _state(self, told: Told, group: Any, m: Any) -> tuple[str, int]:
-        since = told.since(self.current, m.member_id)
+    def _state(self, records: GroupRecords, group: Any, m: Any) -> tuple[str, int]:
+        since = records.since(self.current, m.member_id)
         if m.member_epoch == STATIC_LEAVE_EPOCH:
             return AWAY, since
         if _revokes(m):
             return GIVES_UP, since
         if m.member_epoch != group.assignment_epoch:
-            return BEHIND, max(since, told.since(self.target_epoch))
+            return BEHIND, max(since, records.since(self.target_epoch))
         return (SETTLED if m.reconciled_to(group.assignment_epoch) else WAITS), since
 
-    def _waits(self, told: Told, group: Any, m: Any, names: Names) -> Iterable[Wait]:
+    def _waits(self, records: GroupRecords, group: Any, m: Any, names: Names) -> Iterable[Wait]:
         """Yields the members for which this member waits, now or from its next heartbeat on."""
         parts: dict[tuple[str, bool], dict[str, list[int]]] = {}
         for h in self.held(group, m, names):
@@ -94,8 +94,8 @@ class Explainer:
                 by_name.append(h.partition)
         first = list(dict.fromkeys(holder for holder, _ in parts))
         for (holder, asked), places in sorted(parts.items(), key=lambda p: (first.index(p[0][0]), not p[0][1])):
-            since = told.since(self.current, holder)
-            begin = max(since, told.taken_over_ms)  # a new owner gives all members the whole time again
+            since = records.since(self.current, holder)
+            begin = max(since, records.taken_over_ms)  # a new owner gives all members the whole time again
             timeout = group.members[holder].rebalance_timeout_ms
             until = begin + timeout if asked and timeout >= 0 else None
             yield Wait(m.member_id, owned_places(places, self.place), holder, since, asked, until)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from sidecar.core.modern.records import TargetMetadataRecord
-from sidecar.core.runtime.events import StandingReply
+from sidecar.core.runtime.events import DeletionCheckReply
 from sidecar.core.runtime.records import Record, Tombstone
 from sidecar.core.vocabulary.errors import Code, CoordinatorError, InvariantError
 from sidecar.core.vocabulary.topics import TopicImage
@@ -111,9 +111,9 @@ class ModernGroup(Generic[M]):
         member_id = None if instance_id is None else self.static_members.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
-    def standing(self) -> StandingReply:
+    def deletion_check(self) -> DeletionCheckReply:
         subscribed = self.subscribed_topics() if self.members else frozenset[str]()
-        return StandingReply(exists=True, kind=self.kind, members=len(self.members), subscribed=subscribed)
+        return DeletionCheckReply(exists=True, kind=self.kind, members=len(self.members), subscribed=subscribed)
 
     # ---- its records ------------------------------------------------------------------------------------------
     @abstractmethod

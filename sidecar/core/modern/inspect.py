@@ -13,11 +13,11 @@ from sidecar.core.runtime.inspect import (
     Body,
     Heading,
     HeldPartitions,
+    HistoryNotes,
     Inspect,
     MemberView,
     Names,
     Note,
-    Teller,
     client_of,
 )
 
@@ -30,7 +30,9 @@ STATES = {
 AT_REST = frozenset(("Empty", "Stable"))
 
 
-def inspecting(explain: Explainer, states: Mapping[str, str], tell: Mapping[str, Teller], **own: Any) -> Inspect:
+def inspecting(
+    explain: Explainer, states: Mapping[str, str], history: Mapping[str, HistoryNotes], **own: Any
+) -> Inspect:
     """Returns the views of one kind. `own`: fields of `Inspect` that replace those shared by all kinds with epochs."""
 
     def member(group: ModernGroup[Any], member_id: str, names: Names) -> MemberView | None:
@@ -48,7 +50,7 @@ def inspecting(explain: Explainer, states: Mapping[str, str], tell: Mapping[str,
         "live": live,
         "place": explain.place,
     }
-    return Inspect(states=states, tell=tell, explain=explain, **{**shared, **own})
+    return Inspect(states=states, history=history, explain=explain, **{**shared, **own})
 
 
 def facts(group: ModernGroup[Any]) -> dict[str, Any]:
@@ -90,22 +92,22 @@ def live(soft: ModernSoft) -> Mapping[str, Any]:
 
 
 # ---- history --------------------------------------------------------------------------------------------------------
-def tell_group(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
+def group_notes(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
     if body is None:
         yield Note("the group is gone")
     elif last is None or last["epoch"] != body["epoch"]:
         yield Note("group epoch", "", str(body["epoch"]))
 
 
-def tell_target(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
+def target_notes(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
     if body is not None:
         yield Note("target assignment", "", f"epoch {body['assignment_epoch']} by {body['assignor'] or 'no assignor'}")
 
 
-def tell_member(about: Callable[[Body], str]) -> Teller:
+def member_notes(about: Callable[[Body], str]) -> HistoryNotes:
     """`about(value)` returns the member's own details beside its client."""
 
-    def tell(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
+    def notes(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
         if body is None:
             if last is not None:
                 yield Note("left", sub_id, client_of(last))
@@ -113,4 +115,4 @@ def tell_member(about: Callable[[Body], str]) -> Teller:
             what = "joined" if last is None else "says something else of itself"
             yield Note(what, sub_id, ", ".join(t for t in (client_of(body), about(body)) if t))
 
-    return tell
+    return notes

@@ -24,7 +24,7 @@ from sidecar.core.vocabulary.errors import Code, CoordinatorError
 from sidecar.core.vocabulary.rebalance_reasons import Reason
 
 
-def nobody(group: ModernGroup[Any]) -> Iterable[ModernMember]:
+def no_members(group: ModernGroup[Any]) -> Iterable[ModernMember]:
     return ()
 
 
@@ -39,7 +39,7 @@ class GroupRelease:
 
     kind: str
     remove: Remove
-    unasked: Callable[[Any], Iterable[Any]] = nobody
+    unasked: Callable[[Any], Iterable[Any]] = no_members
     placeholder: Callable[[Turn, Any], bool] = no_placeholder
 
     def events(self) -> dict[type[Event], Handler]:

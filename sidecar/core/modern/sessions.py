@@ -37,7 +37,7 @@ def forget(turn: Turn, group_id: str, member_id: str, successor: str | None = No
     turn.timers.cancel((SESSION, group_id, member_id))
     turn.timers.cancel((REBALANCE, group_id, member_id))
     soft: ModernSoft = turn.soft_of(group_id)
-    soft.told.pop(member_id, None)
+    soft.unacknowledged.pop(member_id, None)
     if soft.flight is not None:
         soft.flight.gone(member_id, successor)
 

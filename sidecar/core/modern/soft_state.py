@@ -42,11 +42,11 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Resend:
     """An unacknowledged assignment: the time of its next resend (monotonic), and the resends left."""
 
-    again_ms: int
-    left: int
+    next_ms: int
+    resends_left: int
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class ModernSoft(Soft):
     """Whether the group moves back to the broker: its target is empty."""
     unsettled: tuple[int, list[str]] = (-1, [])
     """An epoch, and the members that may not have reached it yet."""
-    told: dict[str, Told] = field(default_factory=dict)
+    unacknowledged: dict[str, Resend] = field(default_factory=dict)
     """Unacknowledged assignments by member id."""
     waiting: dict[str, Waiting] = field(default_factory=dict)
     """Waiting requests by member id: only a member's last request counts."""

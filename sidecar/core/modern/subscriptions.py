@@ -24,7 +24,7 @@ class Subscriptions:
     def __init__(self) -> None:
         self.of: dict[str, Subscription] = {}
         """Subscription by member id."""
-        self._known: dict[tuple[tuple[str, ...], str | None], Subscription] = {}
+        self._by_key: dict[tuple[tuple[str, ...], str | None], Subscription] = {}
         self._members: Counter[Subscription] = Counter()
         self._regex_members: Counter[str] = Counter()
         self._resolved: dict[str, tuple[str, ...]] = {}
@@ -37,9 +37,9 @@ class Subscriptions:
     # ---- members ------------------------------------------------------------------------------------------
     def put(self, member_id: str, names: tuple[str, ...], regex: str | None) -> Subscription:
         key = (names, regex)
-        sub = self._known.get(key)
+        sub = self._by_key.get(key)
         if sub is None:
-            sub = self._known[key] = Subscription(names, regex, bytes_of_record(names, regex))
+            sub = self._by_key[key] = Subscription(names, regex, bytes_of_record(names, regex))
             self.held_bytes += bytes_of_names(names, sub.record_bytes)
             self._add(names)
         if self.of.get(member_id) is sub:
@@ -66,13 +66,13 @@ class Subscriptions:
                 del self._regex_members[sub.regex]
                 self._remove(self._resolved.get(sub.regex, ()))
         if not self._members[sub]:
-            del self._members[sub], self._known[(sub.names, sub.regex)]
+            del self._members[sub], self._by_key[(sub.names, sub.regex)]
             self.held_bytes -= bytes_of_names(sub.names, sub.record_bytes)
             self._remove(sub.names)
 
     def more_bytes(self, names: tuple[str, ...], regex: str | None, member_id: str) -> int:
         """Returns the bytes that this subscription adds, for a present or a new member."""
-        had, known = self.of.get(member_id), self._known.get((names, regex))
+        had, known = self.of.get(member_id), self._by_key.get((names, regex))
         more = -had.record_bytes if had is not None else 0
         if known is not None:
             return more + known.record_bytes

@@ -46,7 +46,7 @@ class Event(Struct, tag=True, gc=False):
         return 0
 
 
-class StandingReply(Answer):
+class DeletionCheckReply(Answer):
     """State of a group for DeleteGroups and OffsetDelete. `members`: their number; `subscribed`: the topics they
     subscribe to; `subscribed_all`: the topics are unknown, so all count as subscribed; `opaque`: an active classic
     group of another protocol type than consumer, as of Kafka Connect, whose members may not use topics at all."""
@@ -59,11 +59,11 @@ class StandingReply(Answer):
     opaque: bool = False
 
 
-class Standing(Event):
+class DeletionCheck(Event):
     """Asks whether the group exists, has members, and subscribes to which topics. DeleteGroups and OffsetDelete ask
     this before they send anything to the broker."""
 
-    answer: ClassVar[type[Answer]] = StandingReply
+    answer: ClassVar[type[Answer]] = DeletionCheckReply
 
 
 class DeleteGroup(Event):
@@ -121,15 +121,15 @@ class ListGroups(Event):
     group_id: str = ""
 
 
-class KnownReply(Answer):
+class GroupsWithRecordsReply(Answer):
     groups: frozenset[str] = frozenset()
 
 
-class KnownGroups(Event):
+class GroupsWithRecords(Event):
     """Asks which of these groups have records in the state topic, wherever their coordinator is. The owner answers from
     its state, other sidecars from their tail, which is a little behind."""
 
-    answer: ClassVar[type[Answer]] = KnownReply
+    answer: ClassVar[type[Answer]] = GroupsWithRecordsReply
 
     group_id: str = ""
     candidates: tuple[str, ...] = ()

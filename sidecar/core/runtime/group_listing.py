@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sidecar.core.runtime.commands import Command
 from sidecar.core.runtime.effects import Reply
-from sidecar.core.runtime.events import KnownGroups, KnownReply, ListGroups, ListReply
+from sidecar.core.runtime.events import GroupsWithRecords, GroupsWithRecordsReply, ListGroups, ListReply
 from sidecar.core.runtime.owner import Owner
 from sidecar.core.runtime.pending_requests import Held, LogView, Tally
 from sidecar.core.runtime.phases import Phase
@@ -23,10 +23,12 @@ class GroupListing:
         self._held: list[Held] = []
         """ListGroups that wait until all groups are loaded."""
 
-    def answer_known(self, token: int, event: KnownGroups) -> None:
-        self._out.append(Reply(token, KnownReply(groups=frozenset(filter(self._is_known, event.candidates)))))
+    def answer_groups_with_records(self, token: int, event: GroupsWithRecords) -> None:
+        self._out.append(
+            Reply(token, GroupsWithRecordsReply(groups=frozenset(filter(self._has_records, event.candidates))))
+        )
 
-    def _is_known(self, group_id: str) -> bool:
+    def _has_records(self, group_id: str) -> bool:
         owner = self._owners[partition_for(group_id, len(self._owners))]
         if owner.shard is not None:
             return owner.has(group_id)

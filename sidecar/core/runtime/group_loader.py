@@ -117,10 +117,10 @@ class GroupLoader:
         return there or group_id in self.queue.left or group_id in self.unreadable
 
     # ---- requests -----------------------------------------------------------------------------------------
-    def comes_later(self, group_id: str, now: Now) -> bool:
+    def must_wait(self, group_id: str, now: Now) -> bool:
         """Whether a request must wait until its group is loaded. A small group is loaded within this call."""
         queue = self.queue
-        if not queue.comes_later(group_id):
+        if not queue.must_wait(group_id):
             return False
         if group_id in queue.behind or group_id in self._builds or self._size(group_id) > self._load_at_once:
             return True

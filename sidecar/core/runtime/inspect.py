@@ -14,7 +14,6 @@ Names = Mapping[bytes, str]
 Owned = Mapping[str, Sequence[int]] | str
 """Topic, or role and subtopology -> partitions. A str: a sentence, where only the group's clients can read the
 assignment."""
-NOBODY_OWNS: Mapping[str, Sequence[int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +76,13 @@ class HeldPartitions:
     listed: bool = True
 
 
-Teller = Callable[[str, Body | None, Body | None], Iterable[Note]]
+HistoryNotes = Callable[[str, Body | None, Body | None], Iterable[Note]]
 """(sub id, value, value before) -> notes for the history. A value of None: the record does not exist, any more or
 yet."""
 
 
 # ---- explaining -----------------------------------------------------------------------------------------------------
-class Told(Protocol):
+class GroupRecords(Protocol):
     """The records of one group, as far as an explanation needs more than the state that they produce."""
 
     @property
@@ -213,9 +212,9 @@ class Inspect:
     """(heading before, heading): whether a rebalance begins with the second one."""
     places: Callable[[Body], set[tuple[Any, ...]]]
     """(value of a member's target) -> each partition or task of the target once."""
-    tell: Mapping[str, Teller]
+    history: Mapping[str, HistoryNotes]
     """Kind of record -> the notes that a value of it adds to a history."""
-    explain: Callable[[Told, Any, Any, Live | None], Explained]
+    explain: Callable[[GroupRecords, Any, Any, Live | None], Explained]
     """(records, group, TopicImage or None, live) -> the explanation."""
     holds: Callable[[Body, Body | None], Iterable[HeldPartitions]] | None = None
     """(value of a current assignment, value of its member's own record) -> the partitions held. None: the kind has no
@@ -224,7 +223,9 @@ class Inspect:
     """Name of the timer that removes a silent member."""
     live: Callable[[Any], Mapping[str, Any]] = field(default=lambda soft: {})
     """(soft state) -> fields of `Live`."""
-    speaks: Callable[[Any], Mapping[str, int]] = field(default=lambda group: {group.kind: group.member_count()})
+    members_by_protocol: Callable[[Any], Mapping[str, int]] = field(
+        default=lambda group: {group.kind: group.member_count()}
+    )
     """(group) -> protocol -> how many members speak it; every protocol, also for an empty group."""
     place: Callable[[str, int], str] = topic_place
     """(key of `Owned`, partition) -> the name that people use."""

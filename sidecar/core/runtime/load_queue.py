@@ -23,7 +23,7 @@ class LoadQueue:
         self._wanted: list[tuple[int, int, str]] = []
         self._count = 0
 
-    def comes_later(self, group_id: str) -> bool:
+    def must_wait(self, group_id: str) -> bool:
         """Whether a request for this group must wait."""
         return group_id in self.left or group_id in self.behind
 
@@ -46,7 +46,7 @@ class LoadQueue:
         """Returns the group to load next, or whose requests to answer next; None: all is done."""
         while self._wanted:
             group_id = self._wanted[0][2]
-            if self.comes_later(group_id):
+            if self.must_wait(group_id):
                 return group_id
             heappop(self._wanted)
         return next(iter(self.left), None)

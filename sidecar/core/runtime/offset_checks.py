@@ -74,7 +74,7 @@ class FetchCheck(Event):
     """Arrival at the coordinator, as in `CommitCheck`."""
 
 
-def commit_to_nobody(turn: Turn, c: CommitCheck, token: int) -> None:
+def check_commit_without_group(turn: Turn, c: CommitCheck, token: int) -> None:
     """Answers a commit to a group that does not exist. A consumer without membership may commit all the same."""
     if c.member_epoch < 0:
         code = Code.NONE
@@ -87,6 +87,6 @@ def commit_to_nobody(turn: Turn, c: CommitCheck, token: int) -> None:
     turn.reply(token, CheckReply(code))
 
 
-def fetch_of_nobody(turn: Turn, f: FetchCheck, token: int) -> None:
+def check_fetch_without_group(turn: Turn, f: FetchCheck, token: int) -> None:
     """Allows the fetch: the group does not exist here, so all offsets that the broker has may be read."""
     turn.reply(token, CheckReply())

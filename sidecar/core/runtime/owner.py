@@ -23,7 +23,7 @@ The driver of an owner has these duties:
 12. `Renew`: as 2 and 3, but it goes on serving; appends wait. It reports `renewed` when its copy of the log holds the
     new claim and no other since the last one of this attempt, `not_renewed` if there is no new fence, else `failed`.
 13. `leases_end_ms` returns the end of the former owners' leases. If it learns of an earlier end, it calls
-    `Shard.doubt_ends`.
+    `Shard.set_former_leases_end`.
 
 In return: a request is answered once, never before the records of its group are committed, and with NOT_COORDINATOR
 if that becomes impossible. Any exception in a turn drops the state in memory, and the partition is built anew from the
@@ -72,7 +72,7 @@ class Owner:
         self.lease = lease
         self.shard: Shard | None = None
         """None unless the partition is served."""
-        self.loader = GroupLoader(partition, log, settings, self._tell_occupied, tally, out)
+        self.loader = GroupLoader(partition, log, settings, self._report_occupied, tally, out)
         self.image = TopicImage()
         self.leases_end_ms: Callable[[Now], int] = lambda now: now.mono_ms + ports.lease_ms
         self._registry, self._ports = registry, ports
@@ -99,7 +99,7 @@ class Owner:
                 self._registry,
                 self._ports,
                 self.image,
-                doubt_until_ms=self.leases_end_ms(now),
+                former_leases_end_ms=self.leases_end_ms(now),
                 closed_until_ms=self._ports.quarantine.closed_until_ms(now.mono_ms),
                 waits_ms=self._replies.waits_ms,
             )
@@ -152,7 +152,7 @@ class Owner:
         queue = self.loader.queue
         if queue.left or queue.behind:
             try:
-                if self.loader.comes_later(event.group_id, now):
+                if self.loader.must_wait(event.group_id, now):
                     self.loader.hold(token, event, now)
                     return
             except Exception as exc:  # noqa: BLE001 - the first time; the second time the group stays out
@@ -227,7 +227,7 @@ class Owner:
             for group_id in groups:
                 members = shard.has_committers(group_id)
                 if members != (group_id in self._occupied):
-                    self._tell_occupied(group_id, members)
+                    self._report_occupied(group_id, members)
         if fx.notes:
             out += fx.notes
             fx.notes = []
@@ -239,7 +239,7 @@ class Owner:
         for reply in replies:
             self._replies.send(reply, shard, now)
 
-    def _tell_occupied(self, group_id: str, members: bool) -> None:
+    def _report_occupied(self, group_id: str, members: bool) -> None:
         (self._occupied.add if members else self._occupied.discard)(group_id)
         self._out.append(Occupied(self.partition, group_id, members))
 

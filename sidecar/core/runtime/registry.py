@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from sidecar.core.runtime.events import Event, StandingReply
+from sidecar.core.runtime.events import DeletionCheckReply, Event
 from sidecar.core.runtime.inspect import Inspect
 from sidecar.core.runtime.records import Record, RecordKind, Role, Tombstone
 from sidecar.core.runtime.turn import Soft, Turn
@@ -41,7 +41,7 @@ class Group(Protocol):
 
     def member_ids(self) -> Collection[str]: ...
 
-    def standing(self) -> StandingReply:
+    def deletion_check(self) -> DeletionCheckReply:
         """Members and subscriptions that forbid a deletion of the group or its offsets."""
 
     def replay(self, record: Record) -> None:
@@ -111,7 +111,7 @@ class Registry:
         self.kinds = {k.name: k for k in kinds}
         self.records: dict[str, RecordRow] = {}
         self.events: dict[type[Event], dict[str, Handler]] = {}
-        """Event -> name of a kind -> handler; under NOBODY, the handler for a group that does not exist."""
+        """Event -> name of a kind -> handler; under NO_GROUP, the handler for a group that does not exist."""
         self.removing = frozenset(name for kind in kinds for name in kind.removing)
         for kind in kinds:
             rows = {r.name: RecordRow(kind, r, i) for i, r in enumerate(kind.records)}
@@ -119,7 +119,7 @@ class Registry:
                 raise ValueError(f"{twice} of kind {kind.name} is taken already")
             self.records.update(rows)
             for event, handler in kind.events.items():
-                self.events.setdefault(event, {NOBODY: handler})[kind.name] = handler
+                self.events.setdefault(event, {NO_GROUP: handler})[kind.name] = handler
         for name, events in (crossings or {}).items():
             for event, handler in events.items():
                 if name in self.events[event]:
@@ -160,5 +160,5 @@ class Registry:
         return sorted(records, key=lambda r: self.order(r.kind))
 
 
-NOBODY = ""
+NO_GROUP = ""
 """Stands in place of a kind's name: the group does not exist."""

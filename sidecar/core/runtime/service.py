@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from sidecar.core.runtime.commands import Command
 from sidecar.core.runtime.effects import Log
-from sidecar.core.runtime.events import FOR_EVER_MS, Event, KnownGroups, ListGroups
+from sidecar.core.runtime.events import FOR_EVER_MS, Event, GroupsWithRecords, ListGroups
 from sidecar.core.runtime.group_listing import GroupListing
 from sidecar.core.runtime.lease import Lease, PartitionLease
 from sidecar.core.runtime.lost_time import LostTime
@@ -27,7 +27,7 @@ from sidecar.core.vocabulary.errors import Code
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.core.vocabulary.topics import Topic, TopicImage
 
-SAY_AGAIN_MS = 5_000
+LOG_AGAIN_MS = 5_000
 GOLDEN = 0.6180339887
 """Golden ratio minus one: the fractional parts of its multiples spread evenly, however many they are."""
 FENCES_IN_TIME = 4
@@ -67,7 +67,7 @@ class Service:
         """Requests for partitions served here, while no lease on them is proved."""
         self._fences_kept_ms = FOR_EVER_MS
         self._lost_time = LostTime(partitions)
-        self._said_ms = -SAY_AGAIN_MS
+        self._logged_ms = -LOG_AGAIN_MS
 
     # ---- ownership ----------------------------------------------------------------------------------------
     def assigned(self, owners: Sequence[int], generation: int, members: Collection[int], now: Now) -> None:
@@ -113,8 +113,8 @@ class Service:
             refuse(self.out, token, event, Code.COORDINATOR_NOT_AVAILABLE)
         elif not event.group_id and isinstance(event, ListGroups):
             self._listing.answer_list(token, event, now)
-        elif not event.group_id and isinstance(event, KnownGroups):
-            self._listing.answer_known(token, event)
+        elif not event.group_id and isinstance(event, GroupsWithRecords):
+            self._listing.answer_groups_with_records(token, event)
         else:
             owner = self.owner_of(event.group_id)
             if owner.lease.valid(now):
@@ -161,7 +161,7 @@ class Service:
                 self._renew(owner, now)
         if self._unproved:
             self._go_on_proved(now)
-        self._tell_problem(now)
+        self._log_problem(now)
 
     def rest_s(self, now: Now, most_s: float) -> float:
         """Returns how long the driver may rest before the next `wake`: until a timer is due, at most `most_s`. An
@@ -194,10 +194,10 @@ class Service:
         """Returns the reason why partitions cannot be taken over; empty if none."""
         return next((o.lifecycle.problem for o in self.owners if o.lifecycle.problem), "")
 
-    def _tell_problem(self, now: Now) -> None:
+    def _log_problem(self, now: Now) -> None:
         problem = self.problem()
-        if problem and now.mono_ms - self._said_ms >= SAY_AGAIN_MS:
-            self._said_ms = now.mono_ms
+        if problem and now.mono_ms - self._logged_ms >= LOG_AGAIN_MS:
+            self._logged_ms = now.mono_ms
             waiting = sum(bool(o.lifecycle.problem) for o in self.owners)
             told = {"partitions": waiting, "problem": problem}
             self.out.append(Log("partitions cannot be taken over", told, "warning"))

@@ -13,12 +13,17 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from sidecar.core.runtime.effects import Effects, Grant
-from sidecar.core.runtime.events import Answer, DeleteGroup, Event, Listed, Standing, StandingReply
+from sidecar.core.runtime.events import Answer, DeleteGroup, DeletionCheck, DeletionCheckReply, Event, Listed
 from sidecar.core.runtime.member_limits import GROUP_BYTES
-from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck, commit_to_nobody, fetch_of_nobody
+from sidecar.core.runtime.offset_checks import (
+    CommitCheck,
+    FetchCheck,
+    check_commit_without_group,
+    check_fetch_without_group,
+)
 from sidecar.core.runtime.quarantine import refuse_joins
 from sidecar.core.runtime.records import Record, Tombstone
-from sidecar.core.runtime.registry import NOBODY, Group, GroupKind, Handler, Registry
+from sidecar.core.runtime.registry import NO_GROUP, Group, GroupKind, Handler, Registry
 from sidecar.core.runtime.timers import Timers
 from sidecar.core.runtime.topic_lookup import TopicsSeen
 from sidecar.core.runtime.turn import Now, Ports, Soft, Turn
@@ -38,13 +43,13 @@ class Shard:
         registry: Registry,
         ports: Ports,
         image: TopicImage | None = None,
-        doubt_until_ms: int = 0,
+        former_leases_end_ms: int = 0,
         closed_until_ms: int = 0,
         waits_ms: Callable[[str, int], int] = lambda group_id, now_ms: 0,
     ) -> None:
-        """`doubt_until_ms`: until then a former owner may still answer members (Turn.arm_removal); `closed_until_ms`:
-        until then joins are refused (quarantine.py); `waits_ms(group_id, now_ms)`: how long answers to members of this
-        group have waited for its records."""
+        """`former_leases_end_ms`: until then a former owner may still answer members (Turn.arm_removal);
+        `closed_until_ms`: until then joins are refused (quarantine.py); `waits_ms(group_id, now_ms)`: how long answers
+        to members of this group have waited for its records."""
         self._waits_ms = waits_ms
         self._closed_until_ms = closed_until_ms
         self.registry = registry
@@ -55,11 +60,11 @@ class Shard:
         self.timers = Timers()
         self._handlers: dict[type[Event], dict[str, Handler]] = {
             **{event: dict(by_kind) for event, by_kind in registry.events.items()},
-            Standing: {NOBODY: _standing},
-            DeleteGroup: {NOBODY: partial(_delete, registry)},
+            DeletionCheck: {NO_GROUP: _check_deletion},
+            DeleteGroup: {NO_GROUP: partial(_delete, registry)},
         }
-        for event, handler in ((CommitCheck, commit_to_nobody), (FetchCheck, fetch_of_nobody)):
-            self._handlers.setdefault(event, {})[NOBODY] = handler
+        for event, handler in ((CommitCheck, check_commit_without_group), (FetchCheck, check_fetch_without_group)):
+            self._handlers.setdefault(event, {})[NO_GROUP] = handler
         self._turn = Turn(
             ports,
             self.timers,
@@ -70,7 +75,7 @@ class Shard:
             image or TopicImage(),
             Now(0, 0),
             Effects(),
-            doubt_until_ms=doubt_until_ms,
+            former_leases_end_ms=former_leases_end_ms,
         )
 
     def end(self) -> None:
@@ -96,7 +101,7 @@ class Shard:
             group = self.groups.get(event.group_id)
             if now.mono_ms < self._closed_until_ms:
                 refuse_joins(event)
-            handler = by_kind[NOBODY] if group is None else by_kind.get(group.kind) or by_kind[NOBODY]
+            handler = by_kind[NO_GROUP] if group is None else by_kind.get(group.kind) or by_kind[NO_GROUP]
             handler(turn, event, token)
         except CoordinatorError as exc:
             if fx.records:
@@ -120,16 +125,16 @@ class Shard:
                 handler(turn, group, key, tag)
         return fx
 
-    def doubt_ends(self, until_ms: int, now: Now) -> None:
+    def set_former_leases_end(self, until_ms: int, now: Now) -> None:
         """Takes in that the leases of former owners end at `until_ms`, and brings removal timers forward if that is
         earlier than known."""
-        if until_ms < self._turn.doubt_until_ms:
-            self._turn.doubt_until_ms = until_ms
+        if until_ms < self._turn.former_leases_end_ms:
+            self._turn.former_leases_end_ms = until_ms
             self.timers.release(until_ms, now.mono_ms)
 
     @property
-    def doubt_until_ms(self) -> int:
-        return self._turn.doubt_until_ms
+    def former_leases_end_ms(self) -> int:
+        return self._turn.former_leases_end_ms
 
     def touch(self, group_id: str, member_id: str, now: Now) -> None:
         """Moves the session of a member whose heartbeat the front answered under a grant."""
@@ -240,16 +245,16 @@ class Shard:
         self.soft.pop(group_id, None)
 
 
-def _standing(turn: Turn, event: Standing, token: int) -> None:
+def _check_deletion(turn: Turn, event: DeletionCheck, token: int) -> None:
     group = turn.groups.get(event.group_id)
-    turn.reply(token, StandingReply() if group is None else group.standing())
+    turn.reply(token, DeletionCheckReply() if group is None else group.deletion_check())
 
 
 def _delete(registry: Registry, turn: Turn, event: DeleteGroup, token: int) -> None:
     group = turn.groups.get(event.group_id)
     if group is None:
         raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Group {event.group_id} not found.")
-    if group.standing().members:
+    if group.deletion_check().members:
         raise CoordinatorError(Code.NON_EMPTY_GROUP, f"Group {event.group_id} is not empty.")
     registry.kinds[group.kind].answer_waiting(turn, group)
     for tombstone in group.tombstones(event.why):

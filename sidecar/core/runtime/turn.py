@@ -102,7 +102,7 @@ class Turn:
     """Whether the topics were looked up for this event (topic_lookup.py)."""
     runs: int = 0
     pending: Pending = field(default_factory=Pending)
-    doubt_until_ms: int = 0
+    former_leases_end_ms: int = 0
     """End of the former owners' leases; see `arm_removal`."""
 
     def begin(self, now: Now) -> Effects:
@@ -130,11 +130,11 @@ class Turn:
         never before the end of the former owners' leases: they may answer the member until then, and its partitions
         would have two owners. If this owner learns of an earlier end, the member has `timeout_ms` from then on."""
         deadline_ms = self.now.mono_ms + timeout_ms
-        if deadline_ms >= self.doubt_until_ms:
+        if deadline_ms >= self.former_leases_end_ms:
             self.timers.set(key, deadline_ms, tag)
             return deadline_ms
-        self.timers.hold(key, self.doubt_until_ms, timeout_ms, tag)
-        return self.doubt_until_ms
+        self.timers.hold(key, self.former_leases_end_ms, timeout_ms, tag)
+        return self.former_leases_end_ms
 
     def next_run(self) -> int:
         self.runs += 1

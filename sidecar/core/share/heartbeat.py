@@ -29,7 +29,7 @@ def heartbeat(turn: Turn, hb: ShareHeartbeat, token: int) -> None:
     if RELEASE.sent_away(turn, hb, token):
         return
     config = config_of(turn, hb.group_id)
-    if look_first(turn, hb, token, _names_anew(turn, hb), config.join_wait_ms):
+    if look_first(turn, hb, token, _new_topic_names(turn, hb), config.join_wait_ms):
         return
     fx = turn.fx
     reply = step(turn, hb, config, may_wait=hb.member_epoch > 0 and config.join_wait_ms > 0)
@@ -43,7 +43,7 @@ def heartbeat(turn: Turn, hb: ShareHeartbeat, token: int) -> None:
         turn.reply(token, reply, Grant(hb.group_id, hb.member_id, soft.revision, until_ms))
 
 
-def _names_anew(turn: Turn, hb: ShareHeartbeat) -> tuple[str, ...]:
+def _new_topic_names(turn: Turn, hb: ShareHeartbeat) -> tuple[str, ...]:
     """Returns the topics that this member has not named before: in a join, all of them."""
     if not hb.topic_names or hb.member_epoch == 0:
         return hb.topic_names or ()

@@ -19,18 +19,18 @@ from sidecar.core.vocabulary.errors import Code, name_of
 
 
 def initialised(turn: Turn, e: ShareInitialised, token: int) -> None:
-    group = _meant(turn, e)
+    group = _group_of_current_command(turn, e)
     if group is not None:
         soft: ShareSoft = turn.soft_of(e.group_id)
         soft.placeholder_id, soft.refused = e.placeholder_id, Code.NONE
         _note(turn, group, e)
-        _go_on(turn, group)
+        _assign_and_answer(turn, group)
 
 
 def refused(turn: Turn, e: PlaceholderRefused, token: int) -> None:
     """Takes in that the broker refuses the placeholder member. Members keep their partitions. Joins do not wait any
     longer for partitions that may never come."""
-    if _meant(turn, e) is not None:
+    if _group_of_current_command(turn, e) is not None:
         soft: ShareSoft = turn.soft_of(e.group_id)
         if soft.refused != e.code:
             soft.refused = e.code
@@ -44,7 +44,7 @@ def refused(turn: Turn, e: PlaceholderRefused, token: int) -> None:
         PARKED.wake(turn, e.group_id)
 
 
-def _meant(turn: Turn, e: ShareInitialised | PlaceholderRefused) -> ShareGroup | None:
+def _group_of_current_command(turn: Turn, e: ShareInitialised | PlaceholderRefused) -> ShareGroup | None:
     """Returns the group, if this event answers the present command. Else the event was under way when the group became
     empty: the share state may have been deleted since."""
     group = turn.groups.get(e.group_id)
@@ -59,10 +59,10 @@ def assignor_done(turn: Turn, e: AssignorDone, token: int) -> None:
     TARGETS.done(turn, e)
     group = turn.groups.get(e.group_id)
     if type(group) is ShareGroup:
-        _go_on(turn, group)
+        _assign_and_answer(turn, group)
 
 
-def _go_on(turn: Turn, group: ShareGroup) -> None:
+def _assign_and_answer(turn: Turn, group: ShareGroup) -> None:
     if reassign_initialised(turn, group):
         TARGETS.update(turn, group)
     keep_placeholder(turn, group)
@@ -79,7 +79,7 @@ def _note(turn: Turn, group: ShareGroup, e: ShareInitialised) -> None:
         e.keeper,
         e.topic_names,
         old.since_ms if old is not None and old.member_id == e.placeholder_id else turn.now.wall_ms,
-        old.initialised if old is not None and e.initialised == old.initialised else _together(known, e.initialised),
+        old.initialised if old is not None and e.initialised == old.initialised else _merged(known, e.initialised),
         {**(old.names if old is not None else {}), **e.names},
         "the broker has told what is initialised",
     )
@@ -87,6 +87,6 @@ def _note(turn: Turn, group: ShareGroup, e: ShareInitialised) -> None:
         turn.write(new)
 
 
-def _together(known: Partitions, more: Partitions) -> Partitions:
+def _merged(known: Partitions, more: Partitions) -> Partitions:
     both = {t: tuple(sorted({*known.get(t, ()), *more.get(t, ())})) for t in sorted({*known, *more})}
     return {t: ps for t, ps in both.items() if ps}

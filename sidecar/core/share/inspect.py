@@ -65,10 +65,10 @@ def _holds(body: Body, member: Body | None) -> Iterable[HeldPartitions]:
 INSPECT = modern.inspecting(
     Explainer(Kind.GROUP, Kind.CURRENT, Kind.TARGET_METADATA, _view, _advance, notes=_notes),
     states={str(s): STATES[s] for s in GroupState},
-    tell={
-        Kind.GROUP: modern.tell_group,
-        Kind.TARGET_METADATA: modern.tell_target,
-        Kind.MEMBER: modern.tell_member(_subscribes),
+    history={
+        Kind.GROUP: modern.group_notes,
+        Kind.TARGET_METADATA: modern.target_notes,
+        Kind.MEMBER: modern.member_notes(_subscribes),
     },
     holds=_holds,
     facts=_facts,

@@ -62,7 +62,7 @@ def adopt(turn: Turn, e: AdoptStreams, token: int) -> None:
     if e.group_id in turn.groups:
         raise CoordinatorError(Code.NON_EMPTY_GROUP, f"Group {e.group_id} is here already.")
     g, why = e.group_id, e.why
-    members = [_taken_in(m, e.rebalance_timeout_ms) for m in e.members]
+    members = [_adopted(m, e.rebalance_timeout_ms) for m in e.members]
     for m in members:
         turn.write(member_record(g, m, why))
     turn.write(TopologyRecord(g, e.topology, partial=True, why=why))
@@ -77,7 +77,7 @@ def adopt(turn: Turn, e: AdoptStreams, token: int) -> None:
     turn.reply(token, Answer())
 
 
-def _taken_in(m: NativeStreamsMember, rebalance_timeout_ms: int) -> Member:
+def _adopted(m: NativeStreamsMember, rebalance_timeout_ms: int) -> Member:
     """Returns the member. Its active tasks count as assigned at its epoch: the description has no epochs of tasks."""
     epochs = {s: dict.fromkeys(ps, m.member_epoch) for s, ps in m.tasks.active.items()}
     return Member(

@@ -72,8 +72,8 @@ def bump(
 ) -> None:
     """Raises the group epoch. `more`: other fields of the group's record."""
     soft: StreamsSoft = turn.soft_of(group.group_id)
-    if soft.endpoints_lack:
-        soft.endpoints_lack = False
+    if soft.endpoints_incomplete:
+        soft.endpoints_incomplete = False
         more["endpoint_epoch"] = group.endpoint_epoch + 1
     record = group.record(
         why,

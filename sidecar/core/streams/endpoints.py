@@ -22,7 +22,7 @@ def partitions_by_endpoint(turn: Turn, group: StreamsGroup, oneself: Member) -> 
 
 def _entry(turn: Turn, group: StreamsGroup, m: Member) -> EndpointPartitions:
     soft: StreamsSoft = turn.soft_of(group.group_id)
-    soft.endpoints_lack |= _lacks(m, group, turn.image)
+    soft.endpoints_incomplete |= _misses_topic(m, group, turn.image)
     metadata_hash, known = group.hash_over(turn.image), soft.endpoints.get(m.member_id)
     assert m.endpoint is not None
     if known is not None and known[0] is m.assigned and known[1] == metadata_hash and known[2][0] == m.endpoint:
@@ -35,7 +35,7 @@ def _entry(turn: Turn, group: StreamsGroup, m: Member) -> EndpointPartitions:
     return entry
 
 
-def _lacks(m: Member, group: StreamsGroup, image: TopicImage) -> bool:
+def _misses_topic(m: Member, group: StreamsGroup, image: TopicImage) -> bool:
     """Whether a topic that the member's tasks read is missing."""
     held = m.assigned.active.keys() | m.assigned.standby.keys() | m.assigned.warmup.keys()
     topics = group.subtopology_of_topic.items()

@@ -35,7 +35,7 @@ def heartbeat(turn: Turn, hb: StreamsHeartbeat, token: int) -> None:
     soft: StreamsSoft = turn.soft_of(hb.group_id)
     if waits(turn, hb, soft, config, asks=False):
         PARKED.wait(turn, hb, token, reply, asks=False)
-    elif fx.records or fx.background or hb.member_epoch == 0 or _tells(hb, reply, soft):
+    elif fx.records or fx.background or hb.member_epoch == 0 or _must_not_repeat(hb, reply, soft):
         turn.reply(token, reply)
     else:
         until_ms = turn.now.mono_ms + config.session_timeout_ms
@@ -48,7 +48,7 @@ def source_topics(hb: StreamsHeartbeat) -> tuple[str, ...]:
     return () if hb.topology is None else tuple(t for s in hb.topology.subtopologies for t in s.source_topics)
 
 
-def _tells(hb: StreamsHeartbeat, reply: StreamsHeartbeatReply, soft: StreamsSoft) -> bool:
+def _must_not_repeat(hb: StreamsHeartbeat, reply: StreamsHeartbeatReply, soft: StreamsSoft) -> bool:
     """Whether the next answer may differ from this one without a write. Statuses end by time."""
     told = reply.active_tasks is not None or reply.partitions_by_endpoint is not None or bool(reply.create)
-    return told or bool(reply.status) or hb.member_id in soft.told or hb.shutdown_application
+    return told or bool(reply.status) or hb.member_id in soft.unacknowledged or hb.shutdown_application

@@ -118,14 +118,14 @@ def _notes(group: StreamsGroup, image: TopicImage | None) -> Iterable[str]:
 
 
 # ---- history --------------------------------------------------------------------------------------------------------
-def _tell_group(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
-    yield from modern.tell_group(sub_id, body, last)
+def _group_notes(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
+    yield from modern.group_notes(sub_id, body, last)
     asked = None if body is None else body["shutdown_member"]
     if asked is not None and asked != (last or {}).get("shutdown_member"):
         yield Note("the end of the application is asked for", asked)
 
 
-def _tell_topology(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
+def _topology_notes(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
     if body is not None:
         yield Note("topology", "", f"epoch {body['epoch']}, {len(body['subtopologies'])} subtopologies")
 
@@ -154,11 +154,11 @@ def _places(body: Body) -> set[tuple[Any, ...]]:
 INSPECT = modern.inspecting(
     Explainer(Kind.GROUP, Kind.CURRENT, Kind.TARGET_METADATA, _view, _advance, held=_held, notes=_notes, place=task),
     states={str(s): STATES[s] for s in GroupState},
-    tell={
-        Kind.GROUP: _tell_group,
-        Kind.TOPOLOGY: _tell_topology,
-        Kind.TARGET_METADATA: modern.tell_target,
-        Kind.MEMBER: modern.tell_member(_of_process),
+    history={
+        Kind.GROUP: _group_notes,
+        Kind.TOPOLOGY: _topology_notes,
+        Kind.TARGET_METADATA: modern.target_notes,
+        Kind.MEMBER: modern.member_notes(_of_process),
     },
     holds=_holds,
     facts=_facts,

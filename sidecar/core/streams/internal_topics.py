@@ -40,7 +40,7 @@ class TopicCreations:
     def ask(self, missing: Mapping[str, NewTopic], now_ms: int) -> tuple[NewTopic, ...]:
         """Returns the topics to create now, and counts them as asked for: one request at a time for each topic."""
         self._forget(missing, now_ms)
-        new = tuple(t for name, t in missing.items() if not self._known(name))
+        new = tuple(t for name, t in missing.items() if not self._was_asked(name))
         for topic in new:
             self.asked[topic.name] = now_ms + GIVE_UP_MS
         return new
@@ -62,7 +62,7 @@ class TopicCreations:
         self._forget(missing, now_ms)
         return with_creation(status, sorted(self.denied), {t: self.errors[t][0] for t in missing if t in self.errors})
 
-    def _known(self, name: str) -> bool:
+    def _was_asked(self, name: str) -> bool:
         return name in self.asked or name in self.errors or name in self.denied
 
     def _forget(self, missing: Mapping[str, NewTopic], now_ms: int) -> None:

@@ -12,12 +12,12 @@ from sidecar.core.streams.group import Member, StreamsGroup, streams_group
 from sidecar.core.streams.members import current_record, remove_members
 from sidecar.core.streams.step import request_shutdown
 from sidecar.core.streams.tasks import NOTHING_ASSIGNED
-from sidecar.core.streams.validation import existing, known_member
+from sidecar.core.streams.validation import existing, existing_member
 
 
 def leave(turn: Turn, hb: StreamsHeartbeat, token: int) -> None:
     group = existing(streams_group(turn.groups, hb.group_id), hb.group_id)
-    member = known_member(group, hb)
+    member = existing_member(group, hb)
     if hb.shutdown_application:
         request_shutdown(turn, group, hb.member_id)
     if hb.member_epoch == STATIC_LEAVE_EPOCH:

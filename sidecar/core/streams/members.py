@@ -62,4 +62,4 @@ def _forget(turn: Turn, group: StreamsGroup, member_id: str, why: str, successor
     soft: StreamsSoft = turn.soft_of(group.group_id)
     soft.offsets.pop(member_id, None)
     soft.endpoints.pop(member_id, None)
-    soft.heard.discard(member_id)
+    soft.tasks_received_by.discard(member_id)

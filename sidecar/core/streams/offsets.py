@@ -36,7 +36,9 @@ def _commit(turn: Turn, group: StreamsGroup, c: CommitCheck) -> CheckReply:
     if not config_of(turn, c.group_id).refuse_commits_of_others:
         return OK
     # The present epoch alone is no proof: the member may have lost the task and joined again since it read.
-    return CheckReply(stale) if any(_of_another(turn.image, group, member, place) for place in c.partitions) else OK
+    return (
+        CheckReply(stale) if any(_has_other_owner(turn.image, group, member, place) for place in c.partitions) else OK
+    )
 
 
 def _subtopology(image: TopicImage, group: StreamsGroup, place: Place) -> str | None:
@@ -51,7 +53,7 @@ def _may_commit(image: TopicImage, group: StreamsGroup, member: Member, epoch: i
     return since is not None and epoch >= since
 
 
-def _of_another(image: TopicImage, group: StreamsGroup, member: Member, place: Place) -> bool:
+def _has_other_owner(image: TopicImage, group: StreamsGroup, member: Member, place: Place) -> bool:
     subtopology = _subtopology(image, group, place)
     holder = None if subtopology is None else group.holders.active_member(subtopology, place[2])
     return holder not in (None, member.member_id)

@@ -81,7 +81,8 @@ def configure(topology: Topology, partitions_of: PartitionsOf) -> ConfiguredTopo
         decided = _decide(topology, partitions_of)
         by_id = topology.by_id()
         configured = {
-            i: _configured(by_id[i], _known(partitions_of, decided), decided) for i in sorted(by_id, key=compare_order)
+            i: _configured(by_id[i], _partition_counts(partitions_of, decided), decided)
+            for i in sorted(by_id, key=compare_order)
         }
         to_create = _to_create(topology, configured, partitions_of)
     except _NotReady as exc:
@@ -96,7 +97,7 @@ def _check_sources(topology: Topology, partitions_of: PartitionsOf) -> None:
         raise _NotReady(missing_source_topics(missing))
 
 
-def _known(partitions_of: PartitionsOf, decided: Mapping[str, int]) -> Callable[[str], int]:
+def _partition_counts(partitions_of: PartitionsOf, decided: Mapping[str, int]) -> Callable[[str], int]:
     """Returns a function: topic -> partitions, the real ones first, then the decided ones."""
 
     def known(topic: str) -> int:
@@ -110,7 +111,7 @@ def _decide(topology: Topology, partitions_of: PartitionsOf) -> dict[str, int]:
     """Returns the partitions of every internal topic."""
     subtopologies = topology.in_java_order()
     decided = repartition_counts(subtopologies, partitions_of)
-    known = _known(partitions_of, decided)
+    known = _partition_counts(partitions_of, decided)
     fixed = {t.name for s in subtopologies for t in s.repartition_source_topics if t.partitions}
     flexible = {t.name for s in subtopologies for t in s.repartition_source_topics if not t.partitions}
     for s in subtopologies:

@@ -6,7 +6,7 @@ from sidecar.core.modern import registration as modern
 from sidecar.core.modern.assignment_resend import TIMES
 from sidecar.core.modern.offsets import check_fetch
 from sidecar.core.modern.sessions import REMOVING, arm_rebalance, removing_timers
-from sidecar.core.modern.soft_state import ModernSoft, Told
+from sidecar.core.modern.soft_state import ModernSoft, Resend
 from sidecar.core.modern.target_assignment import AssignorDone
 from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck
 from sidecar.core.runtime.registry import GroupKind
@@ -36,7 +36,7 @@ def _loaded(turn: Turn, group: StreamsGroup) -> None:
     modern.loaded(turn, group)
     go_on(turn, group)
     soft: StreamsSoft = turn.soft_of(group.group_id)
-    soft.endpoints_lack = any(m.endpoint is not None for m in group.members.values())
+    soft.endpoints_incomplete = any(m.endpoint is not None for m in group.members.values())
 
 
 def _member_loaded(turn: Turn, group: StreamsGroup, member_id: str) -> None:
@@ -46,7 +46,7 @@ def _member_loaded(turn: Turn, group: StreamsGroup, member_id: str) -> None:
         arm_rebalance(turn, group.group_id, member)
         if member.holds:  # it may lack its tasks, and only the former owner knew
             soft: StreamsSoft = turn.soft_of(group.group_id)
-            soft.told[member_id] = Told(turn.now.mono_ms, TIMES)
+            soft.unacknowledged[member_id] = Resend(turn.now.mono_ms, TIMES)
 
 
 def _topics_changed(turn: Turn, group: StreamsGroup, changed: frozenset[str]) -> None:

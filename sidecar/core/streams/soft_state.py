@@ -27,8 +27,8 @@ class StreamsSoft(ModernSoft):
     """By member id: the member's tasks, the hash of the topics, and the endpoint entry made from them."""
     whole_asked_until_ms: int = 0
     """Monotonic time before which no other member is asked for the whole topology; one was asked already."""
-    heard: set[str] = field(default_factory=set)
+    tasks_received_by: set[str] = field(default_factory=set)
     """Members that have received their tasks from this owner, or have reported to have them."""
-    endpoints_lack: bool = False
+    endpoints_incomplete: bool = False
     """Whether an endpoint entry may have been sent while one of its topics was missing: the next epoch sends all
     entries again."""

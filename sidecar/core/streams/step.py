@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sidecar.core.modern.assignment_resend import tell
+from sidecar.core.modern.assignment_resend import must_send_assignment
 from sidecar.core.modern.epochs import note_if_settled
 from sidecar.core.modern.group import STATIC_LEAVE_EPOCH
 from sidecar.core.modern.sessions import arm_rebalance, arm_session
@@ -39,7 +39,7 @@ from sidecar.core.streams.validation import (
     check_offsets,
     check_released,
     check_tasks,
-    known_member,
+    existing_member,
     must_rejoin,
 )
 from sidecar.core.vocabulary.rebalance_reasons import Reason
@@ -122,7 +122,7 @@ def more_bytes(group: StreamsGroup, checked: Checked) -> int:
 def _find_or_make(group: StreamsGroup, hb: StreamsHeartbeat) -> tuple[Member, Member | None]:
     """Returns the member before this request, and the static member that it replaces, if any."""
     if hb.member_epoch != JOIN_EPOCH:
-        member = known_member(group, hb)
+        member = existing_member(group, hb)
         check_epoch(member, hb)
         return member, None
     holder = group.static_member(hb.instance_id)
@@ -271,10 +271,10 @@ def _answer(
     owned = hb.owned()
     acknowledged = owned is not None and not final.pending and owned == final.assigned.without_epochs()
     due = final.assigned != checked.member.assigned or _missed(soft, hb, checked.member, acknowledged)
-    told = tell(soft, final, acknowledged, due, turn.now.mono_ms, config.heartbeat_interval_ms)
-    if told or acknowledged:
-        soft.heard.add(hb.member_id)
-    tasks = final.assigned.without_epochs() if told else None
+    must_send = must_send_assignment(soft, final, acknowledged, due, turn.now.mono_ms, config.heartbeat_interval_ms)
+    if must_send or acknowledged:
+        soft.tasks_received_by.add(hb.member_id)
+    tasks = final.assigned.without_epochs() if must_send else None
     behind = group.endpoint_epoch != hb.endpoint_epoch
     return StreamsHeartbeatReply(
         member_id=hb.member_id,
@@ -298,4 +298,4 @@ def _missed(soft: StreamsSoft, hb: StreamsHeartbeat, before: Member, acknowledge
     without any."""
     if hb.member_epoch == JOIN_EPOCH or hb.member_epoch != before.member_epoch:
         return True
-    return hb.active_tasks is not None and not acknowledged and hb.member_id not in soft.heard
+    return hb.active_tasks is not None and not acknowledged and hb.member_id not in soft.tasks_received_by

@@ -91,7 +91,7 @@ def existing(group: StreamsGroup | None, group_id: str) -> StreamsGroup:
     return group
 
 
-def known_member(group: StreamsGroup, hb: StreamsHeartbeat) -> Member:
+def existing_member(group: StreamsGroup, hb: StreamsHeartbeat) -> Member:
     """Returns the member that sends this heartbeat, which does not join."""
     if hb.instance_id is not None:
         return modern.held_by_instance(group, hb.instance_id, hb.member_id)

@@ -37,7 +37,7 @@ def is_validated(regex: str) -> bool:
     return regex in _REFUSED
 
 
-def validate_ahead(regex: str) -> None:
+def compile_into_cache(regex: str) -> None:
     """Compiles the expression into the cache, so that `validate` finds it there when a shard asks."""
     _REFUSED[regex]
 

@@ -9,7 +9,7 @@ from sidecar.audit.explain.ask import explain
 from sidecar.audit.explain.replay import replayed
 from sidecar.audit.explain.words import words
 from sidecar.audit.history import history
-from sidecar.audit.topic import Raw, Taken
+from sidecar.audit.topic import Raw, RecordsRead
 from sidecar.cli.groups_show import _lines, _picture, in_words
 from sidecar.cli.history import _at
 from sidecar.core.runtime.records import Record, single
@@ -26,10 +26,10 @@ from tests.core.world import topic, topic_id
 BEGIN_MS = 1_000_000
 
 
-def taken_of(log: Iterable[Record]) -> Taken:
+def taken_of(log: Iterable[Record]) -> RecordsRead:
     """The records as they stand in a partition of the state topic, a second after one another, behind a claim."""
     codec = StateCodec()
-    taken = Taken(0, schemas=codec.schemas)
+    taken = RecordsRead(0, schemas=codec.schemas)
 
     def put(written: Encoded, at_ms: int) -> None:
         headers = {name: value.decode() for name, value in written.headers}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sidecar.audit.explain.replay import Replayed, replayed
-from sidecar.audit.topic import Raw, Taken
+from sidecar.audit.topic import Raw, RecordsRead
 from sidecar.state.codec import Encoded, Stamp, StateCodec
 from sidecar.state.keys import decode_key
 from tests.core.test_stories import GROUP, Story
@@ -19,7 +19,7 @@ class Told:
     def __init__(self, text: str = "") -> None:
         self.story = Story()
         self.codec = StateCodec()
-        self.taken = Taken(0, schemas=self.codec.schemas)
+        self.taken = RecordsRead(0, schemas=self.codec.schemas)
         self.claim(1, "host-1:9092", BEGIN_MS)
         self._done = 0
         self.play(text)

@@ -19,7 +19,7 @@ from sidecar.audit.gold.frames import database
 from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.history import History, history
 from sidecar.audit.query import OWNERSHIP
-from sidecar.audit.topic import Raw, Taken
+from sidecar.audit.topic import Raw, RecordsRead
 from sidecar.cli.history import _at
 from sidecar.core.runtime.records import Record, Tombstone, key_of, single
 from sidecar.core.streams.records import CurrentRecord, MemberRecord, MemberState
@@ -51,7 +51,7 @@ def written(log: Iterable[Record]) -> tuple[list[Encoded], StateCodec]:
 
 def from_the_topic(log: Iterable[Record]) -> History:
     entries, codec = written(log)
-    taken = Taken(3, schemas=codec.schemas)
+    taken = RecordsRead(3, schemas=codec.schemas)
     for offset, e in enumerate(entries):
         key = decode_key(e.key)
         if key.kind != "schema":

@@ -95,7 +95,7 @@ def test_the_age_of_what_is_not_in_the_lake_goes_on(monkeypatch: pytest.MonkeyPa
     """Where no batch succeeds any more nobody looks, and history is lost all the same."""
     metrics, seconds = Metrics(), 100.0
     monkeypatch.setattr(time, "monotonic", lambda: seconds)
-    metrics.told([Lag(0, behind=1, gone=0, age_ms=5_000, allowed_ms=7), Lag(1, 0, 0, None, 7)])
+    metrics.set_lags([Lag(0, behind=1, lost=0, age_ms=5_000, allowed_ms=7), Lag(1, 0, 0, None, 7)])
     seconds = 130.0
     oldest = [metrics.registry.get_sample_value(OLDEST, {"partition": p}) for p in ("0", "1")]
     assert oldest == [35, 30]

@@ -239,7 +239,7 @@ def test_history_that_is_about_to_be_lost(topics: Topics) -> None:
     source = open_source(uri)
     assert isinstance(source, KafkaSource)
     early = lags(source, {}, now_ms=T0 + 1000)
-    assert [(lag.behind, lag.gone, lag.age_ms, lag.allowed_ms) for lag in early] == [
+    assert [(lag.behind, lag.lost, lag.age_ms, lag.allowed_ms) for lag in early] == [
         (50, 0, 1000, LAG_MS),
         (0, 0, None, LAG_MS),
     ]
@@ -248,7 +248,7 @@ def test_history_that_is_about_to_be_lost(topics: Topics) -> None:
     assert [(lag.partition, lag.behind) for lag in late] == [(0, 40)]
     assert not any(lag.lost_soon for lag in lags(source, {0: 50}, now_ms=T0 + LAG_MS))
     metrics = Metrics()
-    metrics.told(late)
+    metrics.set_lags(late)
     assert metrics.registry.get_sample_value("group_state_audit_lag_records", {"partition": "0"}) == 40
     assert (
         metrics.registry.get_sample_value("group_state_audit_compaction_lag_seconds", {"partition": "0"})

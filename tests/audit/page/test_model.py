@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.audit.page import Budget, Mark, Period, build, view
 from sidecar.audit.page.groups import longest_shared, union
-from sidecar.audit.page.pack import Bar, Texts, deltas, merged, shares
+from sidecar.audit.page.pack import Bar, Texts, deltas, merged, split_budget
 from tests.audit.page.example import example
 from tests.audit.page.rows import BEGIN, Row, covered, row, tables
 
@@ -311,7 +311,7 @@ def test_the_page_asks_for_nothing_from_elsewhere() -> None:
 
 def test_small_helpers() -> None:
     assert deltas([5, 7, 6]) == [5, 2, -1]
-    assert shares([1, 50, 100], 31) == [1, 15, 15]
+    assert split_budget([1, 50, 100], 31) == [1, 15, 15]
     assert union([(5, 9), (1, 3), (2, 4)]) == [(1, 4), (5, 9)]
     assert longest_shared([(1, 4), (5, 9)], 2, 8) == (5, 8)
     assert longest_shared([(1, 4)], 4, 8) is None

@@ -15,7 +15,7 @@ from sidecar.coordinator.statelog import unfenced_append as unfenced
 from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.core.consumer.events import DescribeConsumerGroup
 from sidecar.core.runtime import lifecycle
-from sidecar.core.runtime.events import Standing
+from sidecar.core.runtime.events import DeletionCheck
 from sidecar.core.runtime.group_loader import Build
 from sidecar.core.runtime.offset_checks import CommitCheck
 from sidecar.core.runtime.phases import Phase
@@ -587,7 +587,7 @@ def test_who_only_asks_hears_nothing_that_is_not_committed() -> None:
         heard = Heard(sidecar.coordinator)
         hung = sidecar.brokers.faults.hang(Api.PRODUCE)
         heard.tell(Request(1, join_event("m1")))
-        heard.tell(Request(2, Standing("g")))
+        heard.tell(Request(2, DeletionCheck("g")))
         heard.tell(Request(3, DescribeConsumerGroup("g")))
         await turns()
         assert heard.of(Reply) == []

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sidecar.core.consumer.events import ConsumerHeartbeat, DescribeConsumerGroup
-from sidecar.core.runtime.events import KnownGroups, ListGroups
+from sidecar.core.runtime.events import GroupsWithRecords, ListGroups
 from sidecar.core.vocabulary.errors import Code
 from sidecar.link.loopback import Loopback
 from sidecar.link.messages import AccessAnswer, GroupRules, Lease, Reply, Request, Touch, View, Void
@@ -141,7 +141,7 @@ def test_what_concerns_all_partitions_is_answered_from_all() -> None:
         await until(lambda: len(heard.of(Reply)) == 8)
         heard.tell(Request(20, ListGroups()))
         assert sorted(g.group_id for g in (await heard.reply(20)).groups) == names
-        heard.tell(Request(21, KnownGroups(candidates=("g1", "nobody"))))
+        heard.tell(Request(21, GroupsWithRecords(candidates=("g1", "nobody"))))
         assert (await heard.reply(21)).groups == {"g1"}
 
     run(test, partitions=4)

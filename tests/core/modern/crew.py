@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 from sidecar.assign.layout import Layout
 from sidecar.core.modern import inspect, records
 from sidecar.core.modern import registration as modern
-from sidecar.core.modern.assignment_resend import tell
+from sidecar.core.modern.assignment_resend import must_send_assignment
 from sidecar.core.modern.assignor_run import RunInput, RunOutput
 from sidecar.core.modern.config import ModernConfig
 from sidecar.core.modern.epochs import after_removal, bump_epoch, note_if_settled, refresh_metadata_hash
@@ -296,7 +296,7 @@ def step(turn: Turn, hb: CrewBeat, config: ModernConfig) -> CrewReply:
     arm_session(turn, hb.group_id, hb.member_id, config.session_timeout_ms)
     soft: CrewSoft = turn.soft_of(hb.group_id)
     due = hb.member_epoch == 0 or now is not before
-    named = tell(soft, now, not due, due, turn.now.mono_ms, config.heartbeat_interval_ms)
+    named = must_send_assignment(soft, now, not due, due, turn.now.mono_ms, config.heartbeat_interval_ms)
     assignment = group.target.of(hb.member_id) if named else None
     return CrewReply(
         member_id=now.member_id,
@@ -321,14 +321,14 @@ def _view(group: Crew, m: CrewMember, names: Names) -> MemberView:
     return MemberView(m.member_id, m.client_id, protocol=CREW, epoch=m.member_epoch, owns=owns, target=parts)
 
 
-def _tell_member(sub_id: str, body: Any, last: Any) -> list[Note]:
+def _member_notes(sub_id: str, body: Any, last: Any) -> list[Note]:
     return [Note("left" if body is None else "joined", sub_id)] if body is None or last is None else []
 
 
 INSPECT = inspect.inspecting(
     Explainer(GROUP, MEMBER, TARGET_EPOCH, _view, lambda group, m, gave_up: m),
     states=inspect.STATES,
-    tell={GROUP: inspect.tell_group, TARGET_EPOCH: inspect.tell_target, MEMBER: _tell_member},
+    history={GROUP: inspect.group_notes, TARGET_EPOCH: inspect.target_notes, MEMBER: _member_notes},
 )
 KIND = GroupKind(
     name=CREW,

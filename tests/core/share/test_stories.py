@@ -24,12 +24,12 @@ from msgspec.structs import replace
 from sidecar.core.runtime.events import (
     Answer,
     DeleteGroup,
+    DeletionCheck,
+    DeletionCheckReply,
     Event,
     Rebalance,
     ReleaseGroup,
     ReleaseReply,
-    Standing,
-    StandingReply,
 )
 from sidecar.core.runtime.records import Partitions
 from sidecar.core.share.adoption import AdoptShare, NativeShareMember
@@ -213,7 +213,7 @@ class Story:
         if isinstance(reply, ShareAdminReply):
             there = "the group is here" if reply.exists else "no such group"
             return [there + (", its placeholder must leave" if reply.placeholder else "")]
-        if isinstance(reply, StandingReply):
+        if isinstance(reply, DeletionCheckReply):
             return [f"{reply.kind} group of {reply.members}, subscribed to {', '.join(sorted(reply.subscribed))}"]
         return [f"{reply.members} members"] if isinstance(reply, ReleaseReply) else [Code(reply.code).name]
 
@@ -247,7 +247,7 @@ COMMANDS: dict[str, Callable[[Story, list[str], Options], list[str]]] = {
     "delete": lambda story, words, options: story.plain(DeleteGroup(GROUP)),
     "rebalance": lambda story, words, options: story.plain(Rebalance(GROUP, " ".join(words))),
     "release": lambda story, words, options: story.plain(ReleaseGroup(GROUP, WHY, words == ["stop"])),
-    "standing": lambda story, words, options: story.plain(Standing(GROUP)),
+    "standing": lambda story, words, options: story.plain(DeletionCheck(GROUP)),
 }
 
 

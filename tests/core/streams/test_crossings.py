@@ -17,7 +17,7 @@ from sidecar.core.classic.events import (
     SyncGroup,
 )
 from sidecar.core.consumer.events import ConsumerHeartbeat, DescribeConsumerGroup
-from sidecar.core.runtime.events import DeleteGroup, Event, Standing, StandingReply
+from sidecar.core.runtime.events import DeleteGroup, DeletionCheck, DeletionCheckReply, Event
 from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck
 from sidecar.core.streams.adoption import AdoptStreams
 from sidecar.core.streams.events import DescribeStreamsGroup, StreamsHeartbeat, TopicsCreated
@@ -156,5 +156,5 @@ def test_a_streams_group_has_a_placeholder_of_the_classic_protocol() -> None:
 
 
 def test_offsets_of_its_topics_are_kept_while_it_has_members() -> None:
-    said = live(empty=False).ask(Standing("g"))
-    assert isinstance(said, StandingReply) and said.subscribed == {"in", "app-r"} and said.members == 1
+    said = live(empty=False).ask(DeletionCheck("g"))
+    assert isinstance(said, DeletionCheckReply) and said.subscribed == {"in", "app-r"} and said.members == 1

@@ -274,10 +274,10 @@ def test_the_states_of_a_group() -> None:
 
 def test_offsets_of_its_topics_are_needed_while_it_has_members() -> None:
     group = whole()
-    assert group.standing().subscribed == {"in", "also", "r"} and group.standing().members == 1
+    assert group.deletion_check().subscribed == {"in", "also", "r"} and group.deletion_check().members == 1
     assert group.subtopology_of_topic == {"in": "0", "also": "0", "r": "1"}
     group.replay(Tombstone(Kind.MEMBER, "g", "m"))
-    assert group.standing().exists and not group.standing().subscribed
+    assert group.deletion_check().exists and not group.deletion_check().subscribed
 
 
 def test_the_epoch_of_an_active_task() -> None:

@@ -27,12 +27,12 @@ from msgspec.structs import replace
 from sidecar.core.runtime.events import (
     Answer,
     DeleteGroup,
+    DeletionCheck,
+    DeletionCheckReply,
     Event,
     Rebalance,
     ReleaseGroup,
     ReleaseReply,
-    Standing,
-    StandingReply,
 )
 from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck
 from sidecar.core.streams.adoption import AdoptStreams, NativeStreamsMember
@@ -291,7 +291,7 @@ class Story:
         reply = self.world.ask(event)
         if reply.code:
             return [f"{Code(reply.code).name}: {reply.message}"]
-        if isinstance(reply, StandingReply):
+        if isinstance(reply, DeletionCheckReply):
             return [f"{reply.kind} group of {reply.members}, subscribed to {', '.join(sorted(reply.subscribed))}"]
         return [f"{reply.members} members"] if isinstance(reply, ReleaseReply) else [Code(reply.code).name]
 
@@ -333,7 +333,7 @@ COMMANDS: dict[str, Callable[[Story, list[str], Options], list[str]]] = {
     "delete": lambda story, words, options: story.plain(DeleteGroup(GROUP)),
     "rebalance": lambda story, words, options: story.plain(Rebalance(GROUP, " ".join(words))),
     "release": lambda story, words, options: story.plain(ReleaseGroup(GROUP, WHY, words == ["stop"])),
-    "standing": lambda story, words, options: story.plain(Standing(GROUP)),
+    "standing": lambda story, words, options: story.plain(DeletionCheck(GROUP)),
     "commit": Story.commit,
     "fetch": Story.fetch,
 }

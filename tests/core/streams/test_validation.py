@@ -23,7 +23,7 @@ from sidecar.core.streams.validation import (
     check_request,
     check_tasks,
     existing,
-    known_member,
+    existing_member,
 )
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
 
@@ -57,12 +57,12 @@ def test_only_new_members_find_a_group_full() -> None:
 
 
 def test_members_that_are_not_there() -> None:
-    assert known_member(GROUP, beat("a")).member_id == "a"
-    assert known_member(GROUP, beat("b", instance_id="i")).member_id == "b"
+    assert existing_member(GROUP, beat("a")).member_id == "a"
+    assert existing_member(GROUP, beat("b", instance_id="i")).member_id == "b"
     unknown = Code.UNKNOWN_MEMBER_ID
-    assert refusal(lambda: known_member(GROUP, beat("x"))) == (unknown, "Member x is not a member of group g.")
-    assert refusal(lambda: known_member(GROUP, beat("b", instance_id="j"))) == (unknown, "Instance id j is unknown.")
-    assert refusal(lambda: known_member(GROUP, beat("a", instance_id="i"))) == (
+    assert refusal(lambda: existing_member(GROUP, beat("x"))) == (unknown, "Member x is not a member of group g.")
+    assert refusal(lambda: existing_member(GROUP, beat("b", instance_id="j"))) == (unknown, "Instance id j is unknown.")
+    assert refusal(lambda: existing_member(GROUP, beat("a", instance_id="i"))) == (
         Code.FENCED_INSTANCE_ID,
         "Static member a with instance id i was fenced by member b.",
     )

@@ -58,13 +58,13 @@ def test_a_log_of_which_everything_is_there(tmp_path: Path) -> None:
 
 def test_a_log_that_begins_in_the_middle(tmp_path: Path) -> None:
     told = filled(tmp_path, (5_000, ENTRIES))
-    assert told.code == 4 and told.verdict.standing.not_read == 5_000 and "complete since 2025" in told.text
+    assert told.code == 4 and told.verdict.completeness.not_read == 5_000 and "complete since 2025" in told.text
     assert "Reading began late: 5,000 offsets" in told.text and "Reading began late: 5,000 offsets" in told.page
 
 
 def test_a_start_in_the_middle(tmp_path: Path) -> None:
     told = filled(tmp_path, (0, ENTRIES), starting_offsets=json.dumps({"0": MIDDLE}))
-    assert told.code == 4 and told.verdict.standing.not_read == MIDDLE
+    assert told.code == 4 and told.verdict.completeness.not_read == MIDDLE
 
 
 def test_a_hole_behind_which_compaction_had_not_come(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_hole_before_anything_says_how_far_compaction_had_come(tmp_path: Path)
     dump([bronze(ENTRIES[:begin], 0), bronze(ENTRIES[begin:], 0, begin + 40)], source)
     pipeline.audit(SPARK, f"file://{source}", lake)
     told = Told(lake)
-    assert told.code == 4 and (told.verdict.missing, told.verdict.standing.torn) == (0, 1)
+    assert told.code == 4 and (told.verdict.missing, told.verdict.completeness.not_whole) == (0, 1)
     assert "40 offsets have no record. Transactions may have taken them, or compaction" in told.text
 
 
@@ -97,7 +97,7 @@ def test_committed_transactions_leave_no_doubt(tmp_path: Path) -> None:
 
 def test_what_was_gone_between_two_runs(tmp_path: Path) -> None:
     told = filled(tmp_path, (0, ENTRIES[:MIDDLE]), (MIDDLE + 500, ENTRIES[MIDDLE:]))
-    assert told.code == 4 and told.verdict.lost == told.verdict.standing.lost == 500
+    assert told.code == 4 and told.verdict.lost == told.verdict.completeness.lost == 500
     assert "500 offsets were gone from the topic" in told.text and "500 offsets were gone" in told.page
     assert not told.verdict.stale_writes and not told.verdict.proven, "who was the coordinator then is not known"
 
@@ -116,7 +116,7 @@ def test_what_was_gone_is_told_even_if_nothing_came_after_it(tmp_path: Path, mon
         assert pipeline.to_do(uri, lake) == 0 and pipeline.audit(SPARK, uri, lake).number == 1, "it is told once"
     assert last_batch(lake).number == 1
     told = Told(lake)
-    assert told.code == 4 and told.verdict.standing.lost == 70
+    assert told.code == 4 and told.verdict.completeness.lost == 70
 
 
 def test_a_question_is_answered_from_tables_of_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

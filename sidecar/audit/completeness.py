@@ -26,60 +26,60 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Standing:
+class Completeness:
     """Completeness of one or more state partitions. `not_read`: offsets before those where reading began; `lost`: those
     that were gone before they were read; `missing`: values that compaction removed, by their revisions;
-    `without_record`: other offsets that have no record; `torn`: state partitions of which compaction may have removed
-    records without a trace; `wide`: offsets in a row that a committed transaction does not explain. `since_ms`: the
-    history is complete from then on, if `since_known` and not complete."""
+    `without_record`: other offsets that have no record; `not_whole`: state partitions of which compaction may have
+    removed records without a trace; `longest_hole`: offsets in a row that a committed transaction does not explain.
+    `since_ms`: the history is complete from then on, if `since_known` and not complete."""
 
     not_read: int = 0
     lost: int = 0
     missing: int = 0
     without_record: int = 0
-    torn: int = 0
-    wide: int = 0
+    not_whole: int = 0
+    longest_hole: int = 0
     since_ms: int | None = None
     since_known: bool = True
 
     @property
     def complete(self) -> bool:
-        return not (self.not_read or self.lost or self.missing or self.torn or self.wide)
+        return not (self.not_read or self.lost or self.missing or self.not_whole or self.longest_hole)
 
 
-def standing(row: Mapping[str, Any]) -> Standing:
+def completeness(row: Mapping[str, Any]) -> Completeness:
     """Returns the completeness in a row of the table coverage."""
     whole, hole = row["whole_from_offset"], row["longest_hole"]
-    found = Standing(
+    found = Completeness(
         not_read=row["read_from_offset"],
         lost=row["lost"],
         missing=row["missing"],
         without_record=row["without_record"],
-        torn=int(whole != 0),
-        wide=hole if hole > 1 and whole == 0 else 0,
+        not_whole=int(whole != 0),
+        longest_hole=hole if hole > 1 and whole == 0 else 0,
     )
     if found.complete:
         return found
     since = row["whole_from_ms"] if whole else None
-    return Standing(**{**vars(found), "since_ms": since, "since_known": since is not None})
+    return Completeness(**{**vars(found), "since_ms": since, "since_known": since is not None})
 
 
-def together(parts: Iterable[Standing]) -> Standing:
+def combined(parts: Iterable[Completeness]) -> Completeness:
     """Returns the completeness of all parts: `since_ms` is the latest of theirs."""
     every = list(parts)
-    return Standing(
+    return Completeness(
         not_read=sum(s.not_read for s in every),
         lost=sum(s.lost for s in every),
         missing=sum(s.missing for s in every),
         without_record=sum(s.without_record for s in every),
-        torn=sum(s.torn for s in every),
-        wide=max((s.wide for s in every), default=0),
+        not_whole=sum(s.not_whole for s in every),
+        longest_hole=max((s.longest_hole for s in every), default=0),
         since_ms=max((s.since_ms for s in every if s.since_ms is not None), default=None),
         since_known=all(s.since_known for s in every),
     )
 
 
-def reasons(s: Standing, unreadable: int = 0) -> list[str]:
+def reasons(s: Completeness, unreadable: int = 0) -> list[str]:
     """Returns the reasons why the history is not complete, a sentence each."""
     out = []
     if s.not_read:
@@ -91,15 +91,15 @@ def reasons(s: Standing, unreadable: int = 0) -> list[str]:
         out.append(f"{s.lost:,} offsets were gone from the topic before they were read: run it more often.")
     if s.missing:
         out.append(f"Compaction took {s.missing:,} records before they were read, as the revisions of others tell.")
-    if s.torn and not (s.not_read or s.lost or s.missing):
+    if s.not_whole and not (s.not_read or s.lost or s.missing):
         out.append(
             f"{s.without_record:,} offsets have no record. Transactions may have taken them, or compaction may have"
             " removed all records of a group that had ended: the log does not tell which."
         )
-    if s.wide:
+    if s.longest_hole:
         out.append(
-            f"{s.wide:,} offsets in a row have no record, although compaction had not come there. A transaction that"
-            " was aborted leaves that, and so does somebody who removes records: the log does not tell which."
+            f"{s.longest_hole:,} offsets in a row have no record, although compaction had not come there. A transaction"
+            " that was aborted leaves that, and so does somebody who removes records: the log does not tell which."
         )
     if unreadable:
         out.append(f"{unreadable:,} records cannot be read: see the table unreadable. What they said is not known.")
