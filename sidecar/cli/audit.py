@@ -332,6 +332,25 @@ def views(
             echo(line)
 
 
+@audit.command()
+def publish(
+    lake: LakePath = "out/audit/lake",
+    catalog: Annotated[str, typer.Option(help="As pyiceberg's configuration names it.")] = "default",
+) -> None:
+    """Bring the Iceberg tables of a catalog, in its namespace group_state, to where the lake's gold is."""
+    from pyiceberg.catalog import load_catalog
+
+    from sidecar.audit import iceberg
+
+    found = _filled(lake)
+    try:
+        opened = load_catalog(catalog)
+    except (ValueError, OSError) as exc:
+        raise Failed(USAGE, f"--catalog {catalog}: {exc}", "Mend pyiceberg's configuration, .pyiceberg.yaml.") from None
+    with _errors():
+        echo(f"{iceberg.publish(found, opened)} tables of {catalog} were changed.")
+
+
 # ---- the lake -------------------------------------------------------------------------------------------------------
 def _lake(path: str) -> Lake:
     from sidecar.audit.errors import AuditError
