@@ -34,9 +34,12 @@ def publish(lake: Lake, catalog: Any) -> int:
     catalog.create_namespace_if_not_exists(NAMESPACE)
     # Read before the lake is, so that nothing newer is ever replaced.
     tables = {name: _table(catalog, table) for name, table in GOLD.items()}
-    files = at_one_batch(lake, lambda: {name: lake.files(table) for name, table in GOLD.items()})
+    batch, files = at_one_batch(
+        lake, lambda: (lake.done(list(GOLD.values())), {n: lake.files(t) for n, t in GOLD.items()})
+    )
+    summary = {BATCH: str(batch)}
     try:
-        return sum(_replaced(tables[name], {_uri(f.path): f for f in found}, lake) for name, found in files.items())
+        return sum(_replaced(tables[name], {_uri(f.path): f for f in found}, summary) for name, found in files.items())
     except CommitFailedException as exc:
         raise AuditError(f"somebody else publishes to this catalog ({exc}): publish again") from exc
 
@@ -64,18 +67,17 @@ def _table(catalog: Any, table: Table) -> Any:
     return made
 
 
-def _replaced(table: Any, wanted: Mapping[str, FileInfo], lake: Lake) -> bool:
+def _replaced(table: Any, wanted: Mapping[str, FileInfo], summary: Mapping[str, str]) -> bool:
     """Whether there was anything to do."""
     known = {task.file.file_path: task.file for task in table.scan().plan_files()}
     if known.keys() == wanted.keys():
         return False
-    with table.transaction() as transaction:
-        summary = {BATCH: str(lake.done(list(GOLD.values())))}
-        with transaction.update_snapshot(snapshot_properties=summary).overwrite() as snapshot:
-            for path in known.keys() - wanted.keys():
-                snapshot.delete_data_file(known[path])
-            for path in wanted.keys() - known.keys():
-                snapshot.append_data_file(_data_file(table, path, wanted[path]))
+    changed = table.transaction()
+    with changed, changed.update_snapshot(snapshot_properties=summary).overwrite() as snapshot:
+        for path in known.keys() - wanted.keys():
+            snapshot.delete_data_file(known[path])
+        for path in wanted.keys() - known.keys():
+            snapshot.append_data_file(_data_file(table, path, wanted[path]))
     return True
 
 
