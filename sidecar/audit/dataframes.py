@@ -53,7 +53,7 @@ def gold(silver: DataFrame) -> DataFrame:
 
 def table(rows: DataFrame, name: str) -> DataFrame:
     """One table of what `silver` or `gold` gave."""
-    return rows.where(rows["table"] == name).select(f"`{name}`.*")
+    return rows.where(f"`table` = '{name}'").select(f"`{name}`.*")
 
 
 # ---- all tables in one ----------------------------------------------------------------------------------------------

@@ -126,12 +126,3 @@ def broken(lake: Lake) -> dict[str, tuple[str, int]]:
             if count:
                 found[name] = (sentence, int(count))
     return found
-
-
-def views(lake: Lake) -> Iterator[str]:
-    """SQL for DuckDB: a view of each table, in a schema for each layer. It names files, so it is of one moment."""
-    for layer, tables in (("bronze", [BRONZE]), ("silver", SILVER_TABLES.values()), ("gold", GOLD.values())):
-        yield f"CREATE SCHEMA IF NOT EXISTS {layer};"
-        for table in tables:
-            yield f'CREATE OR REPLACE VIEW {layer}."{table.name}" AS SELECT * FROM {lake.sql(table)};'
-    yield f"CREATE OR REPLACE VIEW gold.runs AS SELECT * FROM {runs(lake)};"

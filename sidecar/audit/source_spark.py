@@ -54,7 +54,7 @@ class SplitPartition(InputPartition):
         self.split = split
 
 
-def _rows(partition: InputPartition, schema: StructType) -> Iterator[Any]:
+def rows_of(partition: InputPartition, schema: StructType) -> Iterator[Any]:
     """Arrow batches as Spark wants them: it names the parts of lists differently."""
     if not isinstance(partition, SplitPartition):
         return  # Spark's way to say that there is no partition
@@ -155,7 +155,7 @@ class RecordsReader(DataSourceReader):
         return [SplitPartition(s) for s in source.splits(self.wanted.of(source, source.bounds()))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return _rows(partition, self.schema)
+        return rows_of(partition, self.schema)
 
 
 def _source(options: Mapping[str, str]) -> Source:
@@ -207,7 +207,7 @@ class RecordsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [SplitPartition(s) for s in self.source.splits(ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return _rows(partition, self.schema)
+        return rows_of(partition, self.schema)
 
     def _offset(self, following: dict[int, int], topic: str | None = None) -> dict[str, Any]:
         known = self.source.identity() if topic is None else topic

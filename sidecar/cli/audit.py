@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -49,6 +50,15 @@ Pairs = Annotated[
     ),
 ]
 Topic = Annotated[str, typer.Option(help="The state topic.")]
+
+
+class Tool(StrEnum):
+    """Whose SQL `views` prints."""
+
+    DUCKDB = "duckdb"
+    SPARK = "spark"
+    DELTA = "delta"
+    TRINO = "trino"
 
 
 @audit.command()
@@ -308,13 +318,37 @@ def sql(
 
 
 @audit.command()
-def views(lake: LakePath = "out/audit/lake") -> None:
-    """Print SQL that makes views of all tables: `sidecar audit views > views.sql`, then `duckdb -init views.sql`."""
-    from sidecar.audit import query
+def views(
+    lake: LakePath = "out/audit/lake",
+    tool: Annotated[Tool, typer.Option("--for", help="delta: Spark with Delta's connector. spark: without.")] = (
+        Tool.DUCKDB
+    ),
+) -> None:
+    """Print SQL that makes all tables known: `sidecar audit views > views.sql`, then `duckdb -init views.sql`."""
+    from sidecar.audit import catalog
 
-    for view in query.views(_filled(lake)):
-        for line in view.splitlines():
+    for statement in catalog.statements(_filled(lake), tool):
+        for line in f"{statement};".splitlines():
             echo(line)
+
+
+@audit.command()
+def publish(
+    lake: LakePath = "out/audit/lake",
+    catalog: Annotated[str, typer.Option(help="As pyiceberg's configuration names it.")] = "default",
+) -> None:
+    """Bring the Iceberg tables of a catalog, in its namespace group_state, to where the lake's gold is."""
+    from pyiceberg.catalog import load_catalog
+
+    from sidecar.audit import iceberg
+
+    found = _filled(lake)
+    try:
+        opened = load_catalog(catalog)
+    except (ValueError, OSError) as exc:
+        raise Failed(USAGE, f"--catalog {catalog}: {exc}", "Mend pyiceberg's configuration, .pyiceberg.yaml.") from None
+    with _errors():
+        echo(f"{iceberg.publish(found, opened)} tables of {catalog} were changed.")
 
 
 # ---- the lake -------------------------------------------------------------------------------------------------------

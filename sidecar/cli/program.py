@@ -18,8 +18,8 @@ from typer.core import TyperGroup
 from sidecar.cli.exits import MEANINGS, Code, Failed
 from sidecar.cli.plain import echo
 
-EXTRAS = {"audit": ("pyspark", "pandas", "pyarrow", "numpy", "deltalake", "duckdb")}
-"""Modules that each extra of the package brings."""
+EXTRAS = {"audit": ("pyspark", "pandas", "pyarrow", "numpy", "deltalake", "duckdb"), "iceberg": ("pyiceberg",)}
+"""Extra of the package -> the modules that it brings."""
 CODES = "\n\n".join(["Exit codes:", *(f"{int(code)}: {text}" for code, text in MEANINGS.items())])
 
 

@@ -105,6 +105,8 @@ def test_on_spark_connect(source: str, lake: Lake, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.audit.lake.connected", source, str(tmp_path)]
     subprocess.run(command, env=env, timeout=600, check=True, stdout=subprocess.DEVNULL)
     assert gold_of(Lake.at(tmp_path / "lake")) == gold_of(lake)
+    by_name = pickle.loads((tmp_path / "intervals.pickle").read_bytes())
+    assert sorted(by_name, key=str) == sorted(lake.read_arrow(GOLD["intervals"]).to_pylist(), key=str)
     assert pickle.loads((tmp_path / "gold.pickle").read_bytes()) == gold_of(lake)
     streamed = ds.dataset(tmp_path / "rows", format="parquet", exclude_invalid_files=True).count_rows()
     assert streamed == sum(len(lake.read_arrow(t)) for t in SILVER_TABLES.values())
