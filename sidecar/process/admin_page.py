@@ -31,7 +31,7 @@ FILES = {
     "/page/page.js": ("page.js", "text/javascript"),
     "/page/icon.svg": ("icon.svg", "image/svg+xml"),
 }
-Told = dict[str, Any]
+Json = dict[str, Any]
 
 
 class BadQuery(Exception):
@@ -121,8 +121,8 @@ class Pages:
             await views.brokers.look()
         said = "" if views is None else views.version()
 
-        async def tell() -> Told:
-            head: Told = {"node": self._node_id, "role": self._role, "version": package_version()}
+        async def tell() -> Json:
+            head: Json = {"node": self._node_id, "role": self._role, "version": package_version()}
             head |= {"ready": not problems, "problems": problems, "start_ms": start_ms, "now_ms": self._wall_ms()}
             found = {} if views is None else await self._worked(views.overview())
             return head | {"cluster": "", "generation": -1, "sidecars": [], "brokers": [], "groups": None} | found
@@ -144,11 +144,11 @@ class Pages:
         except BadQuery as exc:
             return _bad(exc)
 
-        async def tell() -> Told:
+        async def tell() -> Json:
             total, rows = await self._worked(views.find(search, kind, state, sort, begin, limit))
             await views.lag.look(rows)
             more = begin + len(rows) < total
-            told = [views.told(row) for row in rows]
+            told = [views.row_json(row) for row in rows]
             return {"total": total, "groups": told, "next": str(begin + len(rows)) if more and rows else None}
 
         await views.brokers.look()
@@ -165,11 +165,11 @@ class Pages:
         except BadQuery as exc:
             return _bad(exc)
 
-        async def tell() -> Told | None:
+        async def tell() -> Json | None:
             if (row := await self._worked(views.row(group_id))) is not None:
                 await views.lag.look([row])
             page = views.group(group_id, begins["members"], begins["partitions"], limit)
-            found: Told | None = await self._worked(page)
+            found: Json | None = await self._worked(page)
             return found
 
         await views.brokers.look()
@@ -181,7 +181,7 @@ class Pages:
             return await finished(work)
 
     async def _answer(
-        self, request: web.Request, said: str, tell: Callable[[], Awaitable[Told | None]]
+        self, request: web.Request, said: str, tell: Callable[[], Awaitable[Json | None]]
     ) -> web.StreamResponse:
         """Answers with `tell()`, or with 304 if the client has the current version."""
         from aiohttp import web

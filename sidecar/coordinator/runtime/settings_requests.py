@@ -10,7 +10,7 @@ import asyncio
 from sidecar.coordinator.moves.managed_groups import Rules
 from sidecar.coordinator.settings.settings_in_force import SettingsInForce
 from sidecar.coordinator.settings.stored_settings import Append
-from sidecar.coordinator.statelog.read_index import Written
+from sidecar.coordinator.statelog.read_index import ReadIndex
 from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.core.runtime.events import Answer, Event
 from sidecar.core.vocabulary import group_config as cf
@@ -33,10 +33,10 @@ KNOWN_WITHIN_S = 5.0
 class SettingsRequests:
     """Answers requests. `configs`: the settings in force; `rules`: the managed groups; `written`: the read index."""
 
-    def __init__(self, configs: SettingsInForce, rules: Rules, written: Written) -> None:
+    def __init__(self, configs: SettingsInForce, rules: Rules, read_index: ReadIndex) -> None:
         self.configs = configs
         self.rules = rules
-        self.written = written
+        self.read_index = read_index
         self._settings = rules.settings
 
     async def handle(self, event: Event, append: Append) -> Answer:
@@ -62,7 +62,7 @@ class SettingsRequests:
     async def _whose(self, event: WhoseGroup) -> Answer:
         """Answers when the front's rules for a group are surely up to date: the tail has read all records that were
         written, and fronts are told of them at once. Else refuses."""
-        if await self.written.is_read({self._settings.partition_of(""), self._settings.partition_of(event.name)}):
+        if await self.read_index.is_read({self._settings.partition_of(""), self._settings.partition_of(event.name)}):
             return Answer(Code.NONE)
         return _not_available(event)
 

@@ -20,7 +20,7 @@ NOT_AUTHENTICATED = (-169, -181)
 """Error codes _AUTHENTICATION and _SSL of librdkafka, whose import takes longer than the clients' port should wait."""
 
 
-class Reach:
+class BrokerCredentials:
     """The credentials of both ways. `own`: for `bootstrap`; `broker`: for `broker`. With one listener for everything
     they are the same."""
 
@@ -32,7 +32,7 @@ class Reach:
         own.changed = lambda: self.changed()
 
     @classmethod
-    def of(cls, s: Settings, denials: Denials, log: Logger) -> Reach:
+    def of(cls, s: Settings, denials: Denials, log: Logger) -> BrokerCredentials:
         """Reads the files of properties. Raises StartError."""
         own = _credentials("command_config", s.command_config, denials, log)
         if s.broker_command_config is None:
