@@ -82,7 +82,7 @@ def load(
 
         client = client_of(command_config)
         try:
-            _nobody_runs(client, bootstrap, owners_group)
+            _require_no_sidecar(client, bootstrap, owners_group)
             if create:
                 _made(client, bootstrap, topic, partial(_checked, file))
             partitions = _empty(client, bootstrap, topic, create)
@@ -236,7 +236,7 @@ def _checked(file: Path, partitions: int) -> Counter[int]:
     return found
 
 
-def _nobody_runs(client: Client, bootstrap: str, owners_group: str) -> None:
+def _require_no_sidecar(client: Client, bootstrap: str, owners_group: str) -> None:
     """Raises Failed while a sidecar is a member of the owners' group."""
     from sidecar.core.vocabulary.errors import Code as Kafka
     from sidecar.core.vocabulary.errors import name_of

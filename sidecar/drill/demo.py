@@ -109,7 +109,7 @@ class Screen:
         head = "no answer yet"
         if view is not None and view.owner >= 0:
             head = f"owner [bold]sidecar {view.owner}[/], state [bold]{view.state}[/], group epoch {view.group_epoch}, assignment epoch {view.assignment_epoch}"
-        below = "\n".join([people or "no clients yet", *map(_told, s.beside)])
+        below = "\n".join([people or "no clients yet", *map(_progress, s.beside)])
         body = Group(Text.from_markup(head), table, Text.from_markup(below))
         return Panel(body, title=f"group {GROUP}", border_style="cyan")
 
@@ -117,7 +117,7 @@ class Screen:
 DOES = {SHARE: "acknowledged", STREAMS: "counted exactly once"}
 
 
-def _told(group: GroupUnderTest) -> str:
+def _progress(group: GroupUnderTest) -> str:
     """Return the progress of a share or streams group's clients, in one line."""
     what = "  ".join(f"{c.name} {c.journal.count}" for c in group.clients)
     return f"[dim]{group.kind} group {group.group}:[/] {what} records {DOES[group.kind]}"
@@ -178,7 +178,7 @@ def _play(s: Scenario, screen: Screen) -> list[Mark]:
     say(f"two Java and two librdkafka consumers share {PARTITIONS} partitions after {took:.1f} s")
     if s.beside:
         s.wait("records for all further groups", lambda: all(g.balanced() for g in s.beside), 60)
-        say("\n          ".join(_told(g) for g in s.beside))
+        say("\n          ".join(_progress(g) for g in s.beside))
     time.sleep(3)
 
     mark("py-3 joins")

@@ -19,7 +19,7 @@ from sidecar.wire.generated import describe_share_group_offsets as ds
 from sidecar.wire.generated import list_groups as lg
 
 CLASSIC, SHARE = "classic", "share"
-TELLS_LAG = 1
+LAG_SINCE = 1
 """First version of DescribeShareGroupOffsets with the lag."""
 
 
@@ -119,7 +119,7 @@ class LagReader:
     async def _shared(self, conn: BrokerConnection, names: list[str]) -> None:
         asked = [ds.DescribeShareGroupOffsetsRequestGroup(name, topics=None) for name in names]
         req = ds.DescribeShareGroupOffsetsRequest(asked)
-        res = await conn.request(ds, "DescribeShareGroupOffsets", req, timeout_s=self._timeout_s, low=TELLS_LAG)
+        res = await conn.request(ds, "DescribeShareGroupOffsets", req, timeout_s=self._timeout_s, low=LAG_SINCE)
         for g in (g for g in res.groups if g.error_code == Code.NONE):
             parts = ((t.topic_name, p) for t in g.topics for p in t.partitions if p.lag >= 0)
             of = {(topic, p.partition_index): PartitionLag(p.start_offset, None, p.lag) for topic, p in parts}

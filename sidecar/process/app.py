@@ -71,7 +71,7 @@ class App:
         self.ready_ms: int | None = None
         self._stop = asyncio.Event()
         self._coordinating: asyncio.Task[None] | None = None
-        self._manager = Notifier(self.log, parent=None if parent is None else parent.tell)
+        self._manager = Notifier(self.log, parent=None if parent is None else parent.send)
         self.shared.metrics("worker_restarts").set(0 if parent is None else parent.restarts)
         set_process_metrics(self.shared.metrics, settings, lambda: not self._problems())
 
@@ -160,7 +160,7 @@ class App:
         self.ready_ms = round((time.monotonic() - self.started) * 1000)
         shared.environment.started()
         self._manager.ready()
-        self.log.info("ready", role=s.role, kernel=KERNEL, ms=self.ready_ms, **self.half.told())
+        self.log.info("ready", role=s.role, kernel=KERNEL, ms=self.ready_ms, **self.half.ready_fields())
 
     async def _may_coordinate(self) -> None:
         """Waits until a worker may coordinate: it takes clients before the worker that it replaces has ended."""

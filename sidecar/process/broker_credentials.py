@@ -12,7 +12,7 @@ from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.kafka.credentials import Credentials, Login
 from sidecar.kafka.denials import TOPIC, Denials
 from sidecar.kafka.errors import SecurityError
-from sidecar.kafka.security import OPEN, Security
+from sidecar.kafka.security import PLAINTEXT, Security
 from sidecar.link.ports import Logger
 from sidecar.process.settings import Settings
 
@@ -88,7 +88,7 @@ def _credentials(name: str, path: Path | None, denials: Denials, log: Logger) ->
 def read_properties(name: str, path: Path | None) -> Security:
     """Reads a file of properties. `name`: of the setting that names the file. Raises StartError."""
     if path is None:
-        return OPEN
+        return PLAINTEXT
     from sidecar.kafka.properties import read  # takes a while, and few need it
 
     try:

@@ -211,7 +211,7 @@ class Coordination:
     def problems(self) -> list[str]:
         return self.cluster_watch.problems()
 
-    def told(self) -> dict[str, object]:
+    def ready_fields(self) -> dict[str, object]:
         """Returns the fields for the log line "ready"."""
         settings = self.coordinator.settings
         return {"partitions": len(self.coordinator.service.owners), "state_topic": settings.topic}
@@ -345,12 +345,12 @@ class CoordinatorRunner:
             self._app.metrics("coordinator_ends", CAUSES[type(why)]).inc()
             self._why = str(why)
             self.half = Starting(f"no coordinator runs; the next one starts in {pause_s:g} s: {why}")
-            self._tell_end(why, round(pause_s * 1000))
+            self._log_end(why, round(pause_s * 1000))
             self._ended_s = time.monotonic()
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, AGAIN_MOST_S)
 
-    def _tell_end(self, why: Exception, again_ms: int) -> None:
+    def _log_end(self, why: Exception, again_ms: int) -> None:
         told: dict[str, object] = {"problem": str(why), "again_ms": again_ms}
         if isinstance(why, Broken):
             trace = "".join(traceback.format_exception(why.__cause__))
@@ -407,7 +407,7 @@ class CoordinatorRunner:
     async def _ready_again(self, made: Coordination, ended_s: float) -> None:
         while made.problems():
             await asyncio.sleep(READY_TICK_S)
-        self._app.log.info("ready", again=True, ms=round((time.monotonic() - ended_s) * 1000), **made.told())
+        self._app.log.info("ready", again=True, ms=round((time.monotonic() - ended_s) * 1000), **made.ready_fields())
 
     def _quarantine(self) -> Quarantine:
         """Returns the quarantine that still lasts: it also counts for the successor of a coordinator in quarantine."""

@@ -78,7 +78,7 @@ class ClusterWatch:
         s, cluster = coordinator.settings, coordinator.cluster
         self.state_topic = StateTopic(s.topic, control.view.topics, log)
         coordinator.pin_state_topic(self.state_topic.id)
-        coordinator.appender.found_another = lambda: tasks.broken("state topic", self.state_topic.made_anew())
+        coordinator.appender.topic_recreated = lambda: tasks.broken("state topic", self.state_topic.made_anew())
         absence = BrokerAbsence(settings.broker_gone_s, self._withdraw, tasks)
         coordinator.broker_silence = absence.silence
         self._leaders = LeaderWatch(tuple(leaders), s.topic, settings.follow_leader_s, cluster, log)

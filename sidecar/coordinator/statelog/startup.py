@@ -17,7 +17,7 @@ from sidecar.kafka.cluster import Address, Cluster, ClusterView, ConnectionLost,
 from sidecar.kafka.credentials import Login
 from sidecar.kafka.denials import TOPIC
 from sidecar.kafka.net import NO_ANSWER, BrokerConnection, NotAuthenticated
-from sidecar.kafka.security import OPEN
+from sidecar.kafka.security import PLAINTEXT
 from sidecar.link.ports import Logger
 from sidecar.wire.generated import describe_configs as dc
 from sidecar.wire.generated import metadata as md
@@ -56,7 +56,7 @@ class StartSettings:
     replicas: int
     min_compaction_lag_ms: int
     max_message_bytes: int = 2 * BATCH_BYTES
-    security: Login = OPEN
+    security: Login = PLAINTEXT
     """Credentials for the broker's listener for clients."""
 
 

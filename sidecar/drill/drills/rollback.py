@@ -15,7 +15,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 from sidecar.audit.topic import Reader, Where
-from sidecar.drill.drills.commands import must, told_version, wait_whereabouts
+from sidecar.drill.drills.commands import must, running_version, wait_whereabouts
 from sidecar.drill.drills.ground import STATE_TOPIC, Ground
 from sidecar.drill.drills.sidecars import replace_one
 from sidecar.drill.drills.spec import Drill, Mark
@@ -184,7 +184,7 @@ class Rollback(Drill):
 
 
 def of_tomorrow(ground: Ground) -> int:
-    return sum(told_version(n).endswith(VERSION) for n in ground.kafka.nodes)
+    return sum(running_version(n).endswith(VERSION) for n in ground.kafka.nodes)
 
 
 def unreadable_groups(admin_port: int) -> int:
