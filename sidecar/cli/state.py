@@ -301,7 +301,7 @@ def _produced(client: Client, bootstrap: str, topic: str, file: Path, count: int
     refused: list[str] = []
     taken = Counter[str]()
 
-    def told(error: Any, m: Any) -> None:
+    def delivered(error: Any, m: Any) -> None:
         if error is None:
             taken[topic] += 1
         else:
@@ -311,7 +311,7 @@ def _produced(client: Client, bootstrap: str, topic: str, file: Path, count: int
         for r in read_dump(file):
             headers: Any = r.headers or None
             time_ms = max(0, r.time_ms)
-            producer.produce(topic, r.value, r.key, r.partition, told, timestamp=time_ms, headers=headers)
+            producer.produce(topic, r.value, r.key, r.partition, delivered, timestamp=time_ms, headers=headers)
             while len(producer) > UNDER_WAY:
                 producer.poll(0.1)
             if refused:

@@ -74,14 +74,14 @@ def _load_key(context: ssl.SSLContext, s: TlsSettings) -> None:
     asked = False
     password = s.password_file.read_bytes().rstrip(b"\r\n") if s.password_file is not None else b""
 
-    def tell() -> bytes:  # without it OpenSSL would ask at the terminal
+    def key_password() -> bytes:  # without it OpenSSL would ask at the terminal
         nonlocal asked
         asked = True
         return password
 
     key = s.key or s.certificate
     try:
-        context.load_cert_chain(s.certificate, s.key, tell)
+        context.load_cert_chain(s.certificate, s.key, key_password)
     except ssl.SSLError as exc:
         if exc.reason == "KEY_VALUES_MISMATCH":
             raise TlsError(f"the key in {key} is not that of the first certificate in {s.certificate}") from None

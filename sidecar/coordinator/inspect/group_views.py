@@ -26,7 +26,7 @@ from sidecar.state.rebuilt import Rebuilt, rebuilt
 
 LOOKED_AT = 32
 Json = dict[str, Any]
-Whose = dict[str, list[str]]
+MembersByRole = dict[str, list[str]]
 """`owner`, `target` or `leaves` -> ids of the members that own a partition, have it as target, or must give it up."""
 
 
@@ -237,7 +237,7 @@ class Views:
     def _partitions(self, head: Json, members: Mapping[str, Json], begin: int, limit: int) -> Slices:
         """Returns a page of partitions by topic (or role and subtopology): the members that own each, have it as
         target, or still have to give it up. There are several where the kind allows it."""
-        found: dict[str, dict[int, Whose]] = {}
+        found: dict[str, dict[int, MembersByRole]] = {}
         for member_id, m in members.items():
             yield
             for name, part in (("owner", "owns"), ("target", "target"), ("leaves", "gives_up")):

@@ -52,7 +52,7 @@ class SingleBroker(Drill):
         logged = self._until(lambda: REMEDY in log.read_text(errors="replace"), REMEDY_S)
         self.find("the log names the remedy", "yes" if logged else f"no, see {log}", bool(logged))
         self._members_are_answered(ground)
-        ground.say("the remedy: as many transaction replicas as there are brokers, and the broker is restarted")
+        ground.report("the remedy: as many transaction replicas as there are brokers, and the broker is restarted")
         k.properties = {**k.properties, **FITTING}
         assert node.process is not None
         node.process.stop(30)

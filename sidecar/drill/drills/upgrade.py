@@ -118,7 +118,7 @@ class RollingUpgrade(Drill):
     def prepare(self, ground: Ground, i: int) -> None:
         k = ground.kafka
         self.commit = self.commit or str(self.options.get("earlier") or earlier())
-        self.tree = checkout(self.commit, k.folder, ground.say)
+        self.tree = checkout(self.commit, k.folder, ground.report)
         k.halved.add(k.nodes[0].node_id)
         replace_one(self, ground, k.nodes[0])
         ground.settled(self.patience_s)
