@@ -186,5 +186,5 @@ def _under_way(asking: asyncio.Task[None] | None) -> bool:
 
 
 async def _waited(asking: Iterable[asyncio.Task[None] | None]) -> None:
-    if tasks := {task for task in asking if task is not None}:
+    if tasks := {task for task in asking if task is not None and not task.done()}:
         await asyncio.wait(tasks, timeout=WAIT_S)
