@@ -42,7 +42,7 @@ class SettingsRequests:
     async def handle(self, event: Event, append: Append) -> Answer:
         """Returns the answer. Before the broker has answered with its own settings, that is an error."""
         if isinstance(event, CheckGroupIsBrokers):
-            return await self._whose(event)
+            return await self._group_is_brokers(event)
         try:
             async with asyncio.timeout(KNOWN_WITHIN_S):
                 await self.configs.broker.known.wait()
@@ -59,7 +59,7 @@ class SettingsRequests:
         assert isinstance(event, ConfiguredGroups)
         return ConfiguredReply(groups=tuple(self.configured()))
 
-    async def _whose(self, event: CheckGroupIsBrokers) -> Answer:
+    async def _group_is_brokers(self, event: CheckGroupIsBrokers) -> Answer:
         """Answers when the front's rules for a group are surely up to date: the tail has read all records that were
         written, and fronts are told of them at once. Else refuses."""
         if await self.read_index.is_read({self._settings.partition_of(""), self._settings.partition_of(event.name)}):
