@@ -19,7 +19,7 @@ from benchmarks.common import cpu_s, create_topic, finish, median, one_broker
 from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.artifacts import KAFKA
 from sidecar.kafka.net import BrokerConnection
-from sidecar.kafka.security import OPEN, Security
+from sidecar.kafka.security import PLAINTEXT, Security
 from sidecar.wire.frames import request_frame
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 
@@ -68,7 +68,7 @@ class Member(asyncio.Protocol):
             self.error = -1
 
 
-async def join(host: str, port: int, group: str, members: int, security: Security = OPEN) -> list[bytes]:
+async def join(host: str, port: int, group: str, members: int, security: Security = PLAINTEXT) -> list[bytes]:
     """Let all members join and heartbeat until nobody's epoch or assignment changes; return their steady requests."""
     conns = [await BrokerConnection.open(host, port, f"bench-{i}", security=security) for i in range(members)]
     epochs = [0] * members

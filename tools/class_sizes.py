@@ -33,7 +33,7 @@ LARGE: Mapping[str, tuple[Size, str]] = {
     "OwnersGroup": (Size(23, 29, 9), "the life of one membership; placement and what it says of itself may go"),
     "Coordinator": (Size(32, 26, 10), ROOT_OF_A_ROOM),
     "ClientConnection": (Size(27, 29, 2), "the state machine of one connection: one concept (the review says so)"),
-    "Follower": (Size(22, 14, 9), ROOT_OF_A_ROOM),
+    "ClusterWatch": (Size(22, 14, 9), ROOT_OF_A_ROOM),
     "App": (Size(18, 17, 4), ROOT_OF_A_ROOM),
     "BrokerWatch": (Size(15, 16, 6), "one concept, with the figures of what it measures"),
     "Admin": (Size(10, 13, 9), "the pages of one HTTP server, each of which is given"),

@@ -43,7 +43,7 @@ METADATA_OF_RIGHTS = 8
 """The version of Metadata that tells what is authorised, of topics and of the cluster."""
 READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = (1 << code for code in (3, 6, 8, 10, 11))
 """Bits of Kafka's AclOperation."""
-NOT_TOLD = -2147483648
+OPERATIONS_OMITTED = -2147483648
 FAILED = (Code.UNKNOWN_SERVER_ERROR, Code.REQUEST_TIMED_OUT)
 UNSURE = Code.COORDINATOR_NOT_AVAILABLE
 """Answer to a client whose rights nobody could tell: clients ask again after it."""
@@ -141,7 +141,7 @@ def hidden_groups(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, 
         frame = yield from ask(call, Api.DESCRIBE_GROUPS, 0, probe, flexible=False)
         res = yield from slices.response(dg.DescribeGroupsResponse, 0, frame, response_body(frame, False))
         codes = yield from slices.made(res.groups, lambda g: (g.group_id, g.error_code))
-        said |= yield from _told(call, call.client.describable, missing, dict(codes))
+        said |= yield from _answers_kept(call, call.client.describable, missing, dict(codes))
     no = (Code.GROUP_AUTHORIZATION_FAILED, *FAILED)
     return own.union((yield from slices.chosen(groups, lambda g: said[g] in no)))
 
@@ -231,7 +231,7 @@ def _of_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, dict[st
     missing = yield from slices.chosen(topics, lambda t: t not in said)
     for at in range(0, len(missing), ASKED):  # what is made of a name takes ten times as much memory
         asked = missing[at : at + ASKED]
-        said |= yield from _told(call, call.client.topics, asked, (yield from _asked_of_topics(call, asked)))
+        said |= yield from _answers_kept(call, call.client.topics, asked, (yield from _asked_of_topics(call, asked)))
     return said
 
 
@@ -269,7 +269,7 @@ def _rights(call: Call, probe: md.MetadataRequest) -> Generator[Want, Any, md.Me
 
 
 def _bits(operations: int) -> int:
-    return 0 if operations == NOT_TOLD else operations
+    return 0 if operations == OPERATIONS_OMITTED else operations
 
 
 def names_of(call: Call, node_id: int, ids: Iterable[bytes]) -> Generator[Want, Any, Mapping[bytes, str]]:
@@ -299,7 +299,7 @@ def _known(call: Call, kept: Kept, names: list[str]) -> Generator[Want, Any, dic
     return {n: code for n, code, _ in found}
 
 
-def _told(
+def _answers_kept(
     call: Call, kept: Kept, asked: Iterable[str], told: Mapping[str, int]
 ) -> Generator[Want, Any, dict[str, int]]:
     """Returns the broker's answers, and keeps them. A name that it left out counts as UNKNOWN_SERVER_ERROR, which is

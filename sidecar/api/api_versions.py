@@ -37,12 +37,12 @@ def api_versions(call: Call) -> Handler:
         body = _as_remembered(call)
     code = int.from_bytes(body[:2], "big", signed=True)
     if code == Code.UNSUPPORTED_VERSION:
-        return _told(0, body, False, False).answer  # in version 0, whatever was asked (KIP-511)
+        return _answer(0, body, False, False).answer  # in version 0, whatever was asked (KIP-511)
     if code != Code.NONE:
         return body
     if call.version > SERVED[Api.API_VERSIONS].high:
         return _too_new().encode(0)
-    learnt, told = call.scope.learnt, _told(call.version, body, call.scope.managing, call.scope.streams)
+    learnt, told = call.scope.learnt, _answer(call.version, body, call.scope.managing, call.scope.streams)
     learnt.versions[call.version], learnt.served = body, told.served
     call.client.broker_versions = told.theirs
     return told.answer
@@ -64,7 +64,7 @@ def _as_remembered(call: Call) -> bytes:
     return res.encode(call.version)
 
 
-class _Told(NamedTuple):
+class _Answer(NamedTuple):
     """An answer to clients, and its content. `theirs`: the broker's ranges. `served`: api key and version of what may
     be used here, of the APIs that the sidecar reads; Kafka closes the connection of a client that uses another version.
     APIs that the sidecar brings are always in it: clients may ask for them before groups are managed, and after."""
@@ -75,7 +75,7 @@ class _Told(NamedTuple):
 
 
 @lru_cache(maxsize=ANSWERS)
-def _told(version: int, body: bytes, managing: bool, streams: bool) -> _Told:
+def _answer(version: int, body: bytes, managing: bool, streams: bool) -> _Answer:
     """Returns the answer to clients, cached. A broker answers all its clients in the same words, and each connection
     begins with this question: a thousand at once should cost little more than one."""
     res = av.ApiVersionsResponse.decode(version, body)
@@ -84,7 +84,7 @@ def _told(version: int, body: bytes, managing: bool, streams: bool) -> _Told:
     both = sorted((most if managing else _merged(theirs, False, streams)).items())
     res.api_keys = [av.ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in both]
     served = frozenset((key, v) for key in SERVED if key in most for v in range(most[key][0], most[key][1] + 1))
-    return _Told(theirs, served, res.encode(version))
+    return _Answer(theirs, served, res.encode(version))
 
 
 def _too_new() -> av.ApiVersionsResponse:

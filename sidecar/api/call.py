@@ -69,7 +69,7 @@ class Store:
 
 
 @dataclass(slots=True)
-class Tell:
+class SendToCoordinator:
     """Send this message to the coordinator; the handler owes it nothing any more. Resumed at once, with None."""
 
     message: SettingsPassed | CommitEnded
@@ -77,8 +77,8 @@ class Tell:
 
 @dataclass(slots=True)
 class Owe:
-    """Send this message to the coordinator if the handler ends early, before its next `Tell`. Resumed at once, with
-    None."""
+    """Send this message to the coordinator if the handler ends early, before its next `SendToCoordinator`. Resumed at
+    once, with None."""
 
     message: CommitEnded
 
@@ -106,7 +106,7 @@ class Pause:
 
 
 PAUSE: Final = Pause()
-Want = Ask | Coordinate | Store | Tell | Owe | Start | Settle | Pause
+Want = Ask | Coordinate | Store | SendToCoordinator | Owe | Start | Settle | Pause
 Handler = Generator[Want, Any, bytes | Forward]
 
 

@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Coordinate, Handler, Want, coordinate, packed, who
-from sidecar.api.one_name import left_to_the_broker, taken_at_the_broker
+from sidecar.api.one_name import left_to_the_broker, name_taken_at_broker
 from sidecar.core.classic.events import (
     ClassicHeartbeat,
     JoinGroup,
@@ -95,7 +95,7 @@ def join_group(call: Call) -> Handler:
         refused = yield from access.refused_read(call, group_id)
     if refused != Code.NONE:
         return _joined(JoinReply(refused, member_id=""), call.version)
-    taken = Code.NONE if member_id else (yield from taken_at_the_broker(call, group_id, came_ms))
+    taken = Code.NONE if member_id else (yield from name_taken_at_broker(call, group_id, came_ms))
     if taken != Code.NONE:
         code = Code.INCONSISTENT_GROUP_PROTOCOL if taken == Code.GROUP_ID_NOT_FOUND else taken
         return _joined(JoinReply(code), call.version)

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.api import access, slices
-from sidecar.api.call import FORWARD, Call, Forward, Handler, Tell, Want, ask, coordinate, upstream, who
+from sidecar.api.call import FORWARD, Call, Forward, Handler, SendToCoordinator, Want, ask, coordinate, upstream, who
 from sidecar.api.owners_group_guard import guards_owners_group
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
@@ -156,7 +156,7 @@ def _pass_on(call: Call, brokers: bool) -> Generator[Want, Any, bytes | Forward]
     if not brokers:
         return FORWARD
     body = yield from upstream(call)
-    yield Tell(SettingsPassed())
+    yield SendToCoordinator(SettingsPassed())
     return body
 
 
@@ -227,7 +227,7 @@ def _alter(
         said = yield from _sent(call, onward, False, in_whole)
         errors |= {k: error for k, error in said.items() if error[0] != Code.NONE}
     errors |= yield from _settle(call, {k: c for k, c in good.items() if k not in errors}, validate_only=False)
-    yield Tell(SettingsPassed())
+    yield SendToCoordinator(SettingsPassed())
     return errors
 
 

@@ -98,5 +98,5 @@ def _no_consumers(group_id: str) -> cd.DescribedGroup:
 
 def _refused(group_id: str, code: Code, message: str | None = None) -> cd.DescribedGroup:
     return cd.DescribedGroup(
-        error_code=code, error_message=message, group_id=group_id, authorized_operations=access.NOT_TOLD
+        error_code=code, error_message=message, group_id=group_id, authorized_operations=access.OPERATIONS_OMITTED
     )

@@ -12,7 +12,7 @@ from typing import Any
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, PAUSE, Call, Coordinate, Handler, Want, upstream
 from sidecar.api.heartbeat_reply import CODE, GROUP_ID_NOT_FOUND, to_body
-from sidecar.api.one_name import left_to_the_broker, taken_at_the_broker
+from sidecar.api.one_name import left_to_the_broker, name_taken_at_broker
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.modern.validation import unknown_member
 from sidecar.core.vocabulary.errors import TEXT, Code, fitting
@@ -42,7 +42,7 @@ def consumer_group_heartbeat(call: Call) -> Handler:
         return _error(refused)
     if names and call.view.authorizer and (yield from access.hidden_topics(call, names)):
         return _error(Code.TOPIC_AUTHORIZATION_FAILED)
-    taken = (yield from taken_at_the_broker(call, group_id, came_ms)) if event.member_epoch == 0 else Code.NONE
+    taken = (yield from name_taken_at_broker(call, group_id, came_ms)) if event.member_epoch == 0 else Code.NONE
     if taken == Code.GROUP_ID_NOT_FOUND:
         return _error(taken, fitting(f"Group {group_id} is not a consumer group."))
     if taken != Code.NONE:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate, store_at, upstream
-from sidecar.api.response_limit import ANOTHER_TIME, ResponseLimit
+from sidecar.api.response_limit import TOO_LARGE_CODE, ResponseLimit
 from sidecar.core.classic.embedded import CONSUMER_TYPE, assignment, plain_subscription
 from sidecar.core.classic.events import DescribeClassic, DescribeClassicReply
 from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply
@@ -60,12 +60,12 @@ def describe_groups(call: Call) -> Handler:
         yield from slices.turns(i)
         if not limit.full and not limit.knows(group_id):
             yield from limit.described(group_id, (yield from _describe(call, group_id)))
-        found.append(limit.take(group_id) or dg.DescribedGroup(error_code=ANOTHER_TIME, group_id=group_id))
+        found.append(limit.take(group_id) or dg.DescribedGroup(error_code=TOO_LARGE_CODE, group_id=group_id))
     for node_id, groups in theirs.items():
         found += yield from _at_another_broker(call, node_id, [g for g in groups if g not in hidden])
     for group in found:
         if group.error_code == Code.NONE:
-            group.authorized_operations = may.get(group.group_id, access.NOT_TOLD)
+            group.authorized_operations = may.get(group.group_id, access.OPERATIONS_OMITTED)
     res.groups = yield from slices.as_asked(req.groups, res.groups + found, lambda g: g.group_id)
     return (yield from slices.encoded(res, call.version))
 

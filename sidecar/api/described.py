@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from sidecar.api import access, slices
 from sidecar.api.call import Call, Want
-from sidecar.api.response_limit import ANOTHER_TIME, ResponseLimit
+from sidecar.api.response_limit import TOO_LARGE_CODE, ResponseLimit
 from sidecar.core.vocabulary.errors import Code
 
 MANY = 16
@@ -41,7 +41,7 @@ def described(
         if not limit.full and not limit.knows(group_id):
             group = yield from describe(call, group_id)
             if group.error_code == Code.NONE:
-                group.authorized_operations = may.get(group_id, access.NOT_TOLD)
+                group.authorized_operations = may.get(group_id, access.OPERATIONS_OMITTED)
             yield from limit.described(group_id, group)
-        found.append(limit.take(group_id) or refused(group_id, ANOTHER_TIME))
+        found.append(limit.take(group_id) or refused(group_id, TOO_LARGE_CODE))
     return found

@@ -67,7 +67,7 @@ def _without_the_broker(
 ) -> Generator[Want, Any, fc.FindCoordinatorResponse]:
     """Returns an answer to be filled in. Raises BrokerSilent if that takes what only the broker knows, of a group of
     its own or of the rights of this principal."""
-    allowed = yield from slices.chosen(names, lambda n: n in known and _may_be_told(call, req.key_type, n))
+    allowed = yield from slices.chosen(names, lambda n: n in known and _may_see_coordinator(call, req.key_type, n))
     if len(allowed) < len(names):
         raise BrokerSilent
     if call.version < BATCHED:
@@ -75,7 +75,7 @@ def _without_the_broker(
     return fc.FindCoordinatorResponse(coordinators=(yield from slices.made(names, lambda n: fc.Coordinator(key=n))))
 
 
-def _may_be_told(call: Call, key_type: int, name: str) -> bool:
+def _may_see_coordinator(call: Call, key_type: int, name: str) -> bool:
     return _refused(call, key_type, name) != Code.NONE or access.may_see_meanwhile(call, name)
 
 

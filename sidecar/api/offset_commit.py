@@ -37,7 +37,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from sidecar.api import access, slices
-from sidecar.api.call import FORWARD, Call, Handler, Owe, Tell, Want, coordinate, store, store_at
+from sidecar.api.call import FORWARD, Call, Handler, Owe, SendToCoordinator, Want, coordinate, store, store_at
 from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, MemberIdentity, Place
 from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import CommitEnded
@@ -199,7 +199,7 @@ def _not_sent(check: CheckReply) -> Generator[Want, Any, None]:
     """Ends the ticket of a commit that was not sent: it was refused, or its client has left. That client has given it
     up, and may have committed newer offsets over another connection."""
     if check.ticket:
-        yield Tell(CommitEnded(check.ticket, sure=True))
+        yield SendToCoordinator(CommitEnded(check.ticket, sure=True))
 
 
 def _send(call: Call, group_id: str, check: CheckReply, version: int, body: bytes) -> Generator[Want, Any, bytes]:
@@ -209,7 +209,7 @@ def _send(call: Call, group_id: str, check: CheckReply, version: int, body: byte
         return (yield from store(call, group_id, version, body))
     yield Owe(CommitEnded(check.ticket, sure=False))
     answer = yield from store(call, group_id, version, body)
-    yield Tell(CommitEnded(check.ticket, sure=True))
+    yield SendToCoordinator(CommitEnded(check.ticket, sure=True))
     return answer
 
 
@@ -258,9 +258,9 @@ def _merge(res: oc.OffsetCommitResponse, refused: Mapping[Place, int]) -> None:
 
 
 # ---- rights of which the broker does not judge by itself -----------------------------------------------------------
-NOWHERE = -1
+NO_PARTITION = -1
 """A partition that no topic has."""
-BEFORE_ALL_ELSE = frozenset(
+AUTHORIZER_ERRORS = frozenset(
     (
         Code.TOPIC_AUTHORIZATION_FAILED,
         Code.GROUP_AUTHORIZATION_FAILED,
@@ -271,14 +271,14 @@ BEFORE_ALL_ELSE = frozenset(
 """Errors that a broker gives before it looks at the group. It cannot check rights to a topic id without a name."""
 
 
-COMES_AGAIN = frozenset((Code.COORDINATOR_NOT_AVAILABLE, Code.COORDINATOR_LOAD_IN_PROGRESS, Code.NOT_COORDINATOR))
+RETRIABLE = frozenset((Code.COORDINATOR_NOT_AVAILABLE, Code.COORDINATOR_LOAD_IN_PROGRESS, Code.NOT_COORDINATOR))
 """Errors after which a client asks again, here or elsewhere; its rights are checked then."""
 
 
 def _in_doubt(call: Call, group_id: str, refused: int) -> bool:
     """Returns whether the broker's authorizer will not see the client's own request. `refused`: the error with which
     the request ends here."""
-    if not call.view.authorizer or refused in COMES_AGAIN:
+    if not call.view.authorizer or refused in RETRIABLE:
         return False
     return bool(refused) or call.keeper_of(group_id) != call.scope.node_id
 
@@ -292,13 +292,16 @@ def _refused_topics(
         return {}
     yield from _owe_nothing_sent(check)
     version = _broker_version(call)
-    nowhere = [oc.OffsetCommitRequestPartition(NOWHERE)]
+    nowhere = [oc.OffsetCommitRequestPartition(NO_PARTITION)]
     probe = yield from slices.made(req.topics, lambda t: replace(t, partitions=nowhere))
     shown = yield from slices.encoded(replace(req, topics=probe), version)
     body = yield from store_at(call, call.scope.node_id, version, shown)
     res = yield from slices.response(oc.OffsetCommitResponse, version, body)
     told = {
-        (t.name, t.topic_id): p.error_code for t in res.topics for p in t.partitions if p.error_code in BEFORE_ALL_ELSE
+        (t.name, t.topic_id): p.error_code
+        for t in res.topics
+        for p in t.partitions
+        if p.error_code in AUTHORIZER_ERRORS
     }
     refused = ((t, told[t.name, t.topic_id]) for t in req.topics if (t.name, t.topic_id) in told)
     return {(t.name, t.topic_id, p.partition_index): code for t, code in refused for p in t.partitions}
@@ -312,13 +315,16 @@ def _txn_refused_topics(
     if not _in_doubt(call, req.group_id, check.code):
         return []
     yield from _owe_nothing_sent(check)
-    nowhere = [tc.TxnOffsetCommitRequestPartition(NOWHERE)]
+    nowhere = [tc.TxnOffsetCommitRequestPartition(NO_PARTITION)]
     probe = yield from slices.made(req.topics, lambda t: replace(t, partitions=nowhere))
     shown = yield from slices.encoded(replace(req, topics=probe), call.version)
     body = yield from store_at(call, call.scope.node_id, call.version, shown)
     res = yield from slices.response(tc.TxnOffsetCommitResponse, call.version, body)
     told = {
-        (t.name, t.topic_id): p.error_code for t in res.topics for p in t.partitions if p.error_code in BEFORE_ALL_ELSE
+        (t.name, t.topic_id): p.error_code
+        for t in res.topics
+        for p in t.partitions
+        if p.error_code in AUTHORIZER_ERRORS
     }
     refused = (t for t in req.topics if (t.name, t.topic_id) in told)
     return (yield from slices.made(refused, lambda t: _txn_failed(t, told[t.name, t.topic_id])))

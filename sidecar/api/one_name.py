@@ -24,7 +24,7 @@ from sidecar.core.runtime.events import (
 from sidecar.core.share.config import SHARE
 from sidecar.core.streams.config import STREAMS
 from sidecar.core.vocabulary.errors import Code
-from sidecar.link.messages import WhoseGroup
+from sidecar.link.messages import CheckGroupIsBrokers
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import describe_groups as dg
@@ -38,13 +38,15 @@ SHARE_SINCE = 1
 FREE_MS, NEVER_MS = 100, -1_000_000
 """Time for which a name counts as free, and a time that is long over. A group of another kind that begins at the broker
 meanwhile races with this one; until the new group is in the log takes about as long."""
-TELLS_KINDS_SINCE = 6
+OTHER_KINDS_SINCE = 6
 """First version of DescribeGroups that tells other kinds apart. Older brokers have classic groups only, or show
 consumer groups as "Dead"."""
 
 
 # ---- groups of the broker under the name of a group here ----------------------------------------------------------
-def taken_here(call: Call, group_id: str, topics: Iterable[str], kind: str) -> Generator[Want, Any, Code]:
+def join_refused_by_managed_group(
+    call: Call, group_id: str, topics: Iterable[str], kind: str
+) -> Generator[Want, Any, Code]:
     """Returns the error for a member of a group of `kind`, which this sidecar leaves to the broker; NONE: it passes.
     Rights come first, as at the broker. A group of that kind that is here waits for a sidecar that coordinates it."""
     if not call.scope.managed(group_id):
@@ -76,7 +78,7 @@ def left_to_the_broker(call: Call, group_id: str) -> Generator[Want, Any, Code]:
     """Checks before a join that the group is the broker's: it may have been adopted while this sidecar heard nothing,
     and a second coordinator would begin it anew. After NONE, `call.scope.managed` is up to date. Any other code refuses
     the join; a client without READ of the group gets that error first, as from the broker."""
-    answer: Answer = yield from coordinate(WhoseGroup("", name=group_id))
+    answer: Answer = yield from coordinate(CheckGroupIsBrokers("", name=group_id))
     if answer.code == Code.NONE:
         return Code.NONE
     refused: Code = yield from access.refused_read(call, group_id)
@@ -84,7 +86,7 @@ def left_to_the_broker(call: Call, group_id: str) -> Generator[Want, Any, Code]:
 
 
 # ---- a group here under the name of a group of the broker ---------------------------------------------------------
-def taken_at_the_broker(call: Call, group_id: str, came_ms: int) -> Generator[Want, Any, Code]:
+def name_taken_at_broker(call: Call, group_id: str, came_ms: int) -> Generator[Want, Any, Code]:
     """Returns GROUP_ID_NOT_FOUND if the broker has a share or streams group of this name, and its own error if it
     cannot tell now. It is asked for groups that no sidecar knows yet. The members of a new group come together: an
     answer from after `came_ms`, when this request came, or from just before, counts for this one, too."""
@@ -92,8 +94,8 @@ def taken_at_the_broker(call: Call, group_id: str, came_ms: int) -> Generator[Wa
     asked = yield from _asked(call, group_id, came_ms, free)
     if asked is None:
         return Code.NONE
-    if not _of_another_kind(asked.found):
-        return _free(asked, asked.found.error_code, free, group_id)
+    if not _of_another_kind(asked.description):
+        return _free(asked, asked.description.error_code, free, group_id)
     consumer = yield from _described(call, asked.keeper, group_id, AS_CONSUMER)
     if consumer.error_code == Code.GROUP_ID_NOT_FOUND:
         return Code.GROUP_ID_NOT_FOUND
@@ -109,7 +111,7 @@ def taken_from_share(call: Call, group_id: str, came_ms: int) -> Generator[Want,
     asked = yield from _asked(call, group_id, came_ms, free)
     if asked is None:
         return Code.NONE
-    found = asked.found
+    found = asked.description
     taken, code = found.error_code == Code.NONE and found.group_state != DEAD, found.error_code
     if _of_another_kind(found):
         share = yield from _described(call, asked.keeper, group_id, AS_SHARE)
@@ -130,7 +132,7 @@ def taken_from_streams(call: Call, group_id: str, came_ms: int) -> Generator[Wan
     asked = yield from _asked(call, group_id, came_ms, free)
     if asked is None:
         return Code.NONE
-    found = asked.found
+    found = asked.description
     if any(m.group_instance_id != CLIENT_ID for m in found.members):  # others than our placeholder
         return Code.GROUP_ID_NOT_FOUND
     if _of_another_kind(found):
@@ -165,7 +167,7 @@ def _known(group_id: str) -> Generator[Want, Any, GroupsWithRecordsReply]:
 class _Asked:
     """The answer of the broker `keeper` to DescribeGroups."""
 
-    found: dg.DescribedGroup
+    description: dg.DescribedGroup
     keeper: int
     at_ms: int
 
@@ -185,7 +187,7 @@ def _asked(call: Call, group_id: str, came_ms: int, free: Mapping[str, int]) -> 
     versions = call.client.broker_versions
     if free.get(group_id, NEVER_MS) > came_ms - FREE_MS:
         return None
-    if versions is None or versions.get(Api.DESCRIBE_GROUPS, (0, 0))[1] < TELLS_KINDS_SINCE:
+    if versions is None or versions.get(Api.DESCRIBE_GROUPS, (0, 0))[1] < OTHER_KINDS_SINCE:
         return None
     known = yield from _known(group_id)
     if known.code != Code.NONE or group_id in known.groups:
@@ -205,7 +207,7 @@ class _Describe:
     response: type[Any]
 
 
-AS_CLASSIC = _Describe(Api.DESCRIBE_GROUPS, TELLS_KINDS_SINCE, dg.DescribeGroupsRequest, dg.DescribeGroupsResponse)
+AS_CLASSIC = _Describe(Api.DESCRIBE_GROUPS, OTHER_KINDS_SINCE, dg.DescribeGroupsRequest, dg.DescribeGroupsResponse)
 AS_CONSUMER = _Describe(
     Api.CONSUMER_GROUP_DESCRIBE, 0, cd.ConsumerGroupDescribeRequest, cd.ConsumerGroupDescribeResponse
 )

@@ -14,7 +14,7 @@ from sidecar.api import slices
 from sidecar.api.call import PAUSE, Call, Want
 from sidecar.core.vocabulary.errors import Code
 
-ANOTHER_TIME = Code.COORDINATOR_LOAD_IN_PROGRESS
+TOO_LARGE_CODE = Code.COORDINATOR_LOAD_IN_PROGRESS
 G = TypeVar("G")
 
 

@@ -78,5 +78,5 @@ def _member(m: DescribedShareMember) -> sd.Member:
 
 def _refused(group_id: str, code: Code, message: str | None = None) -> sd.DescribedGroup:
     return sd.DescribedGroup(
-        error_code=code, error_message=message, group_id=group_id, authorized_operations=access.NOT_TOLD
+        error_code=code, error_message=message, group_id=group_id, authorized_operations=access.OPERATIONS_OMITTED
     )

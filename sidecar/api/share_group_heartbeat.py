@@ -16,7 +16,7 @@ from typing import Any
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Coordinate, Handler, Want, upstream
 from sidecar.api.heartbeat_reply import CODE, GROUP_ID_NOT_FOUND, to_body
-from sidecar.api.one_name import left_to_the_broker, taken_from_share, taken_here
+from sidecar.api.one_name import join_refused_by_managed_group, left_to_the_broker, taken_from_share
 from sidecar.core.modern.validation import unknown_member
 from sidecar.core.share.config import SHARE
 from sidecar.core.share.events import ShareHeartbeat, ShareHeartbeatReply
@@ -64,7 +64,7 @@ def share_group_heartbeat(call: Call) -> Handler:
 
 
 def _left_to_the_broker(call: Call, event: ShareHeartbeat) -> Handler:
-    code = yield from taken_here(call, event.group_id, event.topic_names or (), SHARE)
+    code = yield from join_refused_by_managed_group(call, event.group_id, event.topic_names or (), SHARE)
     if code == Code.NONE:
         return FORWARD
     if code != Code.GROUP_ID_NOT_FOUND:

@@ -19,7 +19,7 @@ from typing import Any
 
 from sidecar.api import access, slices
 from sidecar.api.call import CLIENT_ID, FORWARD, Call, Coordinate, Handler, Start, Want, store_at, upstream
-from sidecar.api.one_name import left_to_the_broker, taken_from_streams, taken_here
+from sidecar.api.one_name import join_refused_by_managed_group, left_to_the_broker, taken_from_streams
 from sidecar.core.modern.validation import unknown_member
 from sidecar.core.streams.config import STREAMS
 from sidecar.core.streams.events import (
@@ -98,7 +98,7 @@ def streams_group_topology_description_update(call: Call) -> Handler:
 # ---- groups of the broker -------------------------------------------------------------------------------------------
 def _left_to_the_broker(call: Call, event: StreamsHeartbeat) -> Handler:
     topics = () if event.topology is None else event.topology.all_topics()
-    code = yield from taken_here(call, event.group_id, topics, STREAMS)
+    code = yield from join_refused_by_managed_group(call, event.group_id, topics, STREAMS)
     if code == Code.NONE:
         return FORWARD
     if code != Code.GROUP_ID_NOT_FOUND:

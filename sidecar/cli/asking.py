@@ -45,7 +45,7 @@ class Asking:
         try:
             return self._fetch(admin, path, timeout_s)
         except HTTPError as exc:
-            return _told(exc, admin, path)
+            return _error_json(exc, admin, path)
         except (OSError, ValueError) as exc:  # URLError is one of the first
             then = "Is it the setting `admin` of a running sidecar? With TLS, write https:// before it."
             raise Failed(Code.UNREACHED, f"{admin}: {plain(exc)}", then) from None
@@ -68,7 +68,7 @@ class Asking:
             return json.load(res)
 
 
-def _told(exc: HTTPError, admin: str, path: str) -> Any:
+def _error_json(exc: HTTPError, admin: str, path: str) -> Any:
     """Returns the JSON of an answer with an error code. Raises Failed."""
     try:
         found = json.load(exc)

@@ -43,7 +43,7 @@ class Client:
         """Returns the properties for clients of confluent-kafka. Raises Failed."""
         from sidecar.kafka.properties import librdkafka_of
 
-        with _told():
+        with _property_errors():
             return librdkafka_of(self.properties)
 
     def admin(self, bootstrap: str, client_id: str) -> Any:
@@ -63,7 +63,7 @@ class Client:
         from sidecar.kafka.cluster import Cluster
         from sidecar.kafka.properties import of
 
-        with _told():
+        with _property_errors():
             security = of(self.properties)
             security.ssl_context()
         return Cluster([address(a) for a in bootstrap.split(",")], client_id, {}, security=security)
@@ -111,7 +111,7 @@ def properties(path: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _property_errors() -> Iterator[None]:
     """Turns faults of the properties into Failed."""
     from sidecar.kafka.errors import SecurityError
 

@@ -63,7 +63,7 @@ def adopt(
 ) -> None:
     """Take a group over from the broker, under its live members."""
     admin = _GroupAdmin(group, bootstrap, command_config, timeout)
-    admin.say("sidecar.managed", "true", lambda: admin.glance().get("sidecar.managed") == "true")
+    admin.set_and_confirm("sidecar.managed", "true", lambda: admin.glance().get("sidecar.managed") == "true")
 
     def arrived() -> str:
         told = admin.glance()
@@ -71,7 +71,7 @@ def adopt(
             admin.refused(told["sidecar.why"], "The group stays with the broker. Say it again when that has changed.")
         if told.get("sidecar.state") == "sidecar":
             return f"{group} is with the sidecars now."
-        if told.get("sidecar.managed") == "true" and admin.nobody():
+        if told.get("sidecar.managed") == "true" and admin.has_no_members():
             if admin.is_nowhere():
                 return (
                     f"There is no group {group} yet. Whoever comes under that name comes to the sidecars; "
@@ -98,7 +98,7 @@ def release(
     if admin.is_nowhere():
         admin.done("release", _taken_back(admin), output)
         return
-    admin.say("sidecar.managed", "false", lambda: admin.glance().get("sidecar.managed") == "false")
+    admin.set_and_confirm("sidecar.managed", "false", lambda: admin.glance().get("sidecar.managed") == "false")
 
     def gone() -> str:
         told = admin.glance()
@@ -117,7 +117,7 @@ def _taken_back(admin: _GroupAdmin) -> str:
     def removed(told: Mapping[str, str]) -> bool:
         return "sidecar.state" in told and "sidecar.managed" not in told
 
-    admin.say("sidecar.managed", None, lambda: removed(admin.glance()))
+    admin.set_and_confirm("sidecar.managed", None, lambda: removed(admin.glance()))
 
     def left() -> str:
         if not removed(told := admin.glance()):
@@ -152,13 +152,13 @@ def rebalance(
     def anew() -> int:
         return int(admin.glance().get("sidecar.epoch", -1))
 
-    admin.say("sidecar.rebalance", reason, lambda: "sidecar.rebalance" in admin.glance() or anew() > before)
+    admin.set_and_confirm("sidecar.rebalance", reason, lambda: "sidecar.rebalance" in admin.glance() or anew() > before)
 
     def done() -> str:
         epoch = anew()
         if epoch > before:
             return f"{group} was assigned anew, in epoch or generation {epoch}."
-        return f"{group} has no members to assign anything to." if admin.nobody() else ""
+        return f"{group} has no members to assign anything to." if admin.has_no_members() else ""
 
     def state() -> tuple[str, str]:
         if "sidecar.rebalance" in admin.glance():
@@ -229,8 +229,8 @@ class _GroupAdmin:
         ]
         return ConfigResource(ResourceType.GROUP, self.group, incremental_configs=ops or None)
 
-    def say(self, name: str, value: str | None, heard: Callable[[], bool]) -> None:
-        """Until it is recorded; None removes the setting. `heard`: whether it is, though nobody answered.
+    def set_and_confirm(self, name: str, value: str | None, recorded: Callable[[], bool]) -> None:
+        """Repeats until it is recorded; None removes the setting. `recorded`: whether it is, without an answer.
 
         Only a sidecar that has just answered a question is told. One that is down is found so in GLANCE_S: a question
         may be given up early and asked again, a change that is given up may still be recorded."""
@@ -250,7 +250,7 @@ class _GroupAdmin:
                     self.refused(error.str(), MAY_ALTER)
             if error.code() < 0:
                 self._anew()
-            if heard():
+            if recorded():
                 return
             if time.monotonic() >= self._until:
                 then = "Say it again: nothing was done. " + CHECK
@@ -294,7 +294,7 @@ class _GroupAdmin:
         That one's sidecar may be down, and only a new client is told of another broker."""
         self._kafka = self.client.admin(self.bootstrap, cf.CLI_CLIENT)
 
-    def nobody(self) -> bool:
+    def has_no_members(self) -> bool:
         """Whether the group has no members, wherever it is. False, if nobody can tell just now."""
         from confluent_kafka import KafkaException
 

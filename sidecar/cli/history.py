@@ -52,12 +52,12 @@ def history(
     """
 
     def show() -> Code:
-        from sidecar.audit.history import history as told_by
+        from sidecar.audit.history import history as history_of
         from sidecar.audit.moments import shown
 
         after, before = moment_of(since, 0), moment_of(until, 1 << 62)
         with _reading(bootstrap, topic, command_config) as reader:
-            found = told_by(group, reader.of_group(group))
+            found = history_of(group, reader.of_group(group))
         rows = [
             {"time": shown(e.ms), "offset": e.offset, "what": e.what, "who": e.who, "detail": e.detail, "why": e.why}
             for e in found.events
@@ -110,13 +110,13 @@ def _owners(reader: Reader, what: str, group: str | None, at_ms: int) -> tuple[l
     """Returns the owners of a partition in each group, or in `group`; or all owners in a group. A group's name has
     precedence over a partition's."""
     from sidecar.audit.fold import OWNING
-    from sidecar.audit.history import history as told_by
+    from sidecar.audit.history import history as history_of
     from sidecar.audit.history import ownership
 
     place = place_of(what)
     is_task = re.fullmatch(r".*\S_\d+", what) is not None
     named = group if group is not None else what
-    of_group = told_by(named, reader.of_group(named))
+    of_group = history_of(named, reader.of_group(named))
     if group is not None and place is None and not is_task:
         raise typer.BadParameter(f"{what} is no partition, as TOPIC-0 is, and no task, as 0_1 is.")
     if group is not None or place is None or of_group.intervals:

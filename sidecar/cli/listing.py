@@ -37,7 +37,7 @@ class Listing:
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     members: dict[str, int] = field(default_factory=dict)
     where: dict[str, str] = field(default_factory=dict)
-    said: dict[str, str] = field(default_factory=dict)
+    orders: dict[str, str] = field(default_factory=dict)
     """Groups with an order of their own (`sidecar.managed`) -> its value: true, false or later."""
     lag: dict[str, int] | None = None
     """Lag of each group for which it is known; None: it was not asked for."""
@@ -184,4 +184,4 @@ async def _whereabouts(conn: BrokerConnection, found: Listing) -> None:
             if cf.STATE in told:
                 found.where[r.resource_name] = told[cf.STATE] or ""
             if told.get(cf.MANAGED):
-                found.said[r.resource_name] = told[cf.MANAGED] or ""
+                found.orders[r.resource_name] = told[cf.MANAGED] or ""

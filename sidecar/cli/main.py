@@ -15,7 +15,7 @@ from sidecar.cli.config import config as config_commands
 from sidecar.cli.config import loaded
 from sidecar.cli.connect import CommandConfig, client_of
 from sidecar.cli.doctor.command import doctor
-from sidecar.cli.doctor.refused import WAIT, remedies, told_by
+from sidecar.cli.doctor.refused import WAIT, denial_text, remedies
 from sidecar.cli.drill import drill
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.groups import groups
@@ -88,7 +88,7 @@ def health(
     For health checks of containers: any code but 0 means that it is not healthy."""
     found = Asking(token_file, ca).get(admin, "/readyz", 2)
     if not found["ready"]:
-        causes = [told_by(denial) for denial in found.get("denials", ())]
+        causes = [denial_text(denial) for denial in found.get("denials", ())]
         # What brokers refuse comes with its remedy, and the rest follows from it.
         then = WAIT if not causes and WAIT in remedies(found["problems"] or [""]) else ""
         raise Failed(Code.FINDINGS, "\n".join([*causes, *found["problems"]]) or "not ready", then)

@@ -13,7 +13,7 @@ import typer
 
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.plain import csv_cell, echo, plain
-from sidecar.cli.program import say
+from sidecar.cli.program import print_failure
 
 CLEAR = "\033[2J\033[H"
 """Empties the screen of a terminal."""
@@ -113,7 +113,7 @@ def run(show: Callable[[], Code], watch: float = 0) -> None:
             except Failed as failed:
                 if not watch or failed.code is Code.USAGE:
                     raise
-                say(failed)
+                print_failure(failed)
                 code = failed.code
             if not watch:
                 break

@@ -130,7 +130,7 @@ def preview_of_forget(client: Client, bootstrap: str) -> Preview:
     """Returns the moves that removing the stored patterns may cause. `goes`: all groups that are here by a pattern.
     They go unless the sidecars' own settings name them, which no sidecar tells at its listener. Raises Failed."""
     found = _whole(client, bootstrap)
-    here = (g for g in sorted(found.groups) if found.where.get(g) in ("sidecar", "comes") and g not in found.said)
+    here = (g for g in sorted(found.groups) if found.where.get(g) in ("sidecar", "comes") and g not in found.orders)
     return Preview((), tuple(here), (), ())
 
 
@@ -151,7 +151,7 @@ def moved(found: Listing, wanted: Stored) -> dict[str, str]:
     moves = {}
     for group_id in sorted(found.groups):
         here = found.where.get(group_id) in ("sidecar", "comes")
-        if group_id not in found.said and group_id in found.where and matches(group_id) != here:
+        if group_id not in found.orders and group_id in found.where and matches(group_id) != here:
             moves[group_id] = "broker" if here else "sidecar"
     return moves
 

@@ -58,7 +58,7 @@ class Program(TyperGroup):
             broken(exc)
 
 
-def say(failed: Failed) -> None:
+def print_failure(failed: Failed) -> None:
     for line in (*failed.what.split("\n"), *failed.then.splitlines()):
         echo(line, err=True)
 
@@ -80,7 +80,7 @@ def _unread() -> bool:
 
 
 def end_with(failed: Failed) -> NoReturn:
-    say(failed)
+    print_failure(failed)
     sys.exit(int(failed.code))
 
 

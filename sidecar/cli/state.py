@@ -82,7 +82,7 @@ def load(
 
         client = client_of(command_config)
         try:
-            _nobody_runs(client, bootstrap, owners_group)
+            _require_no_sidecar(client, bootstrap, owners_group)
             if create:
                 _made(client, bootstrap, topic, partial(_checked, file))
             partitions = _empty(client, bootstrap, topic, create)
@@ -236,7 +236,7 @@ def _checked(file: Path, partitions: int) -> Counter[int]:
     return found
 
 
-def _nobody_runs(client: Client, bootstrap: str, owners_group: str) -> None:
+def _require_no_sidecar(client: Client, bootstrap: str, owners_group: str) -> None:
     """Raises Failed while a sidecar is a member of the owners' group."""
     from sidecar.core.vocabulary.errors import Code as Kafka
     from sidecar.core.vocabulary.errors import name_of
@@ -301,7 +301,7 @@ def _produced(client: Client, bootstrap: str, topic: str, file: Path, count: int
     refused: list[str] = []
     taken = Counter[str]()
 
-    def told(error: Any, m: Any) -> None:
+    def delivered(error: Any, m: Any) -> None:
         if error is None:
             taken[topic] += 1
         else:
@@ -311,7 +311,7 @@ def _produced(client: Client, bootstrap: str, topic: str, file: Path, count: int
         for r in read_dump(file):
             headers: Any = r.headers or None
             time_ms = max(0, r.time_ms)
-            producer.produce(topic, r.value, r.key, r.partition, told, timestamp=time_ms, headers=headers)
+            producer.produce(topic, r.value, r.key, r.partition, delivered, timestamp=time_ms, headers=headers)
             while len(producer) > UNDER_WAY:
                 producer.poll(0.1)
             if refused:

@@ -48,7 +48,7 @@ class Screen:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         line = f"[dim]{time.monotonic() - self.started:6.1f} s[/]  {text}"
         self.lines.append(line)
         if self._live is None:
@@ -109,7 +109,7 @@ class Screen:
         head = "no answer yet"
         if view is not None and view.owner >= 0:
             head = f"owner [bold]sidecar {view.owner}[/], state [bold]{view.state}[/], group epoch {view.group_epoch}, assignment epoch {view.assignment_epoch}"
-        below = "\n".join([people or "no clients yet", *map(_told, s.beside)])
+        below = "\n".join([people or "no clients yet", *map(_progress, s.beside)])
         body = Group(Text.from_markup(head), table, Text.from_markup(below))
         return Panel(body, title=f"group {GROUP}", border_style="cyan")
 
@@ -117,7 +117,7 @@ class Screen:
 DOES = {SHARE: "acknowledged", STREAMS: "counted exactly once"}
 
 
-def _told(group: GroupUnderTest) -> str:
+def _progress(group: GroupUnderTest) -> str:
     """Return the progress of a share or streams group's clients, in one line."""
     what = "  ".join(f"{c.name} {c.journal.count}" for c in group.clients)
     return f"[dim]{group.kind} group {group.group}:[/] {what} records {DOES[group.kind]}"
@@ -134,12 +134,12 @@ def run_demo(out: Path, kafka: str) -> int:
     interrupt_on_sigterm()
     scenario: Scenario | None = None
     try:
-        screen.say(f"fetching Kafka {kafka} from its Maven artifacts, if it is not here yet")
+        screen.report(f"fetching Kafka {kafka} from its Maven artifacts, if it is not here yet")
         kafka_libs(kafka)
         run = out / "run"
         for old in (run, out / "lake"):
             shutil.rmtree(old, ignore_errors=True)
-        scenario = screen.scenario = Scenario(run, kafka, screen.say)
+        scenario = screen.scenario = Scenario(run, kafka, screen.report)
         screen.open()
         marks = _play(scenario, screen)
         screen.close()
@@ -164,7 +164,7 @@ def _now_ms() -> int:
 
 def _play(s: Scenario, screen: Screen) -> list[Mark]:
     """Play the scenario, and return a mark for each step with its time."""
-    say = screen.say
+    say = screen.report
     marks: list[Mark] = []
 
     def mark(label: str, fault: bool = False) -> None:
@@ -178,7 +178,7 @@ def _play(s: Scenario, screen: Screen) -> list[Mark]:
     say(f"two Java and two librdkafka consumers share {PARTITIONS} partitions after {took:.1f} s")
     if s.beside:
         s.wait("records for all further groups", lambda: all(g.balanced() for g in s.beside), 60)
-        say("\n          ".join(_told(g) for g in s.beside))
+        say("\n          ".join(_progress(g) for g in s.beside))
     time.sleep(3)
 
     mark("py-3 joins")
@@ -239,11 +239,11 @@ def _kill_owner(s: Scenario, say: Callable[[str], None], mark: Callable[[str, bo
 
 
 def _judge(s: Scenario, screen: Screen, console: Console, marks: list[Mark], out: Path) -> int:
-    screen.say("the PySpark audit reads __group_state into a lake")
+    screen.report("the PySpark audit reads __group_state into a lake")
     started = time.monotonic()
     lake = audited(s.kafka.internal, out / "lake")
     found = verdict_of(lake)
-    screen.say(f"{found.records} records audited in {time.monotonic() - started:.1f} s")
+    screen.report(f"{found.records} records audited in {time.monotonic() - started:.1f} s")
     end_ms = max(m.time_ms for m in marks) + 1500
     mine = owned(lake, GROUP)
     here = [c["state_partition"] for c in rows(lake, "coverage") if c["group_id"] == GROUP]
@@ -280,7 +280,7 @@ def _judge(s: Scenario, screen: Screen, console: Console, marks: list[Mark], out
     groups = [GROUP, *(g.group for g in s.beside)]
     shown = view(tables, groups=groups, marks=marks, checks=cards, title=title, until_ms=end_ms)
     page.write_text(build(shown))
-    screen.say(f"report: {page}   lake: {out / 'lake'}   logs: {out / 'run'}")
+    screen.report(f"report: {page}   lake: {out / 'lake'}   logs: {out / 'run'}")
     console.print(f"ask it: sidecar audit ownership --lake {out / 'lake'} --topic {TOPIC}-0 --since 1h")
     console.print("[green]nothing lost, nothing owned by two at once[/]" if ok else "[red]the run FAILED its checks[/]")
     return 0 if ok else 1

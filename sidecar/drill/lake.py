@@ -14,7 +14,7 @@ from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.lake import Lake
 
 TIMEOUT_S = 600.0
-SAID = (0, 1, 4)
+COMPLETE_CODES = (0, 1, 4)
 """Exit codes of a complete audit, with or without findings."""
 EVER_MS = 1 << 52
 
@@ -28,7 +28,7 @@ def audited(bootstrap: str, folder: Path, command_config: Sequence[str] = ()) ->
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as exc:
         raise AuditError(f"the audit was not ready within {TIMEOUT_S:g} s") from exc
-    if done.returncode not in SAID or not done.stdout:
+    if done.returncode not in COMPLETE_CODES or not done.stdout:
         raise AuditError(f"the audit ended with {done.returncode}: {done.stderr[-2000:]}")
     return Lake.at(folder)
 

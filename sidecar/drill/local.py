@@ -28,7 +28,7 @@ from sidecar.drill.artifacts import KAFKA, cache_dir, class_archive, java, kafka
 from sidecar.drill.processes import DrillError, Process, SocketUnits, free_ports, port_open, wait_until
 from sidecar.drill.secured import private
 from sidecar.drill.zookeeper import KRAFT_SINCE, ZooKeeper, numbers
-from sidecar.kafka.security import OPEN, Security
+from sidecar.kafka.security import PLAINTEXT, Security
 
 JVM = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 JVM_FAST = ("-Xms512m", "-Xmx1g", "-XX:+UseG1GC")
@@ -114,7 +114,7 @@ class LocalKafka:
         self.tools = kafka_libs(KAFKA)
 
     # ---- addresses ----------------------------------------------------------------------------------------
-    def told(self, port: int) -> int:
+    def proxied_port(self, port: int) -> int:
         """Return the port that others use to reach the listener on `port`."""
         return self.proxied.get(port, port)
 
@@ -122,17 +122,17 @@ class LocalKafka:
     def bootstrap(self) -> str:
         """The clients' bootstrap servers: the sidecars, or the brokers if there are none."""
         ports = [n.clients_port if self.front == "none" else n.sidecar_port for n in self.nodes]
-        return ",".join(f"127.0.0.1:{self.told(p)}" for p in ports)
+        return ",".join(f"127.0.0.1:{self.proxied_port(p)}" for p in ports)
 
     @property
     def internal(self) -> str:
         """The brokers' listener without a sidecar in front, or their own ports where one listener serves everything."""
         ports = [n.clients_port if self.front == "one" else n.internal_port for n in self.nodes]
-        return ",".join(f"127.0.0.1:{self.told(p)}" for p in ports)
+        return ",".join(f"127.0.0.1:{self.proxied_port(p)}" for p in ports)
 
     def internal_sidecars(self) -> str:
         """Return the sidecars' addresses, for any `front`."""
-        return ",".join(f"127.0.0.1:{self.told(n.sidecar_port)}" for n in self.nodes)
+        return ",".join(f"127.0.0.1:{self.proxied_port(n.sidecar_port)}" for n in self.nodes)
 
     @property
     def has_consumer_groups(self) -> bool:
@@ -153,7 +153,7 @@ class LocalKafka:
     def security(self) -> Security:
         """Credentials for our own wire client. All connections share them, and read the certificates once."""
         if not self.client:
-            return OPEN
+            return PLAINTEXT
         from sidecar.kafka.properties import of  # takes a while, and few need it
 
         return of(self.client)
@@ -243,10 +243,10 @@ class LocalKafka:
         one = self.front == "one"
         outside = n.clients_port if self.front == "none" else n.sidecar_port
         listeners = [f"CLIENTS://127.0.0.1:{self.clients_listener(n)}"]
-        advertised = [f"CLIENTS://127.0.0.1:{self.told(outside)}"]
+        advertised = [f"CLIENTS://127.0.0.1:{self.proxied_port(outside)}"]
         if not one:
             listeners.append(f"INTERNAL://127.0.0.1:{n.internal_port}")
-            advertised.append(f"INTERNAL://127.0.0.1:{self.told(n.internal_port)}")
+            advertised.append(f"INTERNAL://127.0.0.1:{self.proxied_port(n.internal_port)}")
         replicas = str(min(3, self.brokers))
         if self.zookeeper is None:
             listeners.append(f"CONTROLLER://127.0.0.1:{n.controller_port}")
@@ -278,7 +278,7 @@ class LocalKafka:
         return "".join(f"{k}={v}\n" for k, v in p.items())
 
     def _kraft(self, n: Broker) -> dict[str, str]:
-        voters = (f"{m.node_id}@127.0.0.1:{self.told(m.controller_port)}" for m in self.nodes)
+        voters = (f"{m.node_id}@127.0.0.1:{self.proxied_port(m.controller_port)}" for m in self.nodes)
         return {
             "process.roles": "broker,controller",
             "node.id": str(n.node_id),
@@ -291,7 +291,7 @@ class LocalKafka:
         """Return the environment of the sidecar in front of this broker; docker-compose.yml sets the same names."""
         env = {
             "SIDECAR_LISTEN": f"127.0.0.1:{n.sidecar_port}",
-            "SIDECAR_BROKER": f"127.0.0.1:{self.told(n.clients_port)}",
+            "SIDECAR_BROKER": f"127.0.0.1:{self.proxied_port(n.clients_port)}",
             "SIDECAR_NODE_ID": str(n.node_id),
             "SIDECAR_ADMIN": f"127.0.0.1:{n.admin_port}",
             "SIDECAR_LOG__FORMAT": "text",
@@ -300,7 +300,7 @@ class LocalKafka:
         }
         if n.peer_port in self.proxied:
             env["SIDECAR_OWNERSHIP__PEER_PORT"] = str(n.peer_port)
-            env["SIDECAR_OWNERSHIP__PEER_ADVERTISED_PORT"] = str(self.told(n.peer_port))
+            env["SIDECAR_OWNERSHIP__PEER_ADVERTISED_PORT"] = str(self.proxied_port(n.peer_port))
         if self.front == "two":
             env["SIDECAR_BOOTSTRAP"] = self.internal
         return env

@@ -20,7 +20,7 @@ from sidecar.coordinator.membership.lease_commit import COMMIT_V
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.cluster import Address, Cluster
 from sidecar.kafka.net import NO_ANSWER, BrokerConnection, ConnectionLost
-from sidecar.kafka.security import OPEN, Security
+from sidecar.kafka.security import PLAINTEXT, Security
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import join_group as jg
@@ -213,7 +213,7 @@ class Member:
         bootstrap: Sequence[Address],
         topic: str,
         newcomer: bool = False,
-        security: Security = OPEN,
+        security: Security = PLAINTEXT,
     ) -> None:
         """`newcomer`: the member joins and leaves again and again, and its heartbeats are its finished turns."""
         self.group = group
@@ -243,7 +243,7 @@ class Member:
         try:
             node = await cluster.coordinator_node(self.group, 0)
             address = cluster.brokers[node]
-            patience_s = PATIENCE_S if self._security is OPEN else SECURED_S
+            patience_s = PATIENCE_S if self._security is PLAINTEXT else SECURED_S
             return await BrokerConnection.open(*address, self.group, patience_s, security=self._security)
         except ConnectionLost:
             self._bootstrap.append(self._bootstrap.pop(0))  # it may be the first one that is silent

@@ -63,7 +63,7 @@ class Scenario:
 
     def __init__(self, folder: Path, kafka: str, say: Callable[[str], None], topic: str = TOPIC) -> None:
         self.kafka = all_kinds(folder, kafka, env=SIDECAR_ENV)
-        self.say = say
+        self.report = say
         self.topic = topic
         self.clients: list[Client] = []
         self.beside: list[GroupUnderTest] = []
@@ -74,12 +74,12 @@ class Scenario:
     def start(self) -> None:
         k = self.kafka
         k.start_brokers()
-        self.say(f"{len(k.nodes)} brokers, Kafka {k.version}, are up")
+        self.report(f"{len(k.nodes)} brokers, Kafka {k.version}, are up")
         for n in k.nodes:
             k.start_sidecar(n)
         k.wait_ready()
         ready = [(k.get(n, "/readyz") or {}).get("start_ms") for n in k.nodes]
-        self.say(f"{len(k.nodes)} sidecars are up, ready after {ready} ms, each beside its broker")
+        self.report(f"{len(k.nodes)} sidecars are up, ready after {ready} ms, each beside its broker")
         admin = AdminClient({"bootstrap.servers": k.bootstrap, "log_level": 3})
         kinds = further_kinds(k.version)
         names = (self.topic, sink_of(self.topic)) if STREAMS in kinds else (self.topic,)
@@ -88,7 +88,7 @@ class Scenario:
             future.result(timeout=30)
         self.producer = ProducerProcess(k, self.topic, rate=300, bootstrap=k.internal).start()
         self.probe = Probe(k.internal_sidecars(), GROUP, 50).start()
-        self.say(f"topic {self.topic} ({PARTITIONS} partitions) and a steady producer")
+        self.report(f"topic {self.topic} ({PARTITIONS} partitions) and a steady producer")
         for kind in kinds:
             group = group_under_test("sidecar", kind, f"{GROUP}-{kind}", k.bootstrap, PLACES[kind])
             group.open(k, self.topic, kind)

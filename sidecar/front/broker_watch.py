@@ -41,7 +41,7 @@ class Watched(Protocol):
     """A client's own connection to the broker."""
 
     @property
-    def heard(self) -> bool:
+    def has_answered(self) -> bool:
         """Whether the broker has answered on it."""
 
     @property
@@ -143,7 +143,7 @@ class BrokerWatch:
         detector, now_ms = self.detector, self._now_ms()
         if now_ms - self._due_ms > LATE_MS:
             detector.stood_still(now_ms - self._due_ms)
-        owes = detector.heard or any(s.upstream.owed for s in self._sessions)
+        owes = detector.received or any(s.upstream.owed for s in self._sessions)
         if detector.look(now_ms, owes, self._oldest_fresh()):
             self._send_probe()
         self._follow()
@@ -154,7 +154,7 @@ class BrokerWatch:
     def _oldest_fresh(self) -> int | None:
         while self._fresh:
             upstream, since_ms = next(iter(self._fresh.items()))
-            if upstream.owed and not upstream.heard:
+            if upstream.owed and not upstream.has_answered:
                 return since_ms
             del self._fresh[upstream]
         return None

@@ -24,14 +24,14 @@ MUCH_BYTES = 512
 
 class LoopBudget:
     def __init__(self) -> None:
-        self.over = False
+        self.exhausted = False
         """Whether this iteration's time is over."""
         self._until_s = 0.0
         self._counts = False
         """Whether this iteration's time has begun; `_next` is scheduled then."""
         self._waiting: deque[Callable[[], None]] = deque()
 
-    def works(self) -> None:
+    def count_work(self) -> None:
         """Called after each piece of work. The first one of an iteration begins its time."""
         now_s = time.monotonic()
         if not self._counts:
@@ -39,22 +39,22 @@ class LoopBudget:
             self._until_s = now_s + WORK_S
             asyncio.get_running_loop().call_soon(self._next)
         elif now_s > self._until_s:
-            self.over = True
+            self.exhausted = True
 
-    def later(self, go_on: Callable[[], None]) -> None:
+    def defer(self, go_on: Callable[[], None]) -> None:
         """Schedules `go_on` for the next iteration that has time for it."""
         self._waiting.append(go_on)
         if not self._counts:
-            self.works()
+            self.count_work()
 
     def _next(self) -> None:
         """Begins another iteration and lets waiting connections go on."""
-        self._counts = self.over = False
+        self._counts = self.exhausted = False
         waiting = self._waiting
         for _ in range(min(AT_ONCE, len(waiting))):
             waiting.popleft()()
-            self.works()
-            if self.over:
+            self.count_work()
+            if self.exhausted:
                 break
         if waiting and not self._counts:
-            self.works()
+            self.count_work()

@@ -74,14 +74,14 @@ def _load_key(context: ssl.SSLContext, s: TlsSettings) -> None:
     asked = False
     password = s.password_file.read_bytes().rstrip(b"\r\n") if s.password_file is not None else b""
 
-    def tell() -> bytes:  # without it OpenSSL would ask at the terminal
+    def key_password() -> bytes:  # without it OpenSSL would ask at the terminal
         nonlocal asked
         asked = True
         return password
 
     key = s.key or s.certificate
     try:
-        context.load_cert_chain(s.certificate, s.key, tell)
+        context.load_cert_chain(s.certificate, s.key, key_password)
     except ssl.SSLError as exc:
         if exc.reason == "KEY_VALUES_MISMATCH":
             raise TlsError(f"the key in {key} is not that of the first certificate in {s.certificate}") from None
@@ -117,7 +117,7 @@ class Certificates:
         self._figures = figures
         self._log = log
         self._ends_s = 0.0
-        self._said = ""
+        self._last_warning = ""
         """The last warning about the certificate's expiry: "", "soon" or "expired"."""
         self._stamp = self._files()
         self.context = self._read()
@@ -134,7 +134,7 @@ class Certificates:
             self._stamp = stamp
             self.reload()
         else:
-            self._say_the_end()
+            self._log_expiry()
 
     def reload(self) -> None:
         """Reads the files again; if they cannot be used, the former context stays."""
@@ -150,20 +150,20 @@ class Certificates:
     def _read(self) -> ssl.SSLContext:
         s = self.settings
         context = read_context(s)
-        self._ends_s, self._said = expiry_of(s.certificate), ""
+        self._ends_s, self._last_warning = expiry_of(s.certificate), ""
         self._figures("tls_expiry").set(self._ends_s)
-        self._say_the_end()
+        self._log_expiry()
         return context
 
-    def _say_the_end(self) -> None:
+    def _log_expiry(self) -> None:
         """Warns once when the certificate's end is near, and once when it has come."""
         left_s, told = self._ends_s - time.time(), str(self.settings.certificate)
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._ends_s))
-        if left_s <= 0 and self._said != "expired":
-            self._said = "expired"
+        if left_s <= 0 and self._last_warning != "expired":
+            self._last_warning = "expired"
             self._log.error("certificate has expired: clients refuse it", file=told, expires=when)
-        elif 0 < left_s < SOON_S and not self._said:
-            self._said = "soon"
+        elif 0 < left_s < SOON_S and not self._last_warning:
+            self._last_warning = "soon"
             self._log.warning("certificate expires soon", file=told, expires=when)
 
     def _files(self) -> Stamp:

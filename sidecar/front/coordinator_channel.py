@@ -56,7 +56,7 @@ class CoordinatorChannel:
         else:
             self.send(Request(token, event))
 
-    def tell(self, event: Event) -> None:
+    def send_oneway(self, event: Event) -> None:
         """Sends an event without waiting for an answer."""
         if self.view is not None:
             self._last_token += 1

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from sidecar.api.access import lets_in
-from sidecar.api.call import Ask, BrokerSilent, Coordinate, Forward, Owe, Settle, Start, Store, Tell, Want
+from sidecar.api.call import Ask, BrokerSilent, Coordinate, Forward, Owe, SendToCoordinator, Settle, Start, Store, Want
 from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
 from sidecar.core.runtime.events import Answer
 from sidecar.core.vocabulary.errors import TEXT, Code
@@ -41,7 +41,7 @@ from sidecar.wire.primitives import WireError
 HEADER = PREFIX.size
 """Position in a request at which its header goes on after the correlation id."""
 NO_VIEW = View()
-AT_ONCE, ASKED_IN_VAIN = (Tell, Owe, Start), (Coordinate, Settle)
+AT_ONCE, ASKED_IN_VAIN = (SendToCoordinator, Owe, Start), (Coordinate, Settle)
 
 
 class Dispatcher:
@@ -174,7 +174,7 @@ class Dispatcher:
         """Carries out a want that needs no waiting, and returns its result."""
         if isinstance(want, Owe):
             run.owed = want.message
-        elif isinstance(want, Tell):
+        elif isinstance(want, SendToCoordinator):
             run.owed = None
             self.channel.send(want.message)
         elif isinstance(want, Start):
@@ -192,7 +192,7 @@ class Dispatcher:
         except WireError as exc:
             event = want.then(None)
             self._malformed(run.session, exc, run.got)
-        self.channel.tell(event)
+        self.channel.send_oneway(event)
 
     def _answered(self, run: Run, frame: bytes | None) -> None:
         if frame is None and run.session.conn.closed:

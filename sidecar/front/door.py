@@ -42,7 +42,7 @@ class Door:
         self._turn_s = float("-inf")
         """Monotonic time of the last connection's turn, in seconds. `_turn` counts it as at most a second ago."""
         self._looking = False
-        self._said: dict[tuple[str, str], tuple[float, int]] = {}
+        self._log_again: dict[tuple[str, str], tuple[float, int]] = {}
         """Event and reason -> when it may be logged again, and how many lines were left out since the last one."""
 
     def opened(self, session: Session) -> str:
@@ -152,20 +152,20 @@ class Door:
     def refused(self, session: Session, close: Close) -> None:
         """Counts bytes that close their connection each time, and logs them now and then."""
         self._figures("refused", close.cause).inc()
-        self.say("frame refused", session.facts.host, close.cause, close.detail, client_id=close.client_id)
+        self.log_seldom("frame refused", session.facts.host, close.cause, close.detail, client_id=close.client_id)
 
     def broker_refused(self, host: str, detail: str) -> None:
         """Logs that the TLS handshake with the broker failed. Until that is repaired no client can use this sidecar."""
-        self.say("no TLS with the broker", host, "broker_tls", detail)
+        self.log_seldom("no TLS with the broker", host, "broker_tls", detail)
 
-    def say(self, event: str, host: str, cause: str, detail: str, **more: object) -> None:
+    def log_seldom(self, event: str, host: str, cause: str, detail: str, **more: object) -> None:
         """Logs an event, but the same event and cause only now and then."""
-        again_s, silent = self._said.get((event, cause), (0.0, 0))
+        again_s, silent = self._log_again.get((event, cause), (0.0, 0))
         now_s = time.monotonic()
         if now_s < again_s:
-            self._said[event, cause] = (again_s, silent + 1)
+            self._log_again[event, cause] = (again_s, silent + 1)
             return
-        self._said[event, cause] = (now_s + self.settings.repeat_s, 0)
+        self._log_again[event, cause] = (now_s + self.settings.repeat_s, 0)
         if silent:
             more["not_logged"] = silent
         self._log.warning(event, client=host, cause=cause, detail=detail, **more)

@@ -15,7 +15,7 @@ class FailureDetector:
     """The broker's state by answers and probes. All times are monotonic milliseconds."""
 
     def __init__(self, limit_ms: int) -> None:
-        self.heard = False
+        self.received = False
         """Set with each read from the broker, and reset by `look`."""
         self.silent = False
         """Whether new connections get no answer."""
@@ -43,8 +43,8 @@ class FailureDetector:
     def look(self, now_ms: int, owes: bool, fresh_ms: int | None) -> bool:
         """Takes the verdict. `owes`: whether the broker owes an answer. `fresh_ms`: since when the oldest connection
         waits on which the broker has never answered; None: there is none. Returns whether a probe has to be sent."""
-        if self.heard or not owes:
-            self.heard = False
+        if self.received or not owes:
+            self.received = False
             self.quiet_ms = now_ms
         if self._probed_ms is not None:
             if now_ms - self._probed_ms >= self._half_ms:

@@ -85,7 +85,7 @@ class Front:
 
     def _topics_passed(self) -> None:
         if self.linked:
-            self._grants.rest(now_ms())
+            self._grants.pause(now_ms())
             self.channel.send(TopicsPassed())
 
     # ---- ending ---------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from sidecar.link.ports import Figures
 
 LOOKS = 10
 """Checks for idle links in each `limit_ms`, the time after which the broker ends an idle link."""
-NOBODY = 0
+NO_REPLY = 0
 """The token of a request whose answer nobody waits for."""
 AT_ONCE, PACE_S = 100, 0.02
 """Links that are used at once, and the pause until the next ones."""
@@ -76,7 +76,7 @@ class Links:
         for _ in range(min(AT_ONCE, len(self._idle))):
             session = self._idle.popleft()
             if idle(session):
-                session.run(session.conn.ask(NOBODY, PROBE))
+                session.run(session.conn.ask(NO_REPLY, PROBE))
                 self._kept.inc()
         if self._idle:
             asyncio.get_running_loop().call_later(PACE_S, self._use_some)

@@ -29,7 +29,7 @@ class Reads:
         self._little = self.buffer[:LITTLE_BYTES]
 
     def room(self) -> memoryview:
-        if self.budget.over:
+        if self.budget.exhausted:
             return self._little
         for memory in self._memories:
             if memory.tight:
@@ -57,8 +57,8 @@ class Reader(asyncio.BufferedProtocol):
         self.data_received(bytes(self._reads.buffer[:nbytes]))
         if nbytes > MUCH_BYTES:
             budget = self._budget
-            budget.works()
-            if budget.over and nbytes >= LITTLE_BYTES:  # there may be more
+            budget.count_work()
+            if budget.exhausted and nbytes >= LITTLE_BYTES:  # there may be more
                 self._wait_for_others()
 
     def data_received(self, data: bytes) -> None:
@@ -69,7 +69,7 @@ class Reader(asyncio.BufferedProtocol):
         if transport is not None and not (self.stopped or self.waits_for_others or transport.is_closing()):
             self.waits_for_others = True
             transport.pause_reading()
-            self._budget.later(self._read_on)
+            self._budget.defer(self._read_on)
 
     def _read_on(self) -> None:
         self.waits_for_others = False

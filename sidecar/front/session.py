@@ -79,7 +79,7 @@ class Session(Reader):
 
     def data_received(self, data: bytes) -> None:
         self.quiet = 0
-        self.run(self.conn.from_client(data, SHORT_TURN if self._budget.over else 0))
+        self.run(self.conn.from_client(data, SHORT_TURN if self._budget.exhausted else 0))
         self.flow.adjust()
 
     def eof_received(self) -> bool:
@@ -187,7 +187,7 @@ class Session(Reader):
         """Schedules the next turn of what the client has sent, behind all other work."""
         if not self.turn_due and not self.conn.closed:
             self.turn_due = True
-            self._budget.later(self._next_turn)
+            self._budget.defer(self._next_turn)
 
     def _next_turn(self) -> None:
         self.turn_due = False

@@ -16,8 +16,8 @@ from sidecar.link.messages import TOUCH_MS, Grant, Touch
 
 REQUEST_BYTES, STEADY_BYTES = 1_024, 300
 """Longest request that is remembered, and the memory of an answer beside its own bytes."""
-OF_A_CONNECTION = 1 << 18
-REST_MS, APART_MS = 300, 1_000
+CONNECTION_CACHE_BYTES = 1 << 18
+PAUSE_MS, PAUSE_INTERVAL_MS = 300, 1_000
 """While topics change: time in which the coordinator answers every heartbeat, and least time between two beginnings."""
 
 
@@ -48,7 +48,7 @@ def _weigh(s: Steady) -> int:
 
 def steady_cache() -> BoundedCache[bytes, Steady]:
     """Returns a cache by the bytes of a request, which end at 1 KiB for a member that reports nothing."""
-    return BoundedCache(OF_A_CONNECTION, key_bytes=REQUEST_BYTES, weigh=_weigh)
+    return BoundedCache(CONNECTION_CACHE_BYTES, key_bytes=REQUEST_BYTES, weigh=_weigh)
 
 
 @dataclass(slots=True)
@@ -58,17 +58,17 @@ class Grants:
     lease_until_ms: int = 0
     lease_until_wall_ms: int = FOR_EVER_MS
     groups: dict[str, GroupGrant] = field(default_factory=dict)
-    resting_until_ms: int = 0
+    paused_until_ms: int = 0
 
-    def rest(self, now_ms: int) -> None:
+    def pause(self, now_ms: int) -> None:
         """Stops answering for a moment. Topics were changed through this front: a heartbeat that it answered now might
         miss that for an interval."""
-        if now_ms >= self.resting_until_ms - REST_MS + APART_MS:
-            self.resting_until_ms = now_ms + REST_MS
+        if now_ms >= self.paused_until_ms - PAUSE_MS + PAUSE_INTERVAL_MS:
+            self.paused_until_ms = now_ms + PAUSE_MS
 
     def stop(self) -> None:
         """Lets the coordinator answer every heartbeat from now on."""
-        self.resting_until_ms = FOR_EVER_MS
+        self.paused_until_ms = FOR_EVER_MS
 
     def remember(self, grant: Grant, api_key: int, version: int, until_ms: int, frame: bytes, now_ms: int) -> Steady:
         """Returns an answer that may be given again. `frame`: the whole response; `until_ms`: the end of the
@@ -93,7 +93,7 @@ class Grants:
 
     def allows(self, s: Steady, api_key: int, version: int, now_ms: int) -> bool:
         asked = s.version == version and s.api_key == api_key
-        in_time = self.resting_until_ms <= now_ms < s.until_ms and now_ms < self.lease_until_ms
+        in_time = self.paused_until_ms <= now_ms < s.until_ms and now_ms < self.lease_until_ms
         return asked and s.group.valid and in_time and time.time() * 1000 < self.lease_until_wall_ms
 
 

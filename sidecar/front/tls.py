@@ -127,9 +127,9 @@ class TlsListener:
     def _listen_to(self, arrival: _Arrival) -> None:
         if not arrival.over:
             arrival.listened = True
-            self._loop.add_reader(arrival.sock, self._heard, arrival)
+            self._loop.add_reader(arrival.sock, self._peek_first_byte, arrival)
 
-    def _heard(self, arrival: _Arrival) -> None:
+    def _peek_first_byte(self, arrival: _Arrival) -> None:
         """Peeks at a connection's first byte, and leaves it in the socket. No byte: the client has closed."""
         self._loop.remove_reader(arrival.sock)
         arrival.listened = False
@@ -203,7 +203,7 @@ class TlsListener:
             return
         self._figures("tls_handshakes", cause).inc()
         if detail:
-            self._server.door.say("TLS handshake failed", arrival.host, cause, detail)
+            self._server.door.log_seldom("TLS handshake failed", arrival.host, cause, detail)
         self._end(arrival)
 
     def _end(self, arrival: _Arrival) -> None:

@@ -91,7 +91,7 @@ class Upstream(Reader):
         self.connecting = False
         """Whether bytes wait for a connection that is being made."""
         self.outbox = Outbox()
-        self.heard = False
+        self.has_answered = False
         """Whether the broker has answered on this connection."""
         self._over = False
         """Whether the client's connection is gone."""
@@ -115,7 +115,7 @@ class Upstream(Reader):
     def data_received(self, data: bytes) -> None:
         s = self._session
         s.quiet = 0
-        self.heard = self._detector.heard = True
+        self.has_answered = self._detector.received = True
         s.run(s.conn.from_upstream(data))
         s.flow.adjust()
 
@@ -229,7 +229,7 @@ class Upstream(Reader):
     @property
     def cut_off(self) -> bool:
         """Whether the broker is silent to this connection."""
-        return self._detector.silent and (self._detector.silent_to_all or not self.heard)
+        return self._detector.silent and (self._detector.silent_to_all or not self.has_answered)
 
     def fall_silent(self) -> None:
         """Resumes the handlers that wait for the broker, without its answers. Closes the connection if a request was

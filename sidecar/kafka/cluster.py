@@ -14,7 +14,7 @@ from sidecar.core.vocabulary.topics import Topic
 from sidecar.kafka.credentials import Login
 from sidecar.kafka.lanes import Lane
 from sidecar.kafka.net import RESPONSE_BYTES, BrokerConnection, ConnectionLost, Request
-from sidecar.kafka.security import OPEN
+from sidecar.kafka.security import PLAINTEXT
 from sidecar.wire.apis import Api
 from sidecar.wire.frames import response_body
 from sidecar.wire.generated import create_topics as ct
@@ -82,7 +82,7 @@ class Cluster:
         client_id: str,
         direct: Mapping[int, Address],
         response_bytes: int = RESPONSE_BYTES,
-        security: Login = OPEN,
+        security: Login = PLAINTEXT,
     ) -> None:
         self.bootstrap = bootstrap
         self.security = security

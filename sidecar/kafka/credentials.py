@@ -13,7 +13,7 @@ from typing import Protocol
 
 from sidecar.kafka.denials import Denials
 from sidecar.kafka.errors import SecurityError
-from sidecar.kafka.security import OPEN, Security
+from sidecar.kafka.security import PLAINTEXT, Security
 from sidecar.link.ports import Logger
 
 PAUSE_S = 1.0
@@ -105,4 +105,4 @@ class Credentials:
 
 def opened(denials: Denials, log: Logger) -> Credentials:
     """Returns credentials without a file."""
-    return Credentials("command_config", None, OPEN, denials, log)
+    return Credentials("command_config", None, PLAINTEXT, denials, log)

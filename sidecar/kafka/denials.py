@@ -65,9 +65,9 @@ class Denial:
     times: int = 0
     over: bool = False
     names: set[str] = field(default_factory=set)
-    said: bool = False
+    logged: bool = False
     """Whether it is in the log."""
-    heard_s: float = 0.0
+    last_refused_s: float = 0.0
 
     def shown(self) -> dict[str, object]:
         found = {"kind": self.kind, "problem": self.problem, "remedy": self.remedy, "over": self.over}
@@ -84,7 +84,7 @@ class Denials:
         self._own = own
         self._unneeded = frozenset(unneeded)
         self._lasting: dict[Cause, Denial] = {}
-        self._said_s: dict[Cause, float] = {}
+        self._logged_s: dict[Cause, float] = {}
         """Cause -> monotonic time of its last line in the log, in seconds."""
 
     def __bool__(self) -> bool:
@@ -93,7 +93,7 @@ class Denials:
     def lasting(self) -> list[Denial]:
         """Returns the refusals that last, authentication first: without it nothing else is known."""
         now_s = time.monotonic()
-        for cause in [c for c, d in self._lasting.items() if now_s - d.heard_s > LASTS_S]:
+        for cause in [c for c, d in self._lasting.items() if now_s - d.last_refused_s > LASTS_S]:
             del self._lasting[cause]
         return sorted(self._lasting.values(), key=lambda d: (d.kind != AUTHENTICATION, d.since_ms))
 
@@ -145,11 +145,11 @@ class Denials:
             denial = self._lasting[cause] = Denial(kind, problem, remedy, now_ms, now_ms)
         if len(denial.names) < NAMES_MAX:
             denial.names.add(name)
-        denial.problem, denial.remedy, denial.at_ms, denial.heard_s = problem, remedy, now_ms, now_s
+        denial.problem, denial.remedy, denial.at_ms, denial.last_refused_s = problem, remedy, now_ms, now_s
         denial.times += 1
         self.last = denial
-        if now_s - self._said_s.get(cause, float("-inf")) >= (REPEAT_S if denial.said else AGAIN_S):
-            self._said_s[cause], denial.said = now_s, True
+        if now_s - self._logged_s.get(cause, float("-inf")) >= (REPEAT_S if denial.logged else AGAIN_S):
+            self._logged_s[cause], denial.logged = now_s, True
             told = {"kind": kind, "problem": problem, "remedy": remedy, "times": denial.times}
             self._log.error("the broker refuses the sidecar", **told)
 
@@ -162,7 +162,7 @@ class Denials:
             del self._lasting[cause]
             denial.over = True
             lasted_ms = int(time.time() * 1000) - denial.since_ms
-            if denial.said:
+            if denial.logged:
                 self._log.info("the broker refuses it no more", kind=denial.kind, problem=denial.problem, ms=lasted_ms)
 
 

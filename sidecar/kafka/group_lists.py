@@ -19,7 +19,7 @@ from sidecar.wire.generated import describe_share_group_offsets as ds
 from sidecar.wire.generated import list_groups as lg
 
 CLASSIC, SHARE = "classic", "share"
-TELLS_LAG = 1
+LAG_SINCE = 1
 """First version of DescribeShareGroupOffsets with the lag."""
 
 
@@ -43,7 +43,7 @@ class PartitionLag(NamedTuple):
     lag: int
 
 
-Reach = Callable[[int], Awaitable[BrokerConnection]]
+ConnectTo = Callable[[int], Awaitable[BrokerConnection]]
 """Returns a connection to this node."""
 NO_LIMIT = 1 << 62
 
@@ -76,11 +76,11 @@ def behind(committed_offsets: Mapping[str, Offsets], ends: Offsets) -> dict[str,
 class LagReader:
     """Reads the lags of some groups. Without a node's answer, only the facts that it alone has are missing."""
 
-    def __init__(self, reach: Reach, timeout_s: float, most: int = NO_LIMIT) -> None:
+    def __init__(self, connect_to: ConnectTo, timeout_s: float, most: int = NO_LIMIT) -> None:
         """Begins without lags. `most`: partitions; groups beyond it are left out, and `problems` names their nodes."""
         self.lags: dict[str, Mapping[Place, PartitionLag]] = {}
         self.problems: dict[int, str] = {}
-        self._reach = reach
+        self._connect_to = connect_to
         self._timeout_s = timeout_s
         self._left = most
         self._committed: dict[str, Offsets] = {}
@@ -103,7 +103,7 @@ class LagReader:
         self, node_id: int, ask: Callable[[BrokerConnection, T], Awaitable[None]], parts: Iterable[T]
     ) -> None:
         try:
-            conn = await self._reach(node_id)
+            conn = await self._connect_to(node_id)
             for part in parts:
                 if self._left <= 0:
                     raise ConnectionLost("not asked: the other groups have too many partitions")
@@ -119,7 +119,7 @@ class LagReader:
     async def _shared(self, conn: BrokerConnection, names: list[str]) -> None:
         asked = [ds.DescribeShareGroupOffsetsRequestGroup(name, topics=None) for name in names]
         req = ds.DescribeShareGroupOffsetsRequest(asked)
-        res = await conn.request(ds, "DescribeShareGroupOffsets", req, timeout_s=self._timeout_s, low=TELLS_LAG)
+        res = await conn.request(ds, "DescribeShareGroupOffsets", req, timeout_s=self._timeout_s, low=LAG_SINCE)
         for g in (g for g in res.groups if g.error_code == Code.NONE):
             parts = ((t.topic_name, p) for t in g.topics for p in t.partitions if p.lag >= 0)
             of = {(topic, p.partition_index): PartitionLag(p.start_offset, None, p.lag) for topic, p in parts}

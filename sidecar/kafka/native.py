@@ -27,12 +27,12 @@ from sidecar.wire.generated import streams_group_describe as td
 from sidecar.wire.generated import streams_group_heartbeat as th
 from sidecar.wire.primitives import WireError
 
-NOBODY, CLASSIC, CONSUMER, OTHER = "nobody", "classic", "consumer", "other"
+NO_MEMBERS, CLASSIC, CONSUMER, OTHER = "nobody", "classic", "consumer", "other"
 SHARE, STREAMS = "share", "streams"
 MAY_COME = ("Stable", "NotReady")
 """States of a streams group in which nothing is under way if its members have what they should."""
 LEAVE_EPOCH = -1
-TELLS_KINDS_SINCE = 6
+OTHER_KINDS_SINCE = 6
 CONSUMER_MEMBER = 1
 """Type of members that speak the consumer protocol."""
 SEVERAL_SINCE, BY_NAME_UNTIL = 8, 9
@@ -134,13 +134,13 @@ async def describe(conn: BrokerConnection, group_id: str, timeout_s: float) -> N
         return Native(CLASSIC, g.group_state, members, g.protocol_type, g.protocol_data)
     said = g.error_message or ""
     if g.error_code == Code.GROUP_ID_NOT_FOUND and "is not a classic group" not in said:
-        return Native(NOBODY)
+        return Native(NO_MEMBERS)
     if g.error_code == Code.NONE and g.group_state != "Dead":
-        return Native(NOBODY)
+        return Native(NO_MEMBERS)
     found = await _consumer(conn, group_id, timeout_s)
     if found is None and g.error_code == Code.GROUP_ID_NOT_FOUND:
         found = await _share(conn, group_id, timeout_s) or await _streams(conn, group_id, timeout_s) or Native(OTHER)
-    return found or Native(NOBODY)
+    return found or Native(NO_MEMBERS)
 
 
 async def _described(
@@ -166,7 +166,7 @@ async def _consumer(conn: BrokerConnection, group_id: str, timeout_s: float) -> 
     if g is None:
         return None
     if not g.members:
-        return Native(NOBODY)
+        return Native(NO_MEMBERS)
     topics = {p.topic_id: p.topic_name for m in g.members for p in m.assignment.topic_partitions}
     members = tuple(
         Member(

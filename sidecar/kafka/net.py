@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.credentials import Login
 from sidecar.kafka.errors import SecurityError, plain
-from sidecar.kafka.security import OPEN
+from sidecar.kafka.security import PLAINTEXT
 from sidecar.wire.apis import Api
 from sidecar.wire.frames import SIZE, request_frame, response_body
 from sidecar.wire.generated import api_versions as av
@@ -36,7 +36,7 @@ NO_CERTIFICATE = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOW
 where TLS 1.3 has the first."""
 DATES, NAMES = (9, 10), (62, 64)
 """OpenSSL's X509_V_ERR_ codes of a certificate: not yet valid or expired; of another host or address."""
-HANDSHAKE, TELLS_LIFE = 1, 1
+HANDSHAKE, SESSION_LIFETIME_SINCE = 1, 1
 """Version of SaslHandshake after which tokens are in requests; first version of SaslAuthenticate that tells how long a
 session lives (KIP-368)."""
 
@@ -61,7 +61,7 @@ class BrokerConnection(asyncio.Protocol):
     """One pipelined connection; responses come in the order of requests. Each API uses the newest version that both
     sides know."""
 
-    def __init__(self, client_id: str, response_bytes: int = RESPONSE_BYTES, security: Login = OPEN) -> None:
+    def __init__(self, client_id: str, response_bytes: int = RESPONSE_BYTES, security: Login = PLAINTEXT) -> None:
         self._client_id = client_id
         self._response_bytes = response_bytes
         self._security = security
@@ -86,7 +86,7 @@ class BrokerConnection(asyncio.Protocol):
         client_id: str,
         timeout_s: float = OPEN_S,
         response_bytes: int = RESPONSE_BYTES,
-        security: Login = OPEN,
+        security: Login = PLAINTEXT,
     ) -> BrokerConnection:
         """Returns a connection whose broker has answered and authenticated this client. Raises ConnectionLost."""
         if why := security.refusal(host, port):
@@ -142,7 +142,7 @@ class BrokerConnection(asyncio.Protocol):
             if res.error_code != Code.NONE:
                 why = res.error_message or name_of(res.error_code)
                 raise NotAuthenticated(f"the broker refuses {security.shown()}: {why}")
-            life_ms = res.session_lifetime_ms if version >= TELLS_LIFE else 0
+            life_ms = res.session_lifetime_ms if version >= SESSION_LIFETIME_SINCE else 0
             try:
                 says = exchange.send(res.auth_bytes)
             except StopIteration:

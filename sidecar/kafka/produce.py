@@ -182,7 +182,7 @@ class Appender:
         self.timeout_s = timeout_s
         self.pinned: dict[str, bytes] = {}
         """Topic ids to which writes are pinned, by name."""
-        self.found_another: Callable[[], None] = lambda: None
+        self.topic_recreated: Callable[[], None] = lambda: None
         """Callback for the writer, when a pinned topic turns out to have another id now."""
         self._leaders: dict[int, _Leader] = {}
         self._apart: set[_Leader] = set()

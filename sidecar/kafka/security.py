@@ -261,4 +261,4 @@ def _load(context: ssl.SSLContext, stores: Stores, key: str, chain: str) -> None
             ) from None
 
 
-OPEN = Security()
+PLAINTEXT = Security()

@@ -173,7 +173,7 @@ class ConfiguredGroups(Event):
     answer: ClassVar[type[Answer]] = ConfiguredReply
 
 
-class WhoseGroup(Event):
+class CheckGroupIsBrokers(Event):
     """Asks before a join whether this group is the broker's, as it seems here. Answered when all earlier records of the
     state topic are known. `group_id` is empty, as the group has no owner among the sidecars."""
 
@@ -193,6 +193,6 @@ class OpenShareState(Event):
     the sidecars any more: the broker then takes it for empty."""
 
 
-SETTINGS_EVENTS: tuple[type[Event], ...] = (AlterSettings, DescribeSettings, ConfiguredGroups, WhoseGroup)
+SETTINGS_EVENTS: tuple[type[Event], ...] = (AlterSettings, DescribeSettings, ConfiguredGroups, CheckGroupIsBrokers)
 ToCoordinator = Request | Touch | AccessAnswer | CommitEnded | SettingsPassed | BrokerSilence | TopicsPassed
 ToFront = Reply | Void | Lease | View | GroupRules | AskAccess

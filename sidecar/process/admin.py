@@ -126,14 +126,14 @@ class Admin:
         assert door is not None
         door.asked(request.protocol)
         try:
-            answer = await self._told(request, handler)
+            answer = await self._errors_as_json(request, handler)
         finally:
             door.answered(request.protocol)
         for name, value in HEADERS.items():
             answer.headers.setdefault(name, value)
         return answer
 
-    async def _told(self, request: web.Request, handler: Handle) -> web.StreamResponse:
+    async def _errors_as_json(self, request: web.Request, handler: Handle) -> web.StreamResponse:
         from aiohttp import web
 
         try:

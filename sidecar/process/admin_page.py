@@ -31,7 +31,7 @@ FILES = {
     "/page/page.js": ("page.js", "text/javascript"),
     "/page/icon.svg": ("icon.svg", "image/svg+xml"),
 }
-Told = dict[str, Any]
+Json = dict[str, Any]
 
 
 class BadQuery(Exception):
@@ -119,15 +119,15 @@ class Pages:
         views = self._views()
         if views is not None:
             await views.brokers.look()
-        said = "" if views is None else views.version()
+        version = "" if views is None else views.version()
 
-        async def tell() -> Told:
-            head: Told = {"node": self._node_id, "role": self._role, "version": package_version()}
+        async def content() -> Json:
+            head: Json = {"node": self._node_id, "role": self._role, "version": package_version()}
             head |= {"ready": not problems, "problems": problems, "start_ms": start_ms, "now_ms": self._wall_ms()}
             found = {} if views is None else await self._worked(views.overview())
             return head | {"cluster": "", "generation": -1, "sidecars": [], "brokers": [], "groups": None} | found
 
-        return await self._answer(request, f"{said}/{problems}/{start_ms}", tell)
+        return await self._answer(request, f"{version}/{problems}/{start_ms}", content)
 
     async def _groups(self, request: web.Request) -> web.StreamResponse:
         views = self._views()
@@ -144,15 +144,15 @@ class Pages:
         except BadQuery as exc:
             return _bad(exc)
 
-        async def tell() -> Told:
+        async def content() -> Json:
             total, rows = await self._worked(views.find(search, kind, state, sort, begin, limit))
             await views.lag.look(rows)
             more = begin + len(rows) < total
-            told = [views.told(row) for row in rows]
+            told = [views.row_json(row) for row in rows]
             return {"total": total, "groups": told, "next": str(begin + len(rows)) if more and rows else None}
 
         await views.brokers.look()
-        return await self._answer(request, f"{views.version()}/{views.lag.version()}", tell)
+        return await self._answer(request, f"{views.version()}/{views.lag.version()}", content)
 
     async def _group(self, request: web.Request) -> web.StreamResponse:
         views = self._views()
@@ -165,15 +165,15 @@ class Pages:
         except BadQuery as exc:
             return _bad(exc)
 
-        async def tell() -> Told | None:
+        async def content() -> Json | None:
             if (row := await self._worked(views.row(group_id))) is not None:
                 await views.lag.look([row])
             page = views.group(group_id, begins["members"], begins["partitions"], limit)
-            found: Told | None = await self._worked(page)
+            found: Json | None = await self._worked(page)
             return found
 
         await views.brokers.look()
-        return await self._answer(request, f"{views.version_of(group_id)}/{views.lag.version()}", tell)
+        return await self._answer(request, f"{views.version_of(group_id)}/{views.lag.version()}", content)
 
     async def _worked(self, work: Generator[None, None, Any]) -> Any:
         """Runs work, one at a time. Brokers are asked outside: a silent one blocks no other request."""
@@ -181,15 +181,15 @@ class Pages:
             return await finished(work)
 
     async def _answer(
-        self, request: web.Request, said: str, tell: Callable[[], Awaitable[Told | None]]
+        self, request: web.Request, version: str, content: Callable[[], Awaitable[Json | None]]
     ) -> web.StreamResponse:
-        """Answers with `tell()`, or with 304 if the client has the current version."""
+        """Answers with `content()`, or with 304 if the client has the current version."""
         from aiohttp import web
 
-        tag = f'W/"{self._id}-{crc32(f"{request.query_string} {said}".encode()):08x}"'
+        tag = f'W/"{self._id}-{crc32(f"{request.query_string} {version}".encode()):08x}"'
         if request.headers.get("If-None-Match") == tag:
             return web.Response(status=304, headers={"ETag": tag})
-        told = await tell()
+        told = await content()
         if told is None:
             return web.json_response({"problem": "no such group"}, status=404)
         return web.Response(body=msgspec.json.encode(told), content_type="application/json", headers={"ETag": tag})

@@ -13,14 +13,14 @@ from sidecar.front.front import Front
 from sidecar.kafka.cluster import Cluster
 from sidecar.link.loopback import Loopback
 from sidecar.process.admin_access import Access, AdminFault
+from sidecar.process.broker_credentials import ClientsTls
 from sidecar.process.files import open_files
 from sidecar.process.lag import watch_loop
 from sidecar.process.listening import Listener, listen
 from sidecar.process.parts import front_settings, own_cluster
 from sidecar.process.principals import knows_clients
-from sidecar.process.reach import ClientsTls
+from sidecar.process.process_metrics import KERNEL, in_slices, set_process_metrics
 from sidecar.process.sections import split
-from sidecar.process.seen import KERNEL, in_slices, tell_figures
 from sidecar.process.settings import Settings
 from sidecar.process.shared import REAL, Environment, Shared
 from sidecar.process.starting import Slices, Starting
@@ -60,7 +60,7 @@ class App:
         self.started = started
         self.shared = Shared(settings, environment)
         self.log = self.shared.log
-        self.cluster = own_cluster(settings, f"sidecar-{settings.node_id}", self.shared.reach.own)
+        self.cluster = own_cluster(settings, f"sidecar-{settings.node_id}", self.shared.credentials.own)
         self.loopback = Loopback(asyncio.get_running_loop().call_soon)
         self.fronts = [self._front()] if settings.role != "coordinator" else []
         self._elsewhere = Elsewhere(*self.fronts) if settings.role == "front" else None
@@ -71,9 +71,9 @@ class App:
         self.ready_ms: int | None = None
         self._stop = asyncio.Event()
         self._coordinating: asyncio.Task[None] | None = None
-        self._manager = Notifier(self.log, parent=None if parent is None else parent.tell)
+        self._manager = Notifier(self.log, parent=None if parent is None else parent.send)
         self.shared.metrics("worker_restarts").set(0 if parent is None else parent.restarts)
-        tell_figures(self.shared.metrics, settings, lambda: not self._problems())
+        set_process_metrics(self.shared.metrics, settings, lambda: not self._problems())
 
     @property
     def half(self) -> Coordination | Starting:
@@ -88,8 +88,8 @@ class App:
             from sidecar.process.unix_link import UnixClient  # with all kinds of groups, whose messages it reads
 
             attach = UnixClient(s.link, self.log, shared.tasks, most).attach
-        tls = ClientsTls(shared.reach.broker, self.log)
-        settings = front_settings(s, shared.environment.new_id, tls, shared.reach.own.now.principal)
+        tls = ClientsTls(shared.credentials.broker, self.log)
+        settings = front_settings(s, shared.environment.new_id, tls, shared.credentials.own.now.principal)
         return Front(settings, attach, self.cluster, shared.metrics, self.log, shared.tasks)
 
     # ---- life ---------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class App:
             loop.add_signal_handler(sig, self._stop.set)
         if self._parent is not None:
             self._parent.watch(loop, self._stop.set)
-        reloads = [self.shared.reach.again]
+        reloads = [self.shared.credentials.again]
         loop.add_signal_handler(signal.SIGHUP, lambda: [reload() for reload in reloads])
         if self.fronts:
             open_files(self.settings.limits.connections, self.log)
@@ -160,7 +160,7 @@ class App:
         self.ready_ms = round((time.monotonic() - self.started) * 1000)
         shared.environment.started()
         self._manager.ready()
-        self.log.info("ready", role=s.role, kernel=KERNEL, ms=self.ready_ms, **self.half.told())
+        self.log.info("ready", role=s.role, kernel=KERNEL, ms=self.ready_ms, **self.half.ready_fields())
 
     async def _may_coordinate(self) -> None:
         """Waits until a worker may coordinate: it takes clients before the worker that it replaces has ended."""
@@ -172,7 +172,7 @@ class App:
         return next(iter(self.half.problems()), "")
 
     async def _knows_clients(self, cluster: Cluster) -> None:
-        if self.shared.reach.broker.now.tls:  # without it there are no certificates
+        if self.shared.credentials.broker.now.tls:  # without it there are no certificates
             await knows_clients(cluster, self.settings.node_id, split(self.settings.broker), self.log)
 
     async def _new_runner(self) -> CoordinatorRunner:

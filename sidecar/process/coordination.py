@@ -20,7 +20,7 @@ from sidecar.assign.task_spec import TaskAssignor
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.inspect.broker_groups import BrokerGroups, PageLags
 from sidecar.coordinator.inspect.group_metrics import Census
-from sidecar.coordinator.inspect.group_views import Known, Lag, Views
+from sidecar.coordinator.inspect.group_views import ClusterFacts, Lag, Views
 from sidecar.coordinator.inspect.lag_exporter import Exporter, ExporterPorts
 from sidecar.coordinator.inspect.live_state import live
 from sidecar.coordinator.inspect.rebalance_history import RebalanceHistory
@@ -29,12 +29,12 @@ from sidecar.coordinator.membership.peer_links import PeerListener
 from sidecar.coordinator.moves.empty_groups import EmptyGroupPorts, EmptyGroups
 from sidecar.coordinator.moves.managed_groups import OwnRules, Rules
 from sidecar.coordinator.runtime.background import Background, BackgroundCollector
-from sidecar.coordinator.runtime.cluster_watch import Follower, NewTail
+from sidecar.coordinator.runtime.cluster_watch import ClusterWatch, NewTail
 from sidecar.coordinator.runtime.coordinator import Coordinator
 from sidecar.coordinator.runtime.settings_requests import SettingsRequests
 from sidecar.coordinator.settings.settings_in_force import OwnKind, OwnSettings, SettingsInForce
 from sidecar.coordinator.settings.stored_settings import StoredSettings
-from sidecar.coordinator.statelog.read_index import Written
+from sidecar.coordinator.statelog.read_index import ReadIndex
 from sidecar.coordinator.statelog.startup import (
     Control,
     StartSettings,
@@ -63,9 +63,9 @@ from sidecar.process.coordinator_environment import CoordinatorEnvironment
 from sidecar.process.coordinator_links import LoopbackLink, UnixLink
 from sidecar.process.coordinator_parts import (
     begin_quarantine,
+    cluster_watch_settings,
     coordinator_settings,
     exporter_settings,
-    follower_settings,
 )
 from sidecar.process.parts import managed_by, own_cluster
 from sidecar.process.sections import Section, split
@@ -158,13 +158,13 @@ class Coordination:
         self.cluster, self.control = cluster, control
         self.codec = codec = StateCodec()
         self.state = state = StateLog(len(leaders), codec, app.log, app.metrics)
-        past = None if s.admin is None else RebalanceHistory(s.admin_access.rebalances_kept, codec)
-        state.watcher = past
+        history = None if s.admin is None else RebalanceHistory(s.admin_access.rebalances_kept, codec)
+        state.watcher = history
         own = _own_settings(s)
         named = managed_by(s)
         stored = StoredSettings(codec, state, app.log)
         rules = Rules(OwnRules(named, named.include, named.exclude, named.never), stored, app.log)
-        written = Written(cluster, s.state.topic, state, max(s.takeover_hold_ms, 1_000) / 1000, tasks)
+        read_index = ReadIndex(cluster, s.state.topic, state, max(s.takeover_hold_ms, 1_000) / 1000, tasks)
         configs = SettingsInForce(own, stored, rules.managed, app.log)
         settings = coordinator_settings(s, control.address, quarantine, control.view.cluster_id)
         self.coordinator = Coordinator(
@@ -172,7 +172,7 @@ class Coordination:
             cluster,
             codec,
             state,
-            SettingsRequests(configs, rules, written),
+            SettingsRequests(configs, rules, read_index),
             means.assignors,
             means.background,
             app.metrics,
@@ -180,21 +180,21 @@ class Coordination:
             tasks,
         )
         tasks.spawn(self._empty_groups(s, configs, cluster, app).rounds(), "empty groups")
-        follow = follower_settings(s, cluster.client_id, rules)
+        follow = cluster_watch_settings(s, cluster.client_id, rules)
         made, new_tail = self.coordinator, means.new_tail
-        if secured := app.reach.librdkafka():
-            denied = partial(app.reach.tail_denied, s.state.topic)
+        if secured := app.credentials.librdkafka():
+            denied = partial(app.credentials.tail_denied, s.state.topic)
             new_tail = partial(new_tail, security=secured, group=s.ownership.group, denied=denied)
-        self.follower = Follower(follow, leaders, control, state, made, app.log, tasks, new_tail, peers)
+        self.cluster_watch = ClusterWatch(follow, leaders, control, state, made, app.log, tasks, new_tail, peers)
 
         if secured:
-            app.reach.changed = lambda: self.follower.tail.secure(app.reach.librdkafka())
+            app.credentials.changed = lambda: self.cluster_watch.tail.secure(app.credentials.librdkafka())
         self._census = Census(made.service, app.metrics, state.changed_ms)
         ports = ExporterPorts(made.leader_of, lambda: control.view)
         self.exporter = Exporter(exporter_settings(s), made.service, cluster, ports, app.metrics, app.log)
         self.views: Views | None = None
-        if past is not None:
-            self.views = _views(s, self, rules, past, tasks)
+        if history is not None:
+            self.views = _views(s, self, rules, history, tasks)
         if s.admin is not None and s.exporter.interval_ms:
             tasks.spawn(self.exporter.rounds(), "exporter")
 
@@ -209,9 +209,9 @@ class Coordination:
         return EmptyGroups(made.service, cluster, ports, app.metrics, app.log)
 
     def problems(self) -> list[str]:
-        return self.follower.problems()
+        return self.cluster_watch.problems()
 
-    def told(self) -> dict[str, object]:
+    def ready_fields(self) -> dict[str, object]:
         """Returns the fields for the log line "ready"."""
         settings = self.coordinator.settings
         return {"partitions": len(self.coordinator.service.owners), "state_topic": settings.topic}
@@ -242,7 +242,7 @@ class Coordination:
     async def stop(self, for_good: bool) -> None:
         """Stops the coordinator. `for_good`: no other one takes its place."""
         await self.coordinator.stop()
-        if await self.follower.stop(for_good) and for_good:
+        if await self.cluster_watch.stop(for_good) and for_good:
             await self.coordinator.give_up_placeholders()
 
     def close(self) -> None:
@@ -253,16 +253,16 @@ class Coordination:
         self.cluster.close()
 
 
-def _views(s: Settings, half: Coordination, rules: Rules, past: RebalanceHistory, tasks: Supervisor) -> Views:
+def _views(s: Settings, half: Coordination, rules: Rules, history: RebalanceHistory, tasks: Supervisor) -> Views:
     made, control, told, state = half.coordinator, half.control, half.exporter, half.state
     reach = partial(half.cluster.lane, lane=Lane.EXPORTER)
     nodes, own_group = (lambda: control.view.brokers.keys()), s.ownership.group
     brokers = BrokerGroups(reach, nodes, len(state.partitions), own_group, tasks)
-    peer = partial(sidecar_of, half.follower.ownership)
-    known = Known(brokers, lambda: control.view.cluster_id, lambda: made.view.suspects, peer)
+    peer = partial(sidecar_of, half.cluster_watch.ownership)
+    known = ClusterFacts(brokers, lambda: control.view.cluster_id, lambda: made.view.suspects, peer)
     lags = PageLags(lambda: told.page, reach, lambda: control.view, made.leader_of, tasks)
     lag = Lag(lags.of, lags.version, lags.look)
-    return Views(s.node_id, state, half.codec, rules, past, lambda: made.assignment, known, lag)
+    return Views(s.node_id, state, half.codec, rules, history, lambda: made.assignment, known, lag)
 
 
 def runner_of(s: Settings, app: Shared, brokers: Cluster, loopback: Loopback) -> CoordinatorRunner:
@@ -303,12 +303,12 @@ class CoordinatorRunner:
 
     def _faults(self) -> float:
         half = self.half
-        return float(len(half.follower.state_topic.faults)) if isinstance(half, Coordination) else 0.0
+        return float(len(half.cluster_watch.state_topic.faults)) if isinstance(half, Coordination) else 0.0
 
     async def first_look(self, check: Callable[[Cluster], Awaitable[None]]) -> None:
         """Finds the broker. Raises StartError without a fit answer for `broker_wait_ms`; `check` may raise it, too."""
         s = self._settings
-        cluster = own_cluster(s, self._brokers.client_id, self._app.reach.own)
+        cluster = own_cluster(s, self._brokers.client_id, self._app.credentials.own)
         control = Control(self._start_settings(s.broker_wait_ms / 1000), cluster)
         try:
             waits = partial(setattr, self.half, "problem")
@@ -331,7 +331,7 @@ class CoordinatorRunner:
             replicas=s.state.replicas,
             min_compaction_lag_ms=s.state.min_compaction_lag_ms,
             max_message_bytes=s.state.max_message_bytes,
-            security=self._app.reach.broker,
+            security=self._app.credentials.broker,
         )
 
     # ---- one after the other ------------------------------------------------------------------------------
@@ -345,12 +345,12 @@ class CoordinatorRunner:
             self._app.metrics("coordinator_ends", CAUSES[type(why)]).inc()
             self._why = str(why)
             self.half = Starting(f"no coordinator runs; the next one starts in {pause_s:g} s: {why}")
-            self._tell_end(why, round(pause_s * 1000))
+            self._log_end(why, round(pause_s * 1000))
             self._ended_s = time.monotonic()
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, AGAIN_MOST_S)
 
-    def _tell_end(self, why: Exception, again_ms: int) -> None:
+    def _log_end(self, why: Exception, again_ms: int) -> None:
         told: dict[str, object] = {"problem": str(why), "again_ms": again_ms}
         if isinstance(why, Broken):
             trace = "".join(traceback.format_exception(why.__cause__))
@@ -382,7 +382,7 @@ class CoordinatorRunner:
         self.half = waiting
         waits = partial(setattr, waiting, "problem")
         start = self._start_settings(0.0)
-        cluster = own_cluster(s, self._brokers.client_id, self._app.reach.own)
+        cluster = own_cluster(s, self._brokers.client_id, self._app.credentials.own)
         cluster.brokers = self._brokers.brokers
         control, peers = Control(start, cluster), None
         try:
@@ -407,7 +407,7 @@ class CoordinatorRunner:
     async def _ready_again(self, made: Coordination, ended_s: float) -> None:
         while made.problems():
             await asyncio.sleep(READY_TICK_S)
-        self._app.log.info("ready", again=True, ms=round((time.monotonic() - ended_s) * 1000), **made.told())
+        self._app.log.info("ready", again=True, ms=round((time.monotonic() - ended_s) * 1000), **made.ready_fields())
 
     def _quarantine(self) -> Quarantine:
         """Returns the quarantine that still lasts: it also counts for the successor of a coordinator in quarantine."""

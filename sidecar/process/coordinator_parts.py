@@ -8,7 +8,7 @@ from sidecar.coordinator.membership.peer_links import PeerSettings
 from sidecar.coordinator.membership.ports import OwnershipSettings
 from sidecar.coordinator.moves.managed_groups import Rules
 from sidecar.coordinator.placeholder.placeholders import PlaceholderSettings
-from sidecar.coordinator.runtime.cluster_watch import FollowerSettings
+from sidecar.coordinator.runtime.cluster_watch import ClusterWatchSettings
 from sidecar.coordinator.runtime.settings import CoordinatorSettings
 from sidecar.coordinator.statelog.topic_watch import LOOKS
 from sidecar.core.runtime.member_limits import MemberLimits
@@ -24,9 +24,9 @@ OTHERS_START_MS = 60_000
 """Time in which the other sidecars start again once they have noticed the loss of the state topic: seconds would do."""
 
 
-def follower_settings(s: Settings, client_id: str, rules: Rules) -> FollowerSettings:
+def cluster_watch_settings(s: Settings, client_id: str, rules: Rules) -> ClusterWatchSettings:
     o = s.ownership
-    return FollowerSettings(
+    return ClusterWatchSettings(
         broker=s.broker,
         tail_bootstrap=",".join(f"{h}:{p}" for h, p in s.own_bootstrap()),
         tail_client_id=client_id + "-tail",
@@ -41,7 +41,7 @@ def follower_settings(s: Settings, client_id: str, rules: Rules) -> FollowerSett
             o.session_timeout_ms,
             o.heartbeat_ms,
             PeerSettings(o.peer_links, o.peer_ping_ms / 1000, o.peer_silence_ms / 1000),
-            rules.told(),
+            rules.own_patterns(),
             o.proof_ms,
             s.state.topic,
             s.link is None,

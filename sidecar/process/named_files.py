@@ -5,8 +5,8 @@ from __future__ import annotations
 from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.front.certificates import TlsError, read_context
 from sidecar.process.admin_access import AdminFault, read_tokens, tls_context
+from sidecar.process.broker_credentials import read_properties
 from sidecar.process.listening import tls_settings
-from sidecar.process.reach import read_properties
 from sidecar.process.settings import Settings
 
 

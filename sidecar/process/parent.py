@@ -76,14 +76,14 @@ def _json(value: Any) -> str:
 
 
 class Worker:
-    """One child. `said`: its last bytes, up to the end of the line."""
+    """One child. `unfinished_line`: the bytes of its last line, without an end yet."""
 
     def __init__(self, pid: int, reads: int, writes: int) -> None:
         self.pid, self.reads, self.writes = pid, reads, writes
         self.listened = self.was_ready = False
-        self.said = b""
+        self.unfinished_line = b""
 
-    def tell(self, what: bytes) -> None:
+    def send(self, what: bytes) -> None:
         try:
             os.write(self.writes, what)
         except BrokenPipeError:
@@ -106,7 +106,7 @@ class Manager:
             self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._sock.setblocking(False)
 
-    def tell(self, text: bytes) -> None:
+    def notify(self, text: bytes) -> None:
         if self._sock is None:
             return
         try:
@@ -155,7 +155,7 @@ class Parent:
     def _go(self) -> None:
         """Lets the current worker coordinate, once the one before it has ended."""
         if self.current is not None and self.leaving is None:
-            self.current.tell(GO)
+            self.current.send(GO)
 
     def _ended(self) -> bool:
         return self._due_s is None and not self._workers()
@@ -226,7 +226,7 @@ class Parent:
             chunk = os.read(worker.reads, CHUNK)
         except BlockingIOError:
             return
-        whole, end, worker.said = (worker.said + chunk).rpartition(b"\n")
+        whole, end, worker.unfinished_line = (worker.unfinished_line + chunk).rpartition(b"\n")
         lines = whole.split(b"\n") if end else []
         worker.was_ready |= READY in lines
         if LISTENING in lines:
@@ -235,7 +235,7 @@ class Parent:
             if worker is self.coming:
                 self._replace(worker)
         if worker is self.current and lines and (self._stopping or ENDED not in lines):
-            self._manager.tell(b"\n".join(lines))
+            self._manager.notify(b"\n".join(lines))
 
     def _upgrade(self) -> None:
         if self.current is None or self._stopping or len(self._workers()) > 1:
@@ -249,7 +249,7 @@ class Parent:
         old = self.current
         assert old is not None
         self.current, self.coming, self.leaving = coming, None, old
-        old.tell(REPLACED)
+        old.send(REPLACED)
 
     def _reap(self) -> None:
         """Reaps workers that have ended, and orphans: in a container this may be the first process."""

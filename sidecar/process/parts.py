@@ -11,7 +11,7 @@ from sidecar.core.vocabulary.group_patterns import Patterns
 from sidecar.front.settings import DoorSettings, FrontSettings
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.credentials import Login
-from sidecar.kafka.security import OPEN
+from sidecar.kafka.security import PLAINTEXT
 from sidecar.process.limits import LimitsSection
 from sidecar.process.sections import split
 from sidecar.process.settings import Settings
@@ -93,7 +93,7 @@ def own_names(s: Settings, own_principal: str) -> OwnNames:
     return OwnNames(s.ownership.group, s.state.topic, brokers_come=not s.bootstrap)
 
 
-def own_cluster(s: Settings, client_id: str, security: Login = OPEN) -> Cluster:
+def own_cluster(s: Settings, client_id: str, security: Login = PLAINTEXT) -> Cluster:
     """Returns a cluster. With one listener for everything, this broker's advertised address would lead back through
     this process: `direct` overrides it."""
     direct = {} if s.bootstrap else {s.node_id: split(s.broker)}

@@ -16,9 +16,9 @@ from uuid import uuid4
 from sidecar.core.vocabulary.internal_topics import TRANSACTIONS
 from sidecar.kafka.denials import AUTHENTICATION, AUTHORIZATION, Denials
 from sidecar.link.ports import Logger
+from sidecar.process.broker_credentials import BrokerCredentials
 from sidecar.process.log import make_logger
 from sidecar.process.metrics import Metrics
-from sidecar.process.reach import Reach
 from sidecar.process.settings import Settings
 from sidecar.process.tasks import Lasting
 
@@ -99,4 +99,4 @@ class Shared:
         self.denials = Denials(self.log, own, unneeded)
         for kind in (AUTHENTICATION, AUTHORIZATION):
             self.metrics("denials", kind).set_function(partial(self.denials.count, kind))
-        self.reach = Reach.of(s, self.denials, self.log)
+        self.credentials = BrokerCredentials.of(s, self.denials, self.log)

@@ -27,7 +27,7 @@ class Starting:
     def problems(self) -> list[str]:
         return [self.problem]
 
-    def told(self) -> dict[str, object]:
+    def ready_fields(self) -> dict[str, object]:
         return {}
 
     async def metrics(self) -> bytes:

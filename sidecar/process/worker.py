@@ -19,7 +19,7 @@ class ParentEnd:
         """Number of workers that died before this one."""
         self.go = asyncio.Event()
         self.replaced = False
-        self._parent, self._hears, self._says = parent, hears, says
+        self._parent, self._read_fd, self._write_fd = parent, hears, says
 
     @classmethod
     def of(cls, told: str) -> ParentEnd:
@@ -32,21 +32,21 @@ class ParentEnd:
 
     def watch(self, loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
         """Reads the parent's messages. `stop` is called when another worker listens in the place of this one."""
-        loop.add_reader(self._hears, self._hear, stop)
+        loop.add_reader(self._read_fd, self._receive, stop)
 
-    def tell(self, text: str) -> None:
+    def send(self, text: str) -> None:
         """Sends without waiting: the pipe has room for hours of messages, and a parent that reads nothing has ended."""
         try:
-            os.write(self._says, text.encode() + b"\n")
+            os.write(self._write_fd, text.encode() + b"\n")
         except (BlockingIOError, BrokenPipeError):
             """Ignored: the parent gets SIGCHLD of this worker, or has ended."""
 
     def listening(self) -> None:
         """Reports that this worker takes clients and can coordinate at once."""
-        self.tell("LISTENING=1")
+        self.send("LISTENING=1")
 
-    def _hear(self, stop: Callable[[], None]) -> None:
-        said = os.read(self._hears, CHUNK)
+    def _receive(self, stop: Callable[[], None]) -> None:
+        said = os.read(self._read_fd, CHUNK)
         if not said:  # where the system does not do it itself
             os.kill(os.getpid(), signal.SIGKILL)
         if b"replaced\n" in said:

@@ -29,7 +29,7 @@ from collections import deque
 
 from sidecar.proxy.acks import is_silent
 from sidecar.proxy.actions import Action, Answered, Close, Got, ToClient, ToUpstream
-from sidecar.proxy.internal import NOT_SHOWN, TELL_OF_TOPICS, Internal, Marker, Passing
+from sidecar.proxy.internal import NOT_SHOWN, TOPIC_APIS, Internal, Marker, Passing
 from sidecar.proxy.other_protocols import spoken
 from sidecar.proxy.raw_sasl import HEADER_BYTES, LAST_KEY, Exchange, accepted, mechanism_of
 from sidecar.wire.apis import ALONE, PASSING, Api, ApiSpec
@@ -229,7 +229,7 @@ class ClientConnection:
             self.left -= 1
             self.requests += 1
             if not silent:
-                slot = _Slot(self._internal.marker(api_key, version) if api_key in TELL_OF_TOPICS else None)
+                slot = _Slot(self._internal.marker(api_key, version) if api_key in TOPIC_APIS else None)
                 self.order.append(slot)
                 self._upstream.append(slot)
             pos = min(whole, end)

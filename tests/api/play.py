@@ -35,16 +35,16 @@ from sidecar.api.call import (
     Learnt,
     Owe,
     Scope,
+    SendToCoordinator,
     Settle,
     Start,
     Store,
-    Tell,
     Want,
 )
 from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
 from sidecar.core.runtime.events import Answer, Event
 from sidecar.core.vocabulary.errors import Code
-from sidecar.link.messages import CommitEnded, OpenOffsets, SettingsPassed, View, WhoseGroup
+from sidecar.link.messages import CheckGroupIsBrokers, CommitEnded, OpenOffsets, SettingsPassed, View
 from sidecar.wire.apis import NEVER, SERVED, Api, message_name
 from sidecar.wire.frames import PREFIX, VERSION, header_end, request_frame, response_frame
 from sidecar.wire.generated import describe_groups as dg
@@ -78,7 +78,7 @@ class Message(Protocol):
     def encode(self, version: int) -> bytes: ...
 
 
-W = TypeVar("W", Ask, Coordinate, Store, Tell, Owe, Start, Settle)
+W = TypeVar("W", Ask, Coordinate, Store, SendToCoordinator, Owe, Start, Settle)
 
 
 class Clock:
@@ -212,7 +212,7 @@ class Play:
 
     def tells(self) -> Play:
         """It tells the coordinator that settings have passed, and goes on at once."""
-        assert self._take(Tell).message == SettingsPassed()
+        assert self._take(SendToCoordinator).message == SettingsPassed()
         self._resume(None)
         return self
 
@@ -234,7 +234,7 @@ class Play:
 
     def reports(self, ticket: int) -> Play:
         """The commit has ended, and the coordinator hears of it."""
-        assert self._take(Tell).message == CommitEnded(ticket, sure=True)
+        assert self._take(SendToCoordinator).message == CommitEnded(ticket, sure=True)
         self._resume(None)
         return self
 
@@ -299,7 +299,7 @@ class Play:
     def whose(self, group_id: str, code: Code = Code.NONE, taken_in: bool = False) -> Play:
         """Before anybody joins at the broker, the coordinator makes sure that it has read everything; what it reads may
         be that the group was taken in."""
-        play = self.coordinates(WhoseGroup("", name=group_id))
+        play = self.coordinates(CheckGroupIsBrokers("", name=group_id))
         if taken_in:
             play._call.scope.managed = lambda group: group == group_id
         return play.coordinator(Answer(code))

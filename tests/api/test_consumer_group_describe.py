@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from sidecar.api.access import NOT_TOLD
+from sidecar.api.access import OPERATIONS_OMITTED
 from sidecar.api.call import Client
 from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply
 from sidecar.core.vocabulary.errors import TEXT, Code
@@ -40,7 +40,7 @@ DESCRIBED = cd.DescribedGroup(
             1,
         )
     ],
-    authorized_operations=NOT_TOLD,
+    authorized_operations=OPERATIONS_OMITTED,
 )
 WITHOUT = Client(broker_versions={18: (0, 3), 8: (0, 8)})
 """The broker has no consumer protocol."""
@@ -51,7 +51,7 @@ def told(*groups: cd.DescribedGroup) -> cd.ConsumerGroupDescribeResponse:
 
 
 def refused(group_id: str, code: Code, message: str | None = None) -> cd.DescribedGroup:
-    return cd.DescribedGroup(code, message, group_id, authorized_operations=NOT_TOLD)
+    return cd.DescribedGroup(code, message, group_id, authorized_operations=OPERATIONS_OMITTED)
 
 
 def play(*groups: str, version: int = 1, client: Client | None = None, operations: bool = False) -> Play:
@@ -85,7 +85,7 @@ def test_a_member_of_the_classic_protocol() -> None:
         assignment_epoch=2,
         assignor_name="range",
         members=[shown],
-        authorized_operations=NOT_TOLD,
+        authorized_operations=OPERATIONS_OMITTED,
     )
     conversation.answers(told(group))
 
@@ -95,7 +95,7 @@ def test_a_member_with_a_regular_expression() -> None:
     reply = DescribeReply(state="Stable", epoch=2, assignment_epoch=2, assignor="range", members=(member,))
     conversation = play("g").may_describe("g").coordinates(DescribeConsumerGroup("g")).coordinator(reply)
     shown = cd.Member("m", None, None, 1, "app", "/h", [], "orders.*", member_type=1)
-    conversation.answers(told(cd.DescribedGroup(0, None, "g", "Stable", 2, 2, "range", [shown], NOT_TOLD)))
+    conversation.answers(told(cd.DescribedGroup(0, None, "g", "Stable", 2, 2, "range", [shown], OPERATIONS_OMITTED)))
 
 
 def test_a_group_that_the_principal_may_not_describe() -> None:
@@ -143,7 +143,7 @@ def test_a_broker_without_the_protocol_is_not_asked_for_its_groups() -> None:
         group_epoch=3,
         assignment_epoch=3,
         assignor_name="uniform",
-        authorized_operations=NOT_TOLD,
+        authorized_operations=OPERATIONS_OMITTED,
     )
     none = refused("theirs", Code.GROUP_ID_NOT_FOUND, "Group theirs is not a consumer group.")
     conversation.answers(told(none, empty))

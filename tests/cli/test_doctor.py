@@ -15,7 +15,7 @@ from sidecar.cli.doctor.certificates import certificates
 from sidecar.cli.doctor.groups import rights_of_patterns
 from sidecar.cli.doctor.model import About, Check, Facts, Grant, Node, Rights, Status, Topic, Unknown
 from sidecar.cli.doctor.refused import WAIT, refused
-from sidecar.cli.doctor.rights import NEEDS, Need, missing
+from sidecar.cli.doctor.rights import Need, missing, needed_operations
 from sidecar.core.vocabulary.internal_topics import OFFSETS, TRANSACTIONS
 from sidecar.process.rights import Scope, commands, rights_of
 
@@ -121,7 +121,7 @@ def grant(
 
 def enough(**more: Any) -> tuple[Grant, ...]:
     """What `sidecar acls` gives."""
-    needs = NEEDS(STATE, "__group_state_owners")
+    needs = needed_operations(STATE, "__group_state_owners")
     return tuple(grant(n.kind, n.name, n.operation, prefixed=n.prefixed, **more) for n in needs)
 
 
@@ -382,14 +382,16 @@ def test_what_acls_grant(need: Need, grants: list[Grant], granted: bool) -> None
 
 
 def test_all_that_is_needed_is_enough() -> None:
-    grants = tuple(grant(n.kind, n.name, n.operation, prefixed=n.prefixed) for n in NEEDS(STATE, "g"))
+    grants = tuple(grant(n.kind, n.name, n.operation, prefixed=n.prefixed) for n in needed_operations(STATE, "g"))
     facts = with_(rights=Rights(True, "User:s", (), grants), sidecars=[side(1, ownership__group="g")])
     assert c.rights(facts).status is Status.OK
 
 
 def test_of_named_groups_and_topics_only_their_rights_are_needed() -> None:
     scope = Scope(("billing",), ("orders",), elsewhere=False)
-    grants = tuple(grant(n.kind, n.name, n.operation, prefixed=n.prefixed) for n in NEEDS(STATE, "g", scope))
+    grants = tuple(
+        grant(n.kind, n.name, n.operation, prefixed=n.prefixed) for n in needed_operations(STATE, "g", scope)
+    )
     facts = with_(rights=Rights(True, "User:s", (), grants), sidecars=[side(1, ownership__group="g")])
     assert c.rights(facts).status is Status.FAIL
     facts.scope = scope

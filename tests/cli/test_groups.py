@@ -215,7 +215,7 @@ def test_a_group_has_no_members_only_where_somebody_says_so(
     monkeypatch: pytest.MonkeyPatch, members: Any, nobody: bool
 ) -> None:
     monkeypatch.setattr(admin, "AdminClient", lambda config: Sidecars(members=members))
-    assert module._GroupAdmin("g", "here:1", None, 1).nobody() is nobody
+    assert module._GroupAdmin("g", "here:1", None, 1).has_no_members() is nobody
 
 
 @pytest.mark.parametrize(("code", "exit_code"), [(BROKEN, 3), (NOT_ALLOWED, 1)])

@@ -33,7 +33,7 @@ class Cluster:
         if question is module.look:
             return self.stored
         if question is gathered:
-            return Listing(GROUPS, where=WHERE, said={"odd": "true"})
+            return Listing(GROUPS, where=WHERE, orders={"odd": "true"})
         self.told = dict(question(None))
         return None
 

@@ -15,7 +15,7 @@ import yaml
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.output import Document, Output, print_document, print_rows
 from sidecar.cli.plain import echo, plain
-from sidecar.cli.program import say
+from sidecar.cli.program import print_failure
 
 CLI = Path(__file__).parents[2] / "sidecar" / "cli"
 HOSTILE = "a\x1b]52;c;Y3VybA==\x07\x9b2J\x85\r\n\u202eb"
@@ -37,7 +37,7 @@ def test_what_clients_say_stays_in_its_cell(output: Output, capsys: pytest.Captu
 def test_so_it_does_in_lines(capsys: pytest.CaptureFixture[str]) -> None:
     print_document({}, Document.TABLE, [f"group: {HOSTILE}", "second"])
     echo(f"group: {HOSTILE}")
-    say(Failed(Code.FINDINGS, f"{plain(HOSTILE)}: no such group\nand more \x1b", "Do that."))
+    print_failure(Failed(Code.FINDINGS, f"{plain(HOSTILE)}: no such group\nand more \x1b", "Do that."))
     out, err = capsys.readouterr()
     assert not HARMFUL & set(out + err)
     assert out.splitlines() == [f"group: {HARMLESS}", "second", f"group: {HARMLESS}"]

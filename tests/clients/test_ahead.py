@@ -71,16 +71,16 @@ def test_what_the_tail_is_late_with_is_read_ahead_of_it(kafka: LocalKafka) -> No
         try:
             write(1)
             began_s = time.monotonic()
-            await asyncio.wait_for(asyncio.gather(*[log.wait_past(p, ends[p]) for p in range(PARTITIONS)]), 10)
+            await asyncio.wait_for(asyncio.gather(*[log.wait_applied(p, ends[p]) for p in range(PARTITIONS)]), 10)
             print(f"read ahead in {time.monotonic() - began_s - LATE_S:.3f} s")
             assert sum(len(part.groups) for part in log.partitions) == RECORDS
-            assert sum(len(records) for records in log.ahead) == RECORDS
+            assert sum(len(records) for records in log.applied_early) == RECORDS
             # Now the tail comes to the same records, and goes on behind them.
             Late.may.set()
             write(2)
-            await asyncio.wait_for(asyncio.gather(*[log.wait_past(p, ends[p]) for p in range(PARTITIONS)]), 10)
+            await asyncio.wait_for(asyncio.gather(*[log.wait_applied(p, ends[p]) for p in range(PARTITIONS)]), 10)
             async with asyncio.timeout(10):
-                while any(log.ahead):
+                while any(log.applied_early):
                     await asyncio.sleep(0.01)
             assert [r.epoch for r in log.records(0, "g0") if isinstance(r, GroupRecord)] == [2]
             assert not told.trouble

@@ -48,7 +48,7 @@ def test_there_and_back_under_live_members(kafka: LocalKafka, protocol: str, kin
         print("adopted after", round(time.monotonic() - begun, 2))
         live.goes_on("the adoption")
         assert where(kafka, kafka.nodes[0], live.group) == "sidecar"
-        assert at_the_broker(kafka, live.group).kind == native.NOBODY
+        assert at_the_broker(kafka, live.group).kind == native.NO_MEMBERS
         begun = time.monotonic()
         assert groups(kafka, "release", live.group) == (0, f"{live.group} is with the broker now.\n")
         print("released after", round(time.monotonic() - begun, 2))
@@ -90,7 +90,7 @@ def test_patterns_change_while_everything_runs(kafka: LocalKafka) -> None:
         at(kafka.nodes[0].sidecar_port, lambda c: say(c, "managed.*,moved-pat.*"))
         wait_until("the group to come", lambda: where(kafka, kafka.nodes[1], live.group) == "sidecar", 120)
         live.goes_on("the new pattern")
-        assert at_the_broker(kafka, live.group).kind == native.NOBODY
+        assert at_the_broker(kafka, live.group).kind == native.NO_MEMBERS
         at(kafka.nodes[1].sidecar_port, lambda c: say(c, None))
         wait_until("the group to leave", lambda: not where(kafka, kafka.nodes[1], live.group), 120)
         live.goes_on("the old pattern")

@@ -69,7 +69,7 @@ def test_a_sidecar_is_asked_which_version_it_is(tells: str, told: str) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), About) as server:
         server.tells = tells  # type: ignore[attr-defined]
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        assert commands.told_version(Broker(1, 0, 0, 0, 0, server.server_port, 0)) == told
+        assert commands.running_version(Broker(1, 0, 0, 0, 0, server.server_port, 0)) == told
         server.shutdown()
 
 
@@ -86,7 +86,7 @@ def test_an_upgrade_that_runs_the_same_code_throughout_is_found_out(monkeypatch:
         return "7+abc" if node.node_id in trees else package_version()
 
     for told, ok in ((what_is_set, True), (lambda node: package_version(), False)):
-        monkeypatch.setattr(upgrade, "told_version", told)
+        monkeypatch.setattr(upgrade, "running_version", told)
         drill.fault(ground, 0)
         assert drill.findings[-1].ok is ok, drill.findings
 

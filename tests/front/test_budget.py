@@ -121,7 +121,7 @@ def test_who_waits_for_others_is_read_no_sooner_because_it_takes_its_answers() -
         client = await crowd.client()
         budget = crowd.front.memory.reads.budget
         for takes_first in (True, False):
-            budget.works()
+            budget.count_work()
             crowd.loop.now_s += 2 * WORK_S
             assert client.send(group(1) * 3_000) > 0
             assert not client.socket.reading, "there may be more to come, and the time is over"
@@ -151,7 +151,7 @@ def test_a_broker_that_sends_much_waits_for_others_too() -> None:
         budget = crowd.front.memory.reads.budget
         answer = (64 * MIB).to_bytes(4, "big") + bytes(1 << 16)
         assert read(crowd, client.session.upstream, broker, answer) == 1 << 16 and broker.reading
-        budget.works()
+        budget.count_work()
         crowd.loop.now_s += 2 * WORK_S
         assert read(crowd, client.session.upstream, broker, bytes(1 << 16)) == 1 << 16, "nobody knew before"
         assert not broker.reading

@@ -35,7 +35,7 @@ class Timeline:
         d = self.detector
         while self.now_ms < began_ms + ms:
             self.now_ms += LOOK_MS
-            d.heard = d.heard or self.heard(self.now_ms - began_ms)
+            d.received = d.received or self.heard(self.now_ms - began_ms)
             if self._sent_ms is not None and self.probe_ms is not None and self.now_ms - self._sent_ms >= self.probe_ms:
                 self._sent_ms = self.now_ms if d.answered(self.now_ms) else None
             if d.look(self.now_ms, self.owes, self.fresh_ms):

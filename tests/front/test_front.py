@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.api.call import Call, Handler, Tell
+from sidecar.api.call import Call, Handler, SendToCoordinator
 from sidecar.api.handlers import HANDLERS
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.runtime.events import GroupsWithRecordsReply
@@ -481,7 +481,7 @@ def test_if_that_broker_does_not_answer_the_clients_connection_breaks(down: bool
 
 def test_a_handler_may_tell_the_coordinator_something_and_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     def tells(call: Call) -> Handler:
-        yield Tell(SettingsPassed())
+        yield SendToCoordinator(SettingsPassed())
         return dg.DescribeGroupsResponse().encode(call.version)
 
     monkeypatch.setattr(module, "HANDLERS", {**HANDLERS, Api.DESCRIBE_GROUPS: tells})

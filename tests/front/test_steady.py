@@ -12,7 +12,7 @@ import pytest
 from sidecar.core.consumer.events import HeartbeatReply
 from sidecar.core.vocabulary.errors import Code
 from sidecar.front import coordinator_channel, dispatcher, front
-from sidecar.front.steady import REST_MS, Grants, touch_due
+from sidecar.front.steady import PAUSE_MS, Grants, touch_due
 from sidecar.link.messages import TOUCH_MS, Grant, Lease, Request, TopicsPassed, Touch, Void
 from sidecar.proxy.internal import Passing
 from sidecar.wire.apis import Api
@@ -122,7 +122,7 @@ def test_not_while_topics_change(monkeypatch: pytest.MonkeyPatch) -> None:
         change.take(b"", True)
         assert b.embedded.of(TopicsPassed) == [TopicsPassed()]
         assert not await b.beat()
-        b.now_ms += REST_MS - 1
+        b.now_ms += PAUSE_MS - 1
         assert not await b.beat()
         b.now_ms += 1
         assert await b.beat()

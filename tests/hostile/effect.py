@@ -46,7 +46,7 @@ from benchmarks.heartbeat import TOPIC, join
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import wait_until
 from sidecar.kafka.properties import of
-from sidecar.kafka.security import OPEN
+from sidecar.kafka.security import PLAINTEXT
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from tests.clients.ground import ENV
 from tests.hostile.attacks import CALLERS
@@ -207,7 +207,7 @@ class Place:
         if not node.sidecar.alive:
             self.side.process = self.kafka.start_sidecar(node)
         self.kafka.wait_ready(PATIENCE_S)
-        security = of(self.ground.java(CAROL, self.ground.clients, "PLAIN")) if self.ground else OPEN
+        security = of(self.ground.java(CAROL, self.ground.clients, "PLAIN")) if self.ground else PLAINTEXT
         self.side.heartbeat = asyncio.run(join(HOST, self.side.port, GROUP, 1, security))[0]
 
     def attacked(self, name: str, user: str, seconds: float) -> Effect:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.credentials import Login
 from sidecar.kafka.net import RESPONSE_BYTES, BrokerConnection, ConnectionLost
-from sidecar.kafka.security import OPEN
+from sidecar.kafka.security import PLAINTEXT
 from sidecar.wire.apis import Api
 from sidecar.wire.frames import response_frame
 from tests.inprocess.broker import FakeBrokers, decode_request, flexible
@@ -108,7 +108,7 @@ class FakeConnection(BrokerConnection):
         client_id: str,
         timeout_s: float = 5.0,
         response_bytes: int = RESPONSE_BYTES,
-        security: Login = OPEN,
+        security: Login = PLAINTEXT,
     ) -> FakeConnection:
         await asyncio.sleep(0)
         node_id = cls.brokers.node_at(host, port)

@@ -5,7 +5,7 @@
         reply = await client.ask(join("g", "m1", ["orders"]), 1)
 
 The sidecar owns every partition unless it is told otherwise, and its lease lasts for a minute. What `process/build.py`
-wires for a real process is wired here in the same order; only `Follower` is missing, whose part a test plays with
+wires for a real process is wired here in the same order; only `ClusterWatch` is missing, whose part a test plays with
 `topics`, `assign` and `show`, or puts in by itself.
 """
 
@@ -32,7 +32,7 @@ from sidecar.coordinator.runtime.settings_requests import SettingsRequests
 from sidecar.coordinator.settings.settings_in_force import OwnKind, OwnSettings, SettingsInForce
 from sidecar.coordinator.settings.stored_settings import StoredSettings
 from sidecar.coordinator.statelog.fenced_writer import BATCH_BYTES
-from sidecar.coordinator.statelog.read_index import Written
+from sidecar.coordinator.statelog.read_index import ReadIndex
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.term import NO_CLAIM
 from sidecar.core.consumer.config import CONSUMER
@@ -260,9 +260,9 @@ class EmbeddedSidecar:
         own = OwnSettings(node_id, {CONSUMER: own_kind(given), **(kinds or {})})
         self.stored = StoredSettings(self.codec, self.state, self.lines)
         self.rules = Rules(OwnRules(managed), self.stored, self.lines)
-        written = Written(self.cluster, STATE, self.state, 1.0, self.tasks)
+        read_index = ReadIndex(self.cluster, STATE, self.state, 1.0, self.tasks)
         self.configs = SettingsInForce(own, self.stored, self.rules.managed, self.lines)
-        self.requests = SettingsRequests(self.configs, self.rules, written)
+        self.requests = SettingsRequests(self.configs, self.rules, read_index)
         address = self.brokers.address(node_id)
         limits = replace(ServiceSettings(), **(service or {}))
         held = PlaceholderSettings(**(placeholders or {}))
@@ -340,7 +340,7 @@ class EmbeddedSidecar:
         """Wait until the placeholders have joined, and nothing more of that reaches the log."""
         await until(lambda: self.coordinator.placeholders.all_joined)
 
-    # ---- what the follower does ---------------------------------------------------------------------------------
+    # ---- what ClusterWatch does ---------------------------------------------------------------------------------
     async def own(self, *partitions: int) -> None:
         """Wait until these partitions, or all of them, are served here; nobody owns the others."""
         mine = partitions or range(self.partitions)

@@ -25,7 +25,7 @@ class Broker:
     ) -> Any:
         if name == "DescribeGroups":
             code, _ = self.not_found(f"Group {req.groups[0]} not found.")
-            if high is not None and high < native.TELLS_KINDS_SINCE:
+            if high is not None and high < native.OTHER_KINDS_SINCE:
                 return dg.DescribeGroupsResponse(groups=[dg.DescribedGroup(group_state="Dead")])
             return dg.DescribeGroupsResponse(groups=[dg.DescribedGroup(code, group_state="Dead")])
         code, message = self.not_found(f"Group {req.group_ids[0]} not found.")
@@ -39,7 +39,7 @@ class Broker:
 @pytest.mark.parametrize("length", [1, 32_700, 32_737, 32_750, 32_755, 32_767])
 def test_nobody_is_in_a_group_that_the_broker_does_not_know(length: int) -> None:
     found = asyncio.run(native.describe(cast(BrokerConnection, Broker()), "g" * length, 1.0))
-    assert found == native.Native(native.NOBODY)
+    assert found == native.Native(native.NO_MEMBERS)
 
 
 def test_an_error_of_a_broker_about_a_short_id_stays_an_error() -> None:

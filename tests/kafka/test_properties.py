@@ -12,7 +12,7 @@ import pytest
 
 from sidecar.kafka.errors import SecurityError
 from sidecar.kafka.properties import librdkafka_of, parse, read, secure
-from sidecar.kafka.security import OPEN, Stores
+from sidecar.kafka.security import PLAINTEXT, Stores
 from sidecar.kafka.tokens import Tokens
 from tests.security.ground import Authority
 
@@ -43,7 +43,7 @@ def test_librdkafkas_names() -> None:
 
 
 def test_nothing_said_is_plaintext() -> None:
-    assert parse("client.id=x\n") == OPEN
+    assert parse("client.id=x\n") == PLAINTEXT
     assert parse("").librdkafka() == {}
 
 

@@ -77,6 +77,7 @@ from sidecar.link.messages import (
     AlterSettings,
     AskAccess,
     BrokerSilence,
+    CheckGroupIsBrokers,
     CommitEnded,
     ConfiguredGroups,
     ConfiguredReply,
@@ -94,7 +95,6 @@ from sidecar.link.messages import (
     Touch,
     View,
     Void,
-    WhoseGroup,
 )
 from tests.harness.properties import given, st
 
@@ -135,7 +135,7 @@ EVENTS: list[Event] = [
     AlterSettings("", (SettingChange(32, "g", {"a": "1", "b": None}),), False, "10.0.0.1"),
     DescribeSettings("", ("g",)),
     ConfiguredGroups(""),
-    WhoseGroup("", name="g"),
+    CheckGroupIsBrokers("", name="g"),
 ]
 ANSWERS: list[Answer] = [
     Answer(Code.NON_EMPTY_GROUP, "no"),

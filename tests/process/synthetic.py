@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from sidecar.coordinator.inspect.broker_groups import BrokerGroups
-from sidecar.coordinator.inspect.group_views import Known, Views
+from sidecar.coordinator.inspect.group_views import ClusterFacts, Views
 from sidecar.coordinator.inspect.rebalance_history import RebalanceHistory
 from sidecar.coordinator.membership.owners_protocol import Assignment, SidecarInfo
 from sidecar.coordinator.moves.managed_groups import OwnRules, Rules
@@ -80,7 +80,7 @@ class Synthetic:
         self.suspects: tuple[int, ...] = ()
         self.listed = Listed(PARTITIONS)
         self.peers: dict[int, tuple[SidecarInfo | None, bool | None]] = {}
-        known = Known(self.listed.groups, lambda: self.cluster, lambda: self.suspects, self._peer)
+        known = ClusterFacts(self.listed.groups, lambda: self.cluster, lambda: self.suspects, self._peer)
         self.views = Views(1, self.state, self.codec, self.rules, self.past, lambda: self.assignment, known)
         self.now_ms = BEGIN_MS
 

@@ -44,7 +44,7 @@ def page(
     limit: int = 500,
 ) -> tuple[int, list[dict[str, Any]]]:
     total, rows = done(views.find(search, kind, state, sort, begin, limit))
-    return total, [views.told(row) for row in rows]
+    return total, [views.row_json(row) for row in rows]
 
 
 def listed(s: Synthetic, search: str = "", kind: str = "", state: str = "", sort: str = "group") -> list[str]:
@@ -129,12 +129,12 @@ def test_a_broker_that_does_not_answer_costs_its_own_line(monkeypatch: pytest.Mo
     s.listed.at = {1: {"theirs": ("", "Stable")}, 2: None, 3: {}}
     asyncio.run(s.views.brokers.look())
     asyncio.run(s.views.brokers.look())
-    first = s.views.brokers.told()
+    first = s.views.brokers.last_answers()
     del s.listed.at[3]
     s.listed.at[1] = None
     monkeypatch.setattr(broker_groups, "FRESH_S", 0.0)
     asyncio.run(s.views.brokers.look())
-    then = s.views.brokers.told()
+    then = s.views.brokers.last_answers()
     assert s.listed.asked == [1, 2, 3, 1, 2], "an answer counts for some seconds"
     assert (first[2]["answered_ms"], first[2]["problem"]) == (None, "it stands still")
     assert then[1] == {"answered_ms": first[1]["answered_ms"], "problem": "it stands still"}
@@ -147,7 +147,7 @@ def test_what_is_kept_of_a_broker_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     s = Synthetic()
     s.listed.at = {1: {f"g{n}": ("", "Stable") for n in range(5)}}
     asyncio.run(s.views.brokers.look())
-    assert len(listed(s)) == 2 and s.views.brokers.told()[1]["problem"] == "3 more groups are not shown"
+    assert len(listed(s)) == 2 and s.views.brokers.last_answers()[1]["problem"] == "3 more groups are not shown"
 
 
 def test_the_list_is_searched_filtered_and_sorted() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.kafka.cluster import Cluster
-from sidecar.kafka.security import OPEN
+from sidecar.kafka.security import PLAINTEXT
 from sidecar.process import coordination as module
 from sidecar.process.coordination import CoordinatorRunner, Means
 from sidecar.process.settings import Settings
@@ -44,8 +44,8 @@ def test_why_there_is_no_coordinator_is_told_until_there_is_one(monkeypatch: pyt
     async def test() -> None:
         needed = {"listen": "127.0.0.1:1", "broker": "127.0.0.1:2", "bootstrap": "b:2", "node_id": 1}
         lines, metrics = Lines(), Counted()
-        reach = SimpleNamespace(own=OPEN, broker=OPEN)
-        app = SimpleNamespace(log=lines, metrics=metrics, tasks=SimpleNamespace(), reach=reach)
+        credentials = SimpleNamespace(own=PLAINTEXT, broker=PLAINTEXT)
+        app = SimpleNamespace(log=lines, metrics=metrics, tasks=SimpleNamespace(), credentials=credentials)
         brokers = Cluster([], "c", {})
         settings = Settings.model_validate(needed)
         link = cast(Any, CoordinatorLink())

@@ -10,7 +10,7 @@ from pathlib import Path
 from confluent_kafka import KafkaError
 
 import sidecar.wire.generated
-from sidecar.process import reach
+from sidecar.process import broker_credentials
 
 LATER = (
     "aiohttp",
@@ -50,4 +50,4 @@ def test_a_generated_message_costs_next_to_nothing_at_the_start() -> None:
 
 
 def test_librdkafka_has_these_codes() -> None:
-    assert (KafkaError._AUTHENTICATION, KafkaError._SSL) == reach.NOT_AUTHENTICATED
+    assert (KafkaError._AUTHENTICATION, KafkaError._SSL) == broker_credentials.NOT_AUTHENTICATED

@@ -32,7 +32,7 @@ from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import wait_until
 from sidecar.kafka.net import BrokerConnection
 from sidecar.kafka.properties import of
-from sidecar.kafka.security import OPEN as OPEN_DOOR
+from sidecar.kafka.security import PLAINTEXT as OPEN_DOOR
 from sidecar.wire.generated import add_offsets_to_txn as ao
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import find_coordinator as fc

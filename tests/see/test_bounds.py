@@ -9,13 +9,13 @@ from collections import Counter
 
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.inspect.group_metrics import Census
-from sidecar.coordinator.inspect.lag_exporter import FAMILIES, Found, page_of
+from sidecar.coordinator.inspect.lag_exporter import FAMILIES, LagSnapshot, page_of
 from sidecar.core.classic.records import GroupRecord as ClassicGroupRecord
 from sidecar.core.classic.records import MemberRecord as ClassicMemberRecord
 from sidecar.core.classic.records import State
 from sidecar.core.consumer.records import CurrentRecord, GroupRecord, MemberRecord, MemberState, TargetMetadataRecord
 from sidecar.core.runtime.shard import Shard
-from sidecar.process.seen import in_slices
+from sidecar.process.process_metrics import in_slices
 from tests.inprocess.embedded_sidecar import EmbeddedSidecar
 
 GROUPS, MEMBERS, PARTITIONS = 10_000, 5, 6
@@ -95,7 +95,7 @@ def test_the_series_do_not_grow_with_the_groups() -> None:
 
 def test_the_exporter_keeps_to_its_limit_and_leaves_out_the_least_useful() -> None:
     places = [("orders", p) for p in range(PARTITIONS)]
-    found = Found(
+    found = LagSnapshot(
         members={f"g{g:05}": MEMBERS for g in range(GROUPS)},
         committed={f"g{g:05}": dict.fromkeys(places, 7) for g in range(GROUPS)},
         latest=dict.fromkeys(places, 10),
@@ -121,5 +121,5 @@ def test_the_exporter_keeps_to_its_limit_and_leaves_out_the_least_useful() -> No
 
 
 def test_what_a_name_may_hold_does_not_break_the_page() -> None:
-    text, _, _ = page_of(Found(members={'a"b\\c\nd': 1}), 10)
+    text, _, _ = page_of(LagSnapshot(members={'a"b\\c\nd': 1}), 10)
     assert series(text) == ['kafka_consumergroup_members{consumergroup="a\\"b\\\\c\\nd"} 1']

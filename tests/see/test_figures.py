@@ -78,7 +78,7 @@ def test_a_group_forms_commits_and_ends() -> None:
 def test_the_tail_says_how_far_behind_it_is() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
         assert sidecar.state.behind() == 0
-        sidecar.state.told_ends = [part.position + 7 for part in sidecar.state.partitions]
+        sidecar.state.reported_ends = [part.position + 7 for part in sidecar.state.partitions]
         assert total(sidecar, "sidecar_tail_lag_records") == 14
 
     run(test)

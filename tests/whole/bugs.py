@@ -15,7 +15,7 @@ import sidecar.api.offset_fetch as offset_fetch
 import sidecar.core.consumer.step as consumer_step
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.membership.former_owners import FormerOwners
-from sidecar.coordinator.membership.lease_commit import Confirming
+from sidecar.coordinator.membership.lease_commit import LeaseCommits
 from sidecar.coordinator.membership.member_lease import MemberLease
 from sidecar.coordinator.membership.owners_group import OwnersGroup
 from sidecar.coordinator.moves.adoption import Adoptions
@@ -29,7 +29,7 @@ from sidecar.coordinator.runtime.coordinator import Coordinator
 from sidecar.coordinator.runtime.takeovers import Takeovers
 from sidecar.coordinator.statelog.fence import Fence, Producer
 from sidecar.coordinator.statelog.fenced_writer import FencedWriter
-from sidecar.coordinator.statelog.read_index import Written
+from sidecar.coordinator.statelog.read_index import ReadIndex
 from sidecar.coordinator.statelog.tail import StateLog, Tail
 from sidecar.coordinator.statelog.write_errors import RETRIABLE
 from sidecar.core.runtime.deferred_replies import DeferredReplies
@@ -154,7 +154,7 @@ def serves_before_its_claim_is_read(patch: Patch, world: World) -> None:
     async def planted(self: Any, partition: int, offset: int) -> None:
         return
 
-    patch.setattr(StateLog, "wait_past", planted)
+    patch.setattr(StateLog, "wait_applied", planted)
     patch.setattr(Takeovers, "_still_mine", lambda self, p: True)
 
 
@@ -219,7 +219,7 @@ def believes_heartbeats_alone(patch: Patch, world: World) -> None:
     async def planted(self: Any, conn: Any, member_id: str, generation: int) -> None:
         self._committed(now())
 
-    patch.setattr(Confirming, "_commit", planted)
+    patch.setattr(LeaseCommits, "_commit", planted)
 
 
 def removes_whom_the_former_owner_answers(patch: Patch, world: World) -> None:
@@ -418,7 +418,7 @@ def passes_on_what_it_has_heard_nothing_of(patch: Patch, world: World) -> None:
     async def planted(self: Any, partitions: Any) -> bool:
         return True
 
-    patch.setattr(Written, "is_read", planted)
+    patch.setattr(ReadIndex, "is_read", planted)
 
 
 def asks_leaders_only(patch: Patch, world: World) -> None:
@@ -427,7 +427,7 @@ def asks_leaders_only(patch: Patch, world: World) -> None:
     async def planted(self: Any, partition: int) -> int:
         raise ConnectionLost("planted")
 
-    patch.setattr(Written, "_of_replicas", planted)
+    patch.setattr(ReadIndex, "_of_replicas", planted)
 
 
 def asks_nobody_for_rights(patch: Patch, world: World) -> None:

@@ -103,7 +103,7 @@ def removes_the_peer_of_the_first_day(patch: Patch, world: World) -> None:
         for s in world.sidecars.values():
             half = s.app.half if s.app is not None else None
             if isinstance(half, Coordination) and half.coordinator is self:
-                first = half.follower.ownership.__dict__.setdefault("first_ids", {})
+                first = half.cluster_watch.ownership.__dict__.setdefault("first_ids", {})
                 for node, member in a.members.items():
                     first.setdefault(node, member[0])
         show(self, a)

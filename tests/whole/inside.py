@@ -223,7 +223,7 @@ class Inside:
 
     def _lease(self, s: Sidecar, half: Coordination) -> None:
         """It counts from when the brokers were asked, which is before they heard it."""
-        asked_ms = self._asked.get(half.follower.ownership.member_id)
+        asked_ms = self._asked.get(half.cluster_watch.ownership.member_id)
         if asked_ms is None or asked_ms <= self._disturbed.get(s.proc, -1.0):
             return
         now_ms = s.proc.boot_ms() - self._universe.now_ms
@@ -245,7 +245,7 @@ class Inside:
 
     def _tail(self, s: Sidecar, half: Coordination) -> None:
         """Who has read as far has read the same."""
-        tail, state = half.follower.tail, half.state
+        tail, state = half.cluster_watch.tail, half.state
         assert isinstance(tail, SimTail)
         for p, part in enumerate(self._fold.parts):
             if tail.applied[p] != part.position:

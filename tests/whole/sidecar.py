@@ -191,7 +191,7 @@ class SimTail(Tail):
                 again(first)
                 return
             items = [self._item(cast(Message, m)) for m in polled(partition, found)]
-            self._loop.call_soon_threadsafe(self._apply_ahead, items)
+            self._loop.call_soon_threadsafe(self._apply_early, items)
             again(found.next_offset)
 
         node = self._kafka.leader(self.topic, partition)

@@ -12,7 +12,7 @@ ASKED = "Name the admin address of each sidecar: --admin HOST:PORT, once for eac
 
 def certificates(f: Facts) -> Check:
     name = "certificates"
-    told = f.told()
+    told = f.answered()
     if not told:
         return Check(name, Status.UNKNOWN, "No sidecar was asked.", ASKED)
     ends = {s.node_id: s.certificate_ends_ms / 1000 for s in told if s.certificate_ends_ms}

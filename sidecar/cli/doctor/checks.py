@@ -11,7 +11,7 @@ from sidecar.cli.doctor.groups import rights_of_patterns
 from sidecar.cli.doctor.model import About, Check, Configs, Facts, Node, Status, Topic, Unknown
 from sidecar.cli.doctor.others import others_rights, readers
 from sidecar.cli.doctor.refused import refused, remedies
-from sidecar.cli.doctor.rights import NEEDS, Need, acls, covers, holders, missing
+from sidecar.cli.doctor.rights import Need, acls, covers, holders, missing, needed_operations
 from sidecar.coordinator.statelog.startup import NO_IDS
 from sidecar.coordinator.statelog.topic_watch import command, faults, wanted
 from sidecar.core.vocabulary.group_patterns import doubts
@@ -48,8 +48,8 @@ def listeners(f: Facts) -> Check:
     name = "listeners"
     if isinstance(f.nodes, Unknown):
         return Check(name, Status.UNKNOWN, f.nodes.why, "Name the clients' listener in --bootstrap.")
-    starting = {s.node_id for s in f.told() if s.problems}
-    asked = {s.node_id for s in f.told()}
+    starting = {s.node_id for s in f.answered() if s.problems}
+    asked = {s.node_id for s in f.answered()}
     if _of_no_broker(f):  # it may be any of those that were not asked under their own node id
         starting |= {n.node_id for n in f.nodes} - asked
     bare = [n for n in f.nodes if n.sidecar is False and n.node_id not in starting]
@@ -78,11 +78,11 @@ def ready(f: Facts) -> Check:
     silent = [s.why for s in f.sidecars if isinstance(s, Unknown)]
     if silent:
         return Check(name, Status.FAIL, "; ".join(silent), "Start that sidecar, or correct its --admin address.")
-    troubled = [f"sidecar {s.node_id}: {', '.join(s.problems)}" for s in f.told() if s.problems]
+    troubled = [f"sidecar {s.node_id}: {', '.join(s.problems)}" for s in f.answered() if s.problems]
     if troubled:
-        remedy = "; ".join(remedies(p for s in f.told() for p in s.problems))
+        remedy = "; ".join(remedies(p for s in f.answered() for p in s.problems))
         return Check(name, Status.FAIL, "; ".join(troubled), remedy)
-    views = {s.owners for s in f.told() if s.owners}
+    views = {s.owners for s in f.answered() if s.owners}
     if len(views) > 1:
         finding = "The sidecars do not agree who owns which partition."
         return Check(
@@ -90,14 +90,14 @@ def ready(f: Facts) -> Check:
         )
     if any(owner < 0 for view in views for owner in view):
         return Check(name, Status.FAIL, "Some partitions are owned by nobody.", "Look into the sidecars' logs.")
-    return Check(name, Status.OK, f"{len(f.told())} sidecars are ready and agree who owns what.")
+    return Check(name, Status.OK, f"{len(f.answered())} sidecars are ready and agree who owns what.")
 
 
 def beside_each_broker(f: Facts) -> Check:
     name = "a sidecar for each broker"
     if isinstance(f.nodes, Unknown) or not f.sidecars:
         return Check(name, Status.UNKNOWN, "No sidecar was asked.", ADMINS)
-    have = [s.node_id for s in f.told()]
+    have = [s.node_id for s in f.answered()]
     twice = sorted({n for n in have if have.count(n) > 1})
     if twice:
         finding = f"More than one sidecar says that it is beside node {_list(twice)}."
@@ -285,7 +285,7 @@ def broker_settings(f: Facts) -> Check:
 
 def same_versions(f: Facts) -> Check:
     name = "versions"
-    told = f.told()
+    told = f.answered()
     if not told:
         return Check(name, Status.UNKNOWN, "No sidecar was asked.", ADMINS)
     versions = sorted({s.version for s in told})
@@ -301,7 +301,7 @@ def same_versions(f: Facts) -> Check:
 
 def same_groups(f: Facts) -> Check:
     name = "patterns of groups"
-    told = f.told()
+    told = f.answered()
     if not told:
         return Check(name, Status.UNKNOWN, "No sidecar was asked.", ADMINS)
     if found := [d for patterns in f.patterns() for d in doubts(patterns)]:
@@ -327,7 +327,7 @@ def same_groups(f: Facts) -> Check:
 
 def same_settings(f: Facts) -> Check:
     name = "settings of the sidecars"
-    told = f.told()
+    told = f.answered()
     if len(told) < 2:
         return Check(name, Status.UNKNOWN, f"{len(told)} sidecars were asked: there is nothing to compare.", ADMINS)
     names = sorted({n for s in told for n in s.settings if n.startswith(SAME)} - {"groups.include", "groups.exclude"})
@@ -340,7 +340,7 @@ def same_settings(f: Facts) -> Check:
 
 def clocks(f: Facts) -> Check:
     name = "clocks"
-    told = f.told()
+    told = f.answered()
     if not told:
         return Check(name, Status.UNKNOWN, "No sidecar was asked.", ADMINS)
     skews = {s.node_id: s.skew_ms for s in told} | ({-1: 0} if len(told) == 1 else {})
@@ -365,7 +365,7 @@ def rights(f: Facts) -> Check:
     if r.principal in r.super_users:
         return Check(name, Status.OK, f"{r.principal} is a super user.")
     names = f.state_topic, f.setting("ownership.group", "__group_state_owners"), f.scope
-    needs = NEEDS(*names)
+    needs = needed_operations(*names)
     if lacking := missing(needs, r, anywhere=False):
         finding = f"{r.principal} lacks: " + "; ".join(n.text() for n in lacking)
         return Check(name, Status.FAIL, finding, _commands(f, r.principal, acls(lacking, *names)))
@@ -442,7 +442,7 @@ def causes_first(found: Sequence[Check]) -> list[Check]:
 def _of_no_broker(f: Facts) -> list[int]:
     """Returns the node ids of sidecars that no broker has."""
     known = set() if isinstance(f.nodes, Unknown) else {n.node_id for n in f.nodes}
-    return sorted({s.node_id for s in f.told()} - known) if known else []
+    return sorted({s.node_id for s in f.answered()} - known) if known else []
 
 
 # ---- words ----------------------------------------------------------------------------------------------------------

@@ -137,5 +137,5 @@ class Facts:
             found.append(tuple(self.setting(name.removeprefix("sidecar."), ())) if stored is None else split(stored))
         return found[0], found[1]
 
-    def told(self) -> list[About]:
+    def answered(self) -> list[About]:
         return [s for s in self.sidecars if isinstance(s, About)]

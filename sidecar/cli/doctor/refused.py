@@ -15,7 +15,7 @@ REMEDY = re.compile(r"\. (?=[A-Z])")
 """Boundary before a problem's own remedy: its second sentence."""
 
 
-def told_by(denial: Mapping[str, Any]) -> str:
+def denial_text(denial: Mapping[str, Any]) -> str:
     """Returns one refusal as text, with its time and remedy. It may be of another version, which has other fields."""
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(denial.get("at_ms", 0) / 1000))
     told = f"{denial.get('kind')}: {denial.get('problem')} ({denial.get('times')} times, last at {at})"
@@ -30,17 +30,17 @@ def remedies(problems: Iterable[str]) -> list[str]:
 
 def refused(f: Facts) -> Check:
     """Checks that brokers refuse the sidecars nothing. It comes first: other checks fail as a consequence."""
-    if not f.told():
+    if not f.answered():
         return Check(NAME, Status.UNKNOWN, "No sidecar was asked.", "Name the admin address of each in --admin.")
-    lasting = {f"sidecar {s.node_id}: {told_by(d)}": d.get("remedy", "") for s in f.told() for d in s.denials}
+    lasting = {f"sidecar {s.node_id}: {denial_text(d)}": d.get("remedy", "") for s in f.answered() for d in s.denials}
     if lasting:
         return Check(NAME, Status.FAIL, "; ".join(lasting), "; ".join(dict.fromkeys(filter(None, lasting.values()))))
-    past = [f"sidecar {s.node_id}, which is over: {told_by(s.last_denial)}" for s in f.told() if s.last_denial]
+    past = [f"sidecar {s.node_id}, which is over: {denial_text(s.last_denial)}" for s in f.answered() if s.last_denial]
     silent = [s for s in f.sidecars if isinstance(s, Unknown)]
     if past:
         return Check(NAME, Status.OK, "Nothing now. The last refusal: " + "; ".join(past))
     return Check(
         NAME,
         Status.OK,
-        f"Nothing, to {len(f.told())} sidecars" + (f"; {len(silent)} gave no answer." if silent else "."),
+        f"Nothing, to {len(f.answered())} sidecars" + (f"; {len(silent)} gave no answer." if silent else "."),
     )

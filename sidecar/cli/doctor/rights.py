@@ -30,7 +30,7 @@ class Need:
         return f"{self.operation} of {self.kind}{which}"
 
 
-def NEEDS(topic: str, owners_group: str, scope: Scope = ALL) -> list[Need]:
+def needed_operations(topic: str, owners_group: str, scope: Scope = ALL) -> list[Need]:
     """Returns all needs, but for the right to create the state topic, which exists."""
     return [
         Need(r.kind, r.name, operation, r.prefixed)

@@ -18,7 +18,7 @@ from sidecar.coordinator.inspect.group_list import UNKNOWN_EPOCH, UNKNOWN_MEMBER
 from sidecar.coordinator.inspect.lag_exporter import Page
 from sidecar.core.vocabulary.placement import group_hash
 from sidecar.kafka.cluster import ClusterView
-from sidecar.kafka.group_lists import LagReader, ListedGroup, PartitionLag, Reach, groups_at
+from sidecar.kafka.group_lists import ConnectTo, LagReader, ListedGroup, PartitionLag, groups_at
 from sidecar.kafka.net import NO_ANSWER
 from sidecar.kafka.offsets import Place
 from sidecar.link.ports import Tasks
@@ -47,9 +47,9 @@ class BrokerGroups:
     """The groups that each broker lists, those that sidecars coordinate among them (as placeholders)."""
 
     def __init__(
-        self, reach: Reach, nodes: Callable[[], Collection[int]], partitions: int, own_group: str, tasks: Tasks
+        self, connect_to: ConnectTo, nodes: Callable[[], Collection[int]], partitions: int, own_group: str, tasks: Tasks
     ) -> None:
-        self._reach = reach
+        self._connect_to = connect_to
         self._nodes = nodes
         self._partitions = partitions
         self._own_group = own_group
@@ -68,7 +68,7 @@ class BrokerGroups:
     def row(self, group_id: str) -> Row | None:
         return next((b.rows[group_id] for b in self._brokers.values() if group_id in b.rows), None)
 
-    def told(self) -> dict[int, dict[str, object]]:
+    def last_answers(self) -> dict[int, dict[str, object]]:
         """Returns, by node id of each broker that was asked, when it answered last and why not since."""
         return {n: {"answered_ms": b.answered_ms, "problem": b.problem} for n, b in sorted(self._brokers.items())}
 
@@ -89,7 +89,7 @@ class BrokerGroups:
 
     async def _ask(self, node: int, broker: _Broker) -> None:
         try:
-            listed = await groups_at(await self._reach(node), ANSWER_S)
+            listed = await groups_at(await self._connect_to(node), ANSWER_S)
             listed.pop(self._own_group, None)
             rows = await asyncio.to_thread(self._rows, node, listed)
             more = len(listed) - len(rows)
@@ -125,7 +125,7 @@ class PageLags:
     def __init__(
         self,
         exported: Callable[[], Page],
-        reach: Reach,
+        connect_to: ConnectTo,
         view: Callable[[], ClusterView],
         leader_of: Callable[[int], int],
         tasks: Tasks,
@@ -133,7 +133,7 @@ class PageLags:
         """`exported()`: what the exporter has; `leader_of(partition)`: the broker that keeps the offsets of its groups,
         -1 while unknown."""
         self._exported = exported
-        self._reach = reach
+        self._connect_to = connect_to
         self._view = view
         self._leader_of = leader_of
         self._tasks = tasks
@@ -169,7 +169,7 @@ class PageLags:
             node = self._leader_of(r.partition) if r.broker < 0 else r.broker
             if node >= 0:
                 kinds.setdefault(node, {})[r.group] = r.kind
-        reader = LagReader(self._reach, ANSWER_S, PLACES_MAX)
+        reader = LagReader(self._connect_to, ANSWER_S, PLACES_MAX)
         await reader.read(kinds, self._view().leaders)
         at_s = time.monotonic()
         for r in rows:
@@ -186,5 +186,5 @@ def _under_way(asking: asyncio.Task[None] | None) -> bool:
 
 
 async def _waited(asking: Iterable[asyncio.Task[None] | None]) -> None:
-    if tasks := {task for task in asking if task is not None}:
+    if tasks := {task for task in asking if task is not None and not task.done()}:
         await asyncio.wait(tasks, timeout=WAIT_S)

@@ -51,14 +51,14 @@ class Rows:
         self,
         state: StateLog,
         codec: StateCodec,
-        past: RebalanceHistory,
+        history: RebalanceHistory,
         owner: Callable[[int], int],
         listed: Callable[[], Iterable[Row]],
     ) -> None:
         """`owner(partition)`: node id of the owner, -1 if there is none; `listed()`: the groups that brokers list."""
         self._state = state
         self._codec = codec
-        self._past = past
+        self._history = history
         self._owner = owner
         self._listed = listed
         self._rows: list[dict[str, Row]] = [{} for _ in state.partitions]
@@ -70,7 +70,7 @@ class Rows:
 
     def refresh(self) -> Slices:
         """Brings the rows up to date. A refresh that ends early loses nothing: the next one goes on."""
-        touched = self._past.take_touched()
+        touched = self._history.take_touched()
         if touched is None:
             for number, fold in enumerate(self._state.partitions):
                 self._todo.update(dict.fromkeys((*fold.groups, *self._rows[number]), number))

@@ -59,7 +59,7 @@ class Census:
     async def take(self) -> None:
         """Brings the figures of groups up to date. Two scrapes at once wait for each other."""
         async with self._asked:
-            self._tell(await self._count())
+            self._publish(await self._count())
 
     async def _count(self) -> Counted:
         found, at_ms, until = Counted(), now().mono_ms, time.perf_counter() + SLICE_S
@@ -96,7 +96,7 @@ class Census:
         since_change = None if changed_ms is None else max(at.wall_ms - changed_ms, 0)
         return max((ms for ms in (known, since_change) if ms is not None), default=None)
 
-    def _tell(self, found: Counted) -> None:
+    def _publish(self, found: Counted) -> None:
         kinds = self._service.registry.kinds
         states = {(name, state): 0 for name, kind in kinds.items() for state in kind.inspect.states}
         self._figures.only("groups", {**states, **found.groups}.items())

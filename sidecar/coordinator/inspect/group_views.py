@@ -25,8 +25,8 @@ from sidecar.state.codec import StateCodec
 from sidecar.state.rebuilt import Rebuilt, rebuilt
 
 LOOKED_AT = 32
-Told = dict[str, Any]
-Whose = dict[str, list[str]]
+Json = dict[str, Any]
+MembersByRole = dict[str, list[str]]
 """`owner`, `target` or `leaves` -> ids of the members that own a partition, have it as target, or must give it up."""
 
 
@@ -45,7 +45,7 @@ class Lag:
 
 
 @dataclass(frozen=True)
-class Known:
+class ClusterFacts:
     """Facts about the cluster. `id()`: its id, "" while unknown; `suspects()`: nodes whose sidecars do not answer this
     one; `sidecar(node)`: a sidecar's record in the roster, and whether it reports to be ready; None for unknown."""
 
@@ -65,21 +65,21 @@ class Views:
         state: StateLog,
         codec: StateCodec,
         rules: Rules,
-        past: RebalanceHistory,
+        history: RebalanceHistory,
         assignment: Callable[[], Assignment],
-        cluster: Known,
+        cluster: ClusterFacts,
         lag: Lag = UNKNOWN,
     ) -> None:
         self._node_id = node_id
         self._state = state
         self._codec = codec
         self._rules = rules
-        self._past = past
+        self._history = history
         self._assignment = assignment
         self.lag = lag
         self._cluster = cluster
         self.brokers = cluster.brokers
-        self.rows = Rows(state, codec, past, self._owner, self.brokers.rows)
+        self.rows = Rows(state, codec, history, self._owner, self.brokers.rows)
 
     def _owner(self, partition: int) -> int:
         owners = self._assignment().owners
@@ -123,7 +123,9 @@ class Views:
                     "groups": counts["owners"][node],
                 }
             )
-        brokers = [{"node": n, "groups": counts["brokers"][n], **told} for n, told in self.brokers.told().items()]
+        brokers = [
+            {"node": n, "groups": counts["brokers"][n], **told} for n, told in self.brokers.last_answers().items()
+        ]
         groups = {"total": sum(counts["kinds"].values()), "kinds": counts["kinds"], "states": counts["states"]}
         head = {"cluster": self._cluster.id(), "generation": a.generation}
         return {**head, "sidecars": sidecars, "brokers": brokers, "groups": groups}
@@ -139,7 +141,7 @@ class Views:
         yield from self.rows.refresh()
         return self.rows.row(group_id) or self.brokers.row(group_id)
 
-    def told(self, r: Row) -> Told:
+    def row_json(self, r: Row) -> Json:
         owner = self._owner(r.partition) if r.broker < 0 else -1
         return {
             "group": r.group,
@@ -163,12 +165,12 @@ class Views:
         head = yield from self._head(group_id)
         if head is None:
             return None
-        members: dict[str, Told] = head.pop("members")
+        members: dict[str, Json] = head.pop("members")
         partitions = yield from self._partitions(head, members, partitions_from, limit)
         rows = [members[m] for m in islice(sorted(members), members_from, members_from + limit)]
         total = len(members)
         yield from _freed(members)
-        rebalances = yield from self._past.of(group_id)
+        rebalances = yield from self._history.of(group_id)
         if rebalances and not head["at_rest"]:
             rebalances[0]["settled_ms"] = None  # it goes on, whatever has come of it so far
         page = {"total": total, "begin": members_from, "rows": rows}
@@ -212,9 +214,9 @@ class Views:
         yield
         return head
 
-    def _facts(self, seen: Rebuilt) -> Told:
+    def _facts(self, seen: Rebuilt) -> Json:
         """Returns `kind`, `state`, `at_rest` (no rebalance is under way), `because`, `problems`, the kind's facts."""
-        told: Told = {"kind": seen.kind, "state": seen.state, "because": seen.why, "problems": seen.problems}
+        told: Json = {"kind": seen.kind, "state": seen.state, "because": seen.why, "problems": seen.problems}
         if seen.inspect is None:
             return told | {"at_rest": True}
         names = {"epoch_name": seen.inspect.epoch_name, "assignor_name": seen.inspect.assignor_name}
@@ -222,7 +224,7 @@ class Views:
 
     def _members(self, seen: Rebuilt) -> Slices:
         """Returns member id -> its fields."""
-        members: dict[str, Told] = {}
+        members: dict[str, Json] = {}
         if seen.group is not None and seen.inspect is not None:
             for i, member_id in enumerate(tuple(seen.group.member_ids())):
                 if i % LOOKED_AT == 0:
@@ -232,10 +234,10 @@ class Views:
         yield
         return members
 
-    def _partitions(self, head: Told, members: Mapping[str, Told], begin: int, limit: int) -> Slices:
+    def _partitions(self, head: Json, members: Mapping[str, Json], begin: int, limit: int) -> Slices:
         """Returns a page of partitions by topic (or role and subtopology): the members that own each, have it as
         target, or still have to give it up. There are several where the kind allows it."""
-        found: dict[str, dict[int, Whose]] = {}
+        found: dict[str, dict[int, MembersByRole]] = {}
         for member_id, m in members.items():
             yield
             for name, part in (("owner", "owns"), ("target", "target"), ("leaves", "gives_up")):

@@ -86,7 +86,7 @@ class ExporterPorts:
 
 
 @dataclass
-class Found:
+class LagSnapshot:
     """The findings of one round."""
 
     members: dict[str, int] = field(default_factory=dict)
@@ -146,7 +146,7 @@ class Exporter:
     async def look(self) -> None:
         """Runs one round: asks the brokers, then makes the page anew."""
         began = time.monotonic()
-        found, view = Found(node_id=self._settings.node_id), self._ports.view()
+        found, view = LagSnapshot(node_id=self._settings.node_id), self._ports.view()
         keepers = await self._groups(found)
         for node_id, groups in keepers.items():
             for batch in group_batches(groups):
@@ -164,7 +164,7 @@ class Exporter:
         self.page = Page(text, series, cut, time.monotonic(), lags)
         self._took.set(time.monotonic() - began)
 
-    async def _groups(self, found: Found) -> dict[int, list[str]]:
+    async def _groups(self, found: LagSnapshot) -> dict[int, list[str]]:
         """Counts the members of the exported groups. Returns node id of the broker that keeps the offsets -> groups."""
         keepers: dict[int, list[str]] = {}
         seen = 0
@@ -184,14 +184,14 @@ class Exporter:
                         keepers.setdefault(node_id, []).append(group_id)
         return keepers
 
-    async def _ask_committed(self, found: Found, node_id: int, groups: Sequence[str]) -> None:
+    async def _ask_committed(self, found: LagSnapshot, node_id: int, groups: Sequence[str]) -> None:
         try:
             conn = await self._cluster.lane(node_id, Lane.EXPORTER)
             found.committed.update(await committed(conn, groups, ANSWER_S))
         except NO_ANSWER as exc:
             self._trouble("committed offsets", node_id, exc)
 
-    def _led_here(self, found: Found, view: ClusterView) -> None:
+    def _led_here(self, found: LagSnapshot, view: ClusterView) -> None:
         for topic, leaders in view.leaders.items():
             for partition, leader in enumerate(leaders):
                 if leader == self._settings.node_id:
@@ -216,11 +216,11 @@ class Exporter:
 
 
 # ---- the page: in a thread ------------------------------------------------------------------------------------------
-def _made(found: Found, most: int) -> tuple[tuple[bytes, int, int], Lags]:
+def _made(found: LagSnapshot, most: int) -> tuple[tuple[bytes, int, int], Lags]:
     return page_of(found, most), behind(found.committed, found.latest)
 
 
-def page_of(found: Found, most: int) -> tuple[bytes, int, int]:
+def page_of(found: LagSnapshot, most: int) -> tuple[bytes, int, int]:
     """Returns the text, the number of its series, and the number of series that were cut."""
     lines: list[str] = []
     series = cut = 0
@@ -236,7 +236,7 @@ def page_of(found: Found, most: int) -> tuple[bytes, int, int]:
     return "".join(f"{line}\n" for line in lines).encode(), series, cut
 
 
-def rows_of(found: Found) -> dict[str, Iterator[Row]]:
+def rows_of(found: LagSnapshot) -> dict[str, Iterator[Row]]:
     ends = behind(found.committed, found.latest)
     lags = {group: {place: p.lag for place, p in of.items()} for group, of in ends.items()}
     rows: dict[str, Iterator[Row]] = {

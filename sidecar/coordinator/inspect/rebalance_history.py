@@ -34,7 +34,7 @@ STEPS_MAX = 100_000
 """Steps of all groups together; beyond that, the oldest are forgotten. With their values they take about 40 MB."""
 STEPS = 4
 """Steps that one rebalance may have: the times that a classic group writes its state, as a rule at most."""
-Told = dict[str, Any]
+Json = dict[str, Any]
 Slices = Generator[None, None, Any]
 
 
@@ -181,7 +181,7 @@ class RebalanceHistory:
     def of(self, group_id: str) -> Slices:
         """Returns the last rebalances, the newest first, in small steps."""
         group = self._groups.get(group_id)
-        found: list[Told] = []
+        found: list[Json] = []
         before: Heading | None = None
         for step in () if group is None else tuple(group.steps):
             yield
@@ -191,7 +191,7 @@ class RebalanceHistory:
             inspect = self._inspect(step)
             heading = inspect.heading(body)
             if not found or inspect.begins(before, heading):
-                found.append(_told(step, body))
+                found.append(_rebalance_json(step, body))
             else:
                 for name, these in (("joined", step.joined), ("left", step.left)):
                     found[-1][name] = _joined(found[-1][name], these)
@@ -213,7 +213,7 @@ class RebalanceHistory:
     def _inspect(self, step: Step) -> Inspect:
         return self._codec.registry.records[step.kind].kind.inspect
 
-    def _by_members(self, found: list[Told], step: Step) -> None:
+    def _by_members(self, found: list[Json], step: Step) -> None:
         """Fills in when a rebalance was assigned and when its members came to rest, if group records have no state."""
         target, last = self._read(step.target), self._read(step.last)
         if target is not None:
@@ -234,22 +234,22 @@ class RebalanceHistory:
         step.moved = (step.moved or 0) + moved
         del changes[:counted]
 
-    def _read(self, value: bytes | None) -> Told | None:
+    def _read(self, value: bytes | None) -> Json | None:
         try:
             return None if value is None else self._codec.schemas.decode(value)
         except StateError:
             return None
 
 
-def _told(step: Step, body: Told) -> Told:
+def _rebalance_json(step: Step, body: Json) -> Json:
     crowds = {"joined": _joined(None, step.joined), "left": _joined(None, step.left)}
     return {"at_ms": _ms(body["time_ms"]), "why": body["why"], **crowds, "moved": 0} | UNSETTLED
 
 
-UNSETTLED: Told = {"assigned_ms": None, "settled_ms": None}
+UNSETTLED: Json = {"assigned_ms": None, "settled_ms": None}
 
 
-def _by_state(told: Told, heading: Heading, inspect: Inspect, at_ms: int) -> None:
+def _by_state(told: Json, heading: Heading, inspect: Inspect, at_ms: int) -> None:
     told["state"] = heading.state
     if heading.state in inspect.at_rest:
         told["settled_ms"] = at_ms
@@ -259,7 +259,7 @@ def _by_state(told: Told, heading: Heading, inspect: Inspect, at_ms: int) -> Non
 EMPTY = "Empty"
 
 
-def _joined(told: Told | None, these: MemberCount | None) -> Told:
+def _joined(told: Json | None, these: MemberCount | None) -> Json:
     names = [] if told is None else told["names"]
     count = 0 if told is None else told["count"]
     if these is None:

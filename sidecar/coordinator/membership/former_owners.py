@@ -41,7 +41,7 @@ class FormerOwners:
         """By partition: owner epoch -> monotonic time in ms at which its claim was read."""
         self._claimed = BoundedCache(make=state.codec.claimed_as)
 
-    def tells(self, owners: Sequence[Owner]) -> None:
+    def set_lease_ends(self, owners: Sequence[Owner]) -> None:
         for owner in owners:
             owner.leases_end_ms = partial(self._leases_end_ms, owner.partition)
 

@@ -28,7 +28,7 @@ COMMIT_V = 9
 """The last version of OffsetCommit that names topics."""
 
 
-class Confirming:
+class LeaseCommits:
     """The loop that commits. `member()`: the member id and generation, or None while there is no member;
     `committed(sent)`: called when a commit that was sent at `sent` is written; `topic`: any topic that exists."""
 

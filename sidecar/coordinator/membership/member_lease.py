@@ -21,29 +21,29 @@ class MemberLease:
         self._proved = proved
         self._committed = NEVER
         """Time at which the last request was sent whose answer proves that the group's coordinator could commit."""
-        self._heard = NEVER
+        self._last_answered = NEVER
         """Time at which the last request was sent that a broker answered as it answers a live member."""
 
     @property
-    def heard(self) -> bool:
+    def has_answer(self) -> bool:
         """Whether a broker has answered this member since the previous membership was lost."""
-        return self._heard is not NEVER
+        return self._last_answered is not NEVER
 
     def lost(self) -> None:
         """Forgets the proofs: answers to the previous member prove nothing about the next one."""
-        self._committed = self._heard = NEVER
+        self._committed = self._last_answered = NEVER
 
     def committed(self, sent: Now) -> None:
         """Extends the lease: the commit that was sent at `sent` is written."""
         self._committed = sent
-        self.answered(self._heard)
+        self.answered(self._last_answered)
 
     def answered(self, sent: Now, written: bool = False) -> None:
         """Extends the lease: a broker has answered the request that was sent at `sent`. `written`: the answer needed
         the other brokers too, so it also proves a commit."""
         if written:
             self._committed = sent
-        self._heard = sent
+        self._last_answered = sent
         session = lease_end(sent, self._session_timeout_ms)
         proof = lease_end(self._committed, self._proof_ms)
         until = min(session, proof, key=lambda end: end.mono_ms)

@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.membership.giving_up import GivingUp
-from sidecar.coordinator.membership.lease_commit import Confirming
+from sidecar.coordinator.membership.lease_commit import LeaseCommits
 from sidecar.coordinator.membership.map_check import MapCheck
 from sidecar.coordinator.membership.member_lease import MemberLease
 from sidecar.coordinator.membership.owners_client import Lost, OwnersClient, check
@@ -85,21 +85,21 @@ class OwnersGroup:
         self._rejoin = asyncio.Event()
         self._joining = False
         self._answers = answers
-        hears = {LEFT: self._peer_left, TOPICS: listener.topics_changed}
-        says = (self._remove, listener.peers_suspected, hears)
+        on_words = {LEFT: self._peer_left, TOPICS: listener.topics_changed}
+        says = (self._remove, listener.peers_suspected, on_words)
         self.peers = Peers(settings.peers, node_id, self._members, *says, tasks, log)
         self._stopping = False
         self._enabled = asyncio.Event()
         self._enabled.set()
         self._warm = asyncio.Event()
         said = (settings.group_id, settings.proof_topic, settings.proof_ms)
-        self._confirming = Confirming(cluster, *said, self._live_member, self._lease.committed, log)
+        self._lease_commits = LeaseCommits(cluster, *said, self._live_member, self._lease.committed, log)
         ports = HeartbeatPorts(self._live_member, self._rebalances, self._unknown)
         heartbeats = OwnersHeartbeats(cluster, settings, self._lease, ports, log)
         self._tasks: list[asyncio.Task[None]] = [
             self.tasks.spawn(self._run(), "ownership"),
             self.tasks.spawn(heartbeats.rounds(), "ownership-heartbeat"),
-            self.tasks.spawn(self._confirming.rounds(), "ownership-proof"),
+            self.tasks.spawn(self._lease_commits.rounds(), "ownership-proof"),
         ]
 
     async def stop(self, for_good: bool = True) -> bool:
@@ -114,7 +114,7 @@ class OwnersGroup:
             await self._group.try_leave(self.member_id)
         if for_good and self._enrolled:
             member_id, self._enrolled = self._enrolled, ""
-            await self.roster.left(member_id, self._giving_up.leaves(self._said()))
+            await self.roster.left(member_id, self._giving_up.last_info(self._info()))
         return await self._group.alone()
 
     @property
@@ -129,9 +129,9 @@ class OwnersGroup:
         member_id = self.member_id
         self._lost(why)
         if self._enrolled == member_id:
-            self._giving_up.withdrew(member_id, self._said())
+            self._giving_up.publish_withdrawal(member_id, self._info())
         if self._answers is not None:
-            self._answers.say_left()
+            self._answers.send_left()
         self._rejoin.set()
         if member_id:
             self._leave_surely(member_id)
@@ -218,7 +218,7 @@ class OwnersGroup:
         self.is_leader = False
         self._lease.lost()
         self.listener.owners_lost(why)
-        self._giving_up.lost(member_id)
+        self._giving_up.add_former(member_id)
 
     async def _join(self) -> None:
         node = await self._group.coordinator()
@@ -233,22 +233,22 @@ class OwnersGroup:
         finally:
             watch.cancel()
 
-    def _said(self) -> SidecarInfo:
+    def _info(self) -> SidecarInfo:
         peer_port = 0 if self._answers is None else self._answers.port
         s = self.settings
         said = SidecarInfo(self.node_id, *self.address, self._started_ms, peer_port, s.patterns, kinds=s.kinds)
         return replace(said, version=s.version)
 
     async def _join_at(self, conn: BrokerConnection) -> None:
-        said = self._giving_up.said(self._said())
-        meta, sent = joining(said, self.listener.barriers()), now()
+        info = self._giving_up.info(self._info())
+        meta, sent = joining(info, self.listener.barriers()), now()
         timeout_ms = self.settings.session_timeout_ms
         # Members learn of a rebalance by answers to heartbeats, which wait until commits of the coordinator are
         # written: while a broker that died is in the in-sync set, for longer than a session.
         rebalance_ms = max(timeout_ms, self.settings.proof_ms)
         while True:
             if self.member_id and self._enrolled != self.member_id:
-                await self.roster.enrol(self.member_id, said, self._group.present)
+                await self.roster.enrol(self.member_id, info, self._group.present)
                 self._enrolled = self.member_id
             req = jg.JoinGroupRequest(
                 group_id=self.settings.group_id,
@@ -272,7 +272,7 @@ class OwnersGroup:
         assignments: list[sg.SyncGroupRequestAssignment] = []
         whole = b""
         if self.is_leader:
-            self._barriers.told(m.metadata for m in res.members)
+            self._barriers.reported(m.metadata for m in res.members)
             sidecars = await self.roster.sidecars({m.member_id: m.metadata for m in res.members})
             whole = assignment_of(sidecars, self._owners_among, self.log)
             assignments = [sg.SyncGroupRequestAssignment(member_id=m.member_id, assignment=whole) for m in res.members]
@@ -288,7 +288,7 @@ class OwnersGroup:
         out = await conn.request(sg, "SyncGroup", sync, timeout_s=timeout_ms / 1000 + 5)
         check(out.error_code, "SyncGroup")
         if not self.is_leader:
-            self._confirming.at_once()
+            self._lease_commits.at_once()
         self._lease.answered(sent, written=self.is_leader)
         own = whole if self.is_leader else None
         found = await self.map_check.checked(res.generation_id, res.leader, out.assignment, own)
@@ -296,7 +296,7 @@ class OwnersGroup:
             raise Lost("lost while joining")
         before, self.assignment = self.assignment, found
         self.listener.owners_assigned(self.map_check.without_doubles(self.assignment, self.member_id))
-        self._giving_up.assigned(before, self.assignment, self.member_id, self._said())
+        self._giving_up.assigned(before, self.assignment, self.member_id, self._info())
 
     # ---- peers --------------------------------------------------------------------------------------------
     def _members(self) -> Mapping[int, Peer]:
@@ -323,11 +323,11 @@ class OwnersGroup:
     def _live_member(self) -> tuple[str, int] | None:
         """Returns member id and generation once a broker has answered this member; None before. A broker hands out the
         member id before the member joins, and does not know it until then."""
-        there = self.member_id and self._lease.heard and self.assignment.generation >= 0
+        there = self.member_id and self._lease.has_answer and self.assignment.generation >= 0
         return (self.member_id, self.assignment.generation) if there else None
 
 
 def sidecar_of(group: OwnersGroup, node: int) -> tuple[SidecarInfo | None, bool | None]:
     """Returns, for people, the record of this node's sidecar, and whether it reports to be ready; None for unknown."""
     member_id = group.assignment.members.get(node, ("", "", 0))[0]
-    return group.roster.said(member_id), group.peers.ready.get(node)
+    return group.roster.info_of(member_id), group.peers.ready.get(node)

@@ -75,13 +75,13 @@ class OwnersHeartbeats:
             self._close()
             return
         if asked == self._ports.member():  # else it has joined again since, and this answer is out of date
-            self._told(res.error_code, sent)
+            self._heartbeat_answered(res.error_code, sent)
 
     def _is_still(self, member_id: str) -> bool:
         there = self._ports.member()
         return there is not None and there[0] == member_id
 
-    def _told(self, code: int, sent: Now) -> None:
+    def _heartbeat_answered(self, code: int, sent: Now) -> None:
         if code == Code.NONE:
             self._lease.answered(sent)
         elif code == Code.REBALANCE_IN_PROGRESS:

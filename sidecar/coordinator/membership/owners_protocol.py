@@ -14,9 +14,9 @@ OwnPatterns = dict[str, list[str]]
 """`include` and `exclude` patterns of a sidecar's own settings."""
 
 
-SAID_BYTES = 262_144
+METADATA_BYTES_MAX = 262_144
 """Size limit of a member's metadata; longer ones are not decoded."""
-NOT_SO = (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError, IndexError)
+DECODE_ERRORS = (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError, IndexError)
 """The errors that decoding raises on bytes that are no JSON, or JSON of another shape."""
 NODE_MAX = 0x7FFFFFFF
 EVERY_GENERATION = 1 << 31
@@ -53,16 +53,16 @@ class SidecarInfo:
     kinds: tuple[str, ...] = KINDS_BEFORE
     version: str = ""
 
-    def told(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     def encode(self) -> bytes:
-        return json.dumps(self.told()).encode()
+        return json.dumps(self.as_dict()).encode()
 
     @staticmethod
     def decode(raw: bytes) -> SidecarInfo:
         """Returns the decoded info. Raises ValueError, and nothing else, on any bytes that a stranger wrote."""
-        if len(raw) > SAID_BYTES:
+        if len(raw) > METADATA_BYTES_MAX:
             raise ValueError(f"{len(raw)} bytes")
         try:
             j = json.loads(raw)
@@ -76,22 +76,22 @@ class SidecarInfo:
             left = (int(j.get("left_ms", 0)), int(j.get("gave_up", -1)))
             version = str(j.get("version", ""))[:VERSION_MAX]
             return SidecarInfo(*where, *since, patterns, *left, former, kinds, version)
-        except NOT_SO as exc:
+        except DECODE_ERRORS as exc:
             raise ValueError(repr(exc)) from None
 
 
 def joining(said: SidecarInfo, barriers: Collection[int]) -> bytes:
     """The metadata of a sidecar's JoinGroup. `barriers`: its partitions with groups in the middle of a rebalance."""
-    return json.dumps({**said.told(), "barriers": sorted(barriers)}).encode()
+    return json.dumps({**said.as_dict(), "barriers": sorted(barriers)}).encode()
 
 
 def barriers_of(raw: bytes) -> frozenset[int]:
     """Returns the barriers in a member's JoinGroup metadata; none if the bytes are not a sidecar's."""
-    if len(raw) > SAID_BYTES:
+    if len(raw) > METADATA_BYTES_MAX:
         return frozenset()
     try:
         return frozenset(int(p) for p in json.loads(raw).get("barriers", ()))
-    except NOT_SO:
+    except DECODE_ERRORS:
         return frozenset()
 
 
@@ -126,7 +126,7 @@ class Assignment:
             ports = {int(n): int(p) for n, p in j.get("peer_ports", {}).items()}
             kinds = {int(n): tuple(map(str, k)) for n, k in j.get("kinds", {}).items()}
             return Assignment(generation, tuple(int(n) for n in j["owners"]), members, patterns, ports, kinds)
-        except NOT_SO as exc:
+        except DECODE_ERRORS as exc:
             raise ValueError(repr(exc)) from None
 
     def owner_of(self, partition: int) -> int:

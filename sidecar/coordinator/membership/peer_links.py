@@ -73,9 +73,9 @@ class Answers(Protocol):
     @property
     def port(self) -> int: ...
 
-    def say_left(self) -> None: ...
+    def send_left(self) -> None: ...
 
-    def say_topics(self) -> None: ...
+    def send_topics(self) -> None: ...
 
 
 # ---- answering ----------------------------------------------------------------------------------------------------
@@ -88,14 +88,14 @@ class _Echo(asyncio.Protocol):
     def __init__(self, links: Links, state: Callable[[], bytes]) -> None:
         self._links = links
         self._state = state
-        self.heard_s = time.monotonic()
+        self.last_ping_s = time.monotonic()
         self.host = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self.host = str((transport.get_extra_info("peername") or ("",))[0])
         if len(self._links) >= LISTENS_MAX:
-            silent = gives_way(self._links.values(), lambda e: e.host, lambda e: e.heard_s)
+            silent = gives_way(self._links.values(), lambda e: e.host, lambda e: e.last_ping_s)
             silent.end()
         self._links[transport] = self
 
@@ -104,7 +104,7 @@ class _Echo(asyncio.Protocol):
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        self.heard_s = time.monotonic()
+        self.last_ping_s = time.monotonic()
         self._transport.write(data[:ECHO_BYTES] + self._state())
 
     def pause_writing(self) -> None:
@@ -133,7 +133,9 @@ class PeerListener:
         servers = made._servers
         try:
             for host in hosts:
-                server = await loop.create_server(lambda: _Echo(links, made._said), host, port, reuse_address=True)
+                server = await loop.create_server(
+                    lambda: _Echo(links, made._state_word), host, port, reuse_address=True
+                )
                 servers.append(server)
                 port = int(servers[0].sockets[0].getsockname()[1])
         except OSError:
@@ -142,21 +144,21 @@ class PeerListener:
         made.port = advertised or port
         return made
 
-    def _said(self) -> bytes:
+    def _state_word(self) -> bytes:
         if self.ready is not None and (now_s := time.monotonic()) >= self._state_until_s:
             ready, self._state_until_s = self.ready(), now_s + STATE_S
             self._state = next(word for word, means in STATES.items() if means is ready)
         return self._state
 
-    def say_left(self) -> None:
+    def send_left(self) -> None:
         """Tells all linked peers that this sidecar owns nothing any more."""
-        self._say(LEFT)
+        self._send(LEFT)
 
-    def say_topics(self) -> None:
+    def send_topics(self) -> None:
         """Tells all linked peers that topics were changed through this sidecar."""
-        self._say(TOPICS)
+        self._send(TOPICS)
 
-    def _say(self, word: bytes) -> None:
+    def _send(self, word: bytes) -> None:
         for transport in self._links:
             cast(asyncio.Transport, transport).write(word)
 
@@ -168,21 +170,21 @@ class PeerListener:
 
 
 # ---- asking -------------------------------------------------------------------------------------------------------
-Hears: TypeAlias = Mapping[bytes, Callable[[], None]]
+OnWords: TypeAlias = Mapping[bytes, Callable[[], None]]
 """Word of a peer -> the call that it triggers."""
 
 
 class _Link(asyncio.Protocol):
-    def __init__(self, hears: Hears) -> None:
-        self.heard = False
+    def __init__(self, on_words: OnWords) -> None:
+        self.received = False
         self.ready: bool | None = None
         """Whether the peer is ready, by its last word; None: it has sent none, as an older version."""
-        self._hears = hears
+        self._on_words = on_words
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def data_received(self, data: bytes) -> None:
-        self.heard = True
-        for word, hear in self._hears.items():
+        self.received = True
+        for word, hear in self._on_words.items():
             if word in data:
                 hear()
         for word, means in STATES.items():
@@ -197,7 +199,7 @@ class _Link(asyncio.Protocol):
 class Peers:
     """Links from this sidecar to its peers. `members()`: the peers to watch, by node id; `remove(node, member id,
     why)`: has the brokers remove a peer, and returns whether they did; `suspected(nodes)`: called with all nodes that
-    may be gone now; `hears`: the calls for the words LEFT and TOPICS of a peer."""
+    may be gone now; `on_words`: the calls for the words LEFT and TOPICS of a peer."""
 
     def __init__(
         self,
@@ -206,7 +208,7 @@ class Peers:
         members: Callable[[], Mapping[int, Peer]],
         remove: Callable[[int, str, str], Awaitable[bool]],
         suspected: Callable[[frozenset[int]], None],
-        hears: Hears,
+        on_words: OnWords,
         tasks: Tasks,
         log: Logger,
     ) -> None:
@@ -215,7 +217,7 @@ class Peers:
         self._members = members
         self._remove = remove
         self._suspected = suspected
-        self._hears = hears
+        self._on_words = on_words
         self._tasks = tasks
         self._log = log
         self._watched: dict[int, asyncio.Task[None]] = {}
@@ -297,7 +299,7 @@ class Peers:
 
     async def _connect(self, peer: Peer) -> tuple[asyncio.Transport, _Link]:
         loop = asyncio.get_running_loop()
-        return await loop.create_connection(lambda: _Link(self._hears), peer.host, peer.port or peer.client_port)
+        return await loop.create_connection(lambda: _Link(self._on_words), peer.host, peer.port or peer.client_port)
 
     async def _follow(self, node: int, peer: Peer, transport: asyncio.Transport, link: _Link) -> str:
         """Pings until the link ends. Returns why the peer counts as gone; "": the link closed, and it may be alive."""
@@ -319,12 +321,12 @@ class Peers:
         missed = 0
         while True:
             began = time.monotonic()
-            link.heard = False
+            link.received = False
             transport.write(PING % self._node_id)
             await asyncio.wait({link.lost}, timeout=ping_s)
             if link.lost.done():
                 return False
-            if link.heard:
+            if link.received:
                 self._answered[node], missed = peer.member_id, 0
                 self.ready[node] = link.ready
                 self._now_suspect(node, False)

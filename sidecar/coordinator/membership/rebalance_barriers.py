@@ -22,24 +22,24 @@ class Barriers:
     def __init__(self, wait_s: float, log: Logger) -> None:
         self._wait_s = wait_s
         self._log = log
-        self._told: Set[int] = frozenset()
-        self._told_s = float("-inf")
+        self._reported: Set[int] = frozenset()
+        self._reported_s = float("-inf")
         self._since_s: dict[int, float] = {}
         """Partition that should move -> monotonic time since when."""
         self._late: set[int] = set()
         """The partitions of `_since_s` that move although their groups still rebalance: the wait is over."""
 
-    def told(self, metadata: Iterable[bytes]) -> None:
+    def reported(self, metadata: Iterable[bytes]) -> None:
         """Takes in the metadata with which each member joined the generation that begins."""
-        self._told = frozenset(p for raw in metadata for p in barriers_of(raw))
-        self._told_s = time.monotonic()
+        self._reported = frozenset(p for raw in metadata for p in barriers_of(raw))
+        self._reported_s = time.monotonic()
 
     def stay(self, leaders: Sequence[int], owners: Sequence[int], new: Set[int]) -> Set[int]:
         """Returns the partitions that stay because of a barrier. `new`: partitions that stay in any case."""
         at_s = time.monotonic()
         moving = {p for p, pair in enumerate(zip(leaders, owners, strict=False)) if len(set(pair)) > 1} - new
         self._since_s = {p: self._since_s.get(p, at_s) for p in moving}
-        told = moving & self._told if at_s - self._told_s < FRESH_S else set()
+        told = moving & self._reported if at_s - self._reported_s < FRESH_S else set()
         late = {p for p in told if at_s - self._since_s[p] >= self._wait_s}
         for p in sorted(late - self._late):
             self._log.info("a partition moves during a rebalance", partition=p, waited_s=self._wait_s)

@@ -41,7 +41,7 @@ READ_S = 1.0
 CLAIMED_LATELY_MS = 86_400_000
 LEFT_LATELY_MS = 900_000
 """Time after a sidecar has left in order in which one of an older version may take its place."""
-STAYS = 1 << 62
+NEVER_LEFT = 1 << 62
 """The leaving time of a sidecar that has not left."""
 ENROL_S, ENROL_TRIES = 1.0, 3
 """Seconds that a partition may take to append the record; partitions that are tried before the group is asked anew."""
@@ -70,10 +70,10 @@ class Members(Protocol):
     async def left(self, member_id: str, said: SidecarInfo) -> None:
         """Records that this member has left. Returns when that is written, or when it cannot be written soon."""
 
-    async def tell(self, member_id: str, said: SidecarInfo, why: str) -> None:
+    async def update(self, member_id: str, said: SidecarInfo, why: str) -> None:
         """Rewrites the record of this member. Returns when that is written, or when it cannot be written soon."""
 
-    def said(self, member_id: str) -> SidecarInfo | None:
+    def info_of(self, member_id: str) -> SidecarInfo | None:
         """Returns this member's record in the state topic; None if it has none."""
 
     def enrolled(self, member_id: str) -> bool: ...
@@ -101,7 +101,7 @@ class Roster:
         self._news = asyncio.Event()
         self._strangers: set[str] = set()
         """Members whose records have not come within READ_S."""
-        self._first = 0
+        self._failed_appends = 0
         """Failed appends so far: by this number the search for a partition that takes a record begins later."""
         self._reported_s: dict[str, float] = {}
         self._claimed = BoundedCache(make=state.codec.claimed_when)
@@ -120,13 +120,13 @@ class Roster:
         gone = former - await present() - {member_id} if former - {member_id} else set()
         problem = ""
         for _ in range(ENROL_TRIES):
-            p = (said.node_id + self._first) % len(self._state.partitions)
+            p = (said.node_id + self._failed_appends) % len(self._state.partitions)
             try:
                 await self._append(p, [self._record(p, _name(said.node_id, member_id), said)])
                 await self._remove({_name(said.node_id, m) for m in gone})
                 return
             except WriteLost as exc:
-                problem, self._first = str(exc), self._first + 1
+                problem, self._failed_appends = str(exc), self._failed_appends + 1
         if self.due("enrol"):
             self._log.warning(
                 "the others cannot be told who this sidecar is; it owns nothing until then", problem=problem
@@ -140,9 +140,9 @@ class Roster:
                 await self._append(p, [self._record(p, name, None) for name in there])
 
     async def left(self, member_id: str, said: SidecarInfo) -> None:
-        await self.tell(member_id, replace(said, left_ms=wall_ms()), "left")
+        await self.update(member_id, replace(said, left_ms=wall_ms()), "left")
 
-    async def tell(self, member_id: str, said: SidecarInfo, why: str) -> None:
+    async def update(self, member_id: str, said: SidecarInfo, why: str) -> None:
         name = _name(said.node_id, member_id)
         for p, part in enumerate(self._state.partitions):
             if name in part.configs.get("", {}):
@@ -161,10 +161,10 @@ class Roster:
     def _record(self, partition: int, name: str, said: SidecarInfo | None, why: str = "joined") -> Encoded:
         """Returns the next record of this name; `said` None: the record that removes it."""
         codec, there = self._state.codec, self._state.partitions[partition].configs.get("", {}).get(name)
-        value = None if said is None else json.dumps(said.told(), separators=(",", ":"))
+        value = None if said is None else json.dumps(said.as_dict(), separators=(",", ":"))
         return codec.config("", name, value, wall_ms(), codec.next_revision(there), why)
 
-    def said(self, member_id: str) -> SidecarInfo | None:
+    def info_of(self, member_id: str) -> SidecarInfo | None:
         return self._records().get(member_id)
 
     def enrolled(self, member_id: str) -> bool:
@@ -240,9 +240,9 @@ class Roster:
         """Returns the nodes whose sidecars count by their metadata alone, since they may be of an older version."""
         left: dict[int, int] = {}
         for said in records:
-            left[said.node_id] = max(left.get(said.node_id, 0), said.left_ms or STAYS)
+            left[said.node_id] = max(left.get(said.node_id, 0), said.left_ms or NEVER_LEFT)
         now_ms = wall_ms()
-        found = {node for node, left_ms in left.items() if now_ms - LEFT_LATELY_MS < left_ms < STAYS}
+        found = {node for node, left_ms in left.items() if now_ms - LEFT_LATELY_MS < left_ms < NEVER_LEFT}
         return found | {node for node, when_ms in self._claims(now_ms) if when_ms > left.get(node, 0)}
 
     def _claims(self, now_ms: int) -> Iterator[tuple[int, int]]:

@@ -24,13 +24,13 @@ from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Logger, Tasks
 
 PAUSE_S, PAUSE_MAX_S = 0.05, 2.0
-SAY_AGAIN_MS = 5_000
+LOG_AGAIN_MS = 5_000
 
 
 class Outcome(Enum):
     NOT_TAKEN = auto()
     """The broker keeps the group, or this sidecar does not own it any more, or it is not wanted any more."""
-    NOBODY = auto()
+    NO_MEMBERS = auto()
     """The broker's group has no members that would have to be taken in."""
     TAKEN_IN = auto()
 
@@ -61,7 +61,7 @@ class Adoptions:
         self.under_way: set[str] = set()
         self.sent_away: set[str] = set()
         """Groups whose adopted members are being removed from the broker's group."""
-        self._said_ms = -SAY_AGAIN_MS
+        self._logged_ms = -LOG_AGAIN_MS
 
     def begin(self, group_id: str) -> None:
         """Begins to take the group in, unless its broker is being asked already."""
@@ -81,20 +81,20 @@ class Adoptions:
                     outcome = await self._decide(group_id, await self._natives.describe(group_id))
                     break
                 except NO_ANSWER as exc:
-                    self._not_told(group_id, str(exc) or "timed out", again=pause_s == PAUSE_MAX_S)
+                    self._not_described(group_id, str(exc) or "timed out", again=pause_s == PAUSE_MAX_S)
                     await asyncio.sleep(pause_s)
                     pause_s = min(2 * pause_s, PAUSE_MAX_S)
         finally:
             self.under_way.discard(group_id)
         self._ended(group_id, outcome)
 
-    def _not_told(self, group_id: str, problem: str, again: bool) -> None:
+    def _not_described(self, group_id: str, problem: str, again: bool) -> None:
         """Logs that the broker did not describe a group whose members wait. `again`: it has failed for some seconds, so
         this is a warning."""
-        if not again or now().mono_ms - self._said_ms < SAY_AGAIN_MS:
+        if not again or now().mono_ms - self._logged_ms < LOG_AGAIN_MS:
             self._log.debug("the broker does not tell of a group", group_id=group_id, problem=problem)
             return
-        self._said_ms, waiting = now().mono_ms, len(self.under_way)
+        self._logged_ms, waiting = now().mono_ms, len(self.under_way)
         self._log.warning("the broker does not tell of a group", group_id=group_id, groups=waiting, problem=problem)
 
     async def _decide(self, group_id: str, found: Native) -> Outcome:
@@ -104,10 +104,10 @@ class Adoptions:
         if not found.members and not (unserved and not patterns):
             # If no sidecar coordinates the kind of the broker's group, api/one_name.py refuses joins here by its name.
             self._unstable.forget(group_id)
-            return Outcome.NOBODY
+            return Outcome.NO_MEMBERS
         if patterns and unserved:
-            if self._natives.fleet.nobody(found.kind):
-                return Outcome.NOBODY
+            if self._natives.fleet.none_coordinates(found.kind):
+                return Outcome.NO_MEMBERS
             await self._unstable.postpone(group_id, f"taken in when all do: {unserved}")
         elif problem := unserved or obstacle(found):
             await self._unstable.give_up(group_id, problem)

@@ -25,6 +25,6 @@ class FleetKinds:
         listed = ", ".join(map(str, nodes))
         return f"it is a {kind} group, and sidecars {listed} do not coordinate these (groups.kinds)" if nodes else ""
 
-    def nobody(self, kind: str) -> bool:
+    def none_coordinates(self, kind: str) -> bool:
         """Returns whether no sidecar coordinates groups of this kind."""
         return kind == OTHER or len(self.lacking(kind)) >= self.size()

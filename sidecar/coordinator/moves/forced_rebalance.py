@@ -21,7 +21,7 @@ from sidecar.link.ports import Logger, Tasks
 PAUSE_S = 0.5
 
 
-class Forced:
+class RebalanceOrders:
     """Carries out orders for a rebalance. `mine(group)`: whether the group is served here; `ask(event)`: asks the core,
     which answers when all is committed; `store(group, values, why)`: writes settings."""
 

@@ -108,8 +108,8 @@ class Rules:
         if not self.ready:
             self.ready = True
             self._patterns_s, self._since_s = 0.0, {}
-            self._say_patterns((self._own.include, self._own.exclude))
-            self._say_who_differs()
+            self._log_patterns((self._own.include, self._own.exclude))
+            self._log_differing()
             self._recount()
 
     def stored(self, group_id: str, name: str) -> bool:
@@ -154,13 +154,13 @@ class Rules:
         self._patterns_s = time.monotonic()
         self.dirty = True
         if self.ready:  # values that were stored once and count no more are not logged
-            self._say_patterns((before.include, before.exclude))
-            self._say_who_differs()
+            self._log_patterns((before.include, before.exclude))
+            self._log_differing()
             self._recount()
             self._recounts = [time.monotonic() + s for s in RECOUNT_S]
         return True
 
-    def _say_patterns(self, former: tuple[tuple[str, ...], tuple[str, ...]]) -> None:
+    def _log_patterns(self, former: tuple[tuple[str, ...], tuple[str, ...]]) -> None:
         """Logs what an operator must know about the stored patterns: that they are in force, and doubtful ones."""
         if self._stored is None:
             return
@@ -171,7 +171,7 @@ class Rules:
             self._log.warning("stored pattern is doubtful", problem=doubt, remedy=AS_MEANT)
 
     # ---- the other sidecars' own settings ---------------------------------------------------------------------
-    def told(self) -> dict[str, list[str]]:
+    def own_patterns(self) -> dict[str, list[str]]:
         """Returns this sidecar's own patterns in the form that its membership sends to the others."""
         return {"include": sorted(self._own.include), "exclude": sorted(self._own.exclude)}
 
@@ -179,20 +179,20 @@ class Rules:
         """Takes in the patterns of the other sidecars' own settings, by node id."""
         if patterns != self._peers:
             self._peers = dict(patterns)
-            self._say_who_differs()
+            self._log_differing()
 
     def differing(self) -> list[int]:
         """Returns the nodes whose own patterns differ from this sidecar's, where no stored patterns replace them."""
-        told = self.told()
+        told = self.own_patterns()
         counts = [n for n, key in zip(told, cf.BROKER_MOVES, strict=True) if self.settings.value("", f"/{key}") is None]
         return sorted(node for node, said in self._peers.items() if any(said[n] != told[n] for n in counts))
 
-    def _say_who_differs(self) -> None:
+    def _log_differing(self) -> None:
         found = self.differing() if self.ready else []
         if found:
             theirs = {node: self._peers[node] for node in found}
             remedy = "make them alike, or store them once for all: sidecar.groups.include and .exclude"
-            self._log.error("sidecars have different patterns", own=self.told(), theirs=theirs, remedy=remedy)
+            self._log.error("sidecars have different patterns", own=self.own_patterns(), theirs=theirs, remedy=remedy)
 
     # ---- groups that are still here -------------------------------------------------------------------------
     def _recount(self) -> None:

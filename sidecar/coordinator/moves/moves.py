@@ -17,7 +17,7 @@ from sidecar.coordinator.clock import now
 from sidecar.coordinator.moves.adoption import Adoptions, Outcome
 from sidecar.coordinator.moves.core_client import CoreClient
 from sidecar.coordinator.moves.fleet_kinds import FleetKinds
-from sidecar.coordinator.moves.forced_rebalance import Forced
+from sidecar.coordinator.moves.forced_rebalance import RebalanceOrders
 from sidecar.coordinator.moves.managed_groups import Rules, Store
 from sidecar.coordinator.moves.native_groups import NativeGroups
 from sidecar.coordinator.moves.parked_requests import ParkedRequests
@@ -60,7 +60,7 @@ class MovePorts:
     """The coordinator's calls. `leader_of(partition)`: node id of the broker of its groups, -1 while unknown;
     `run_commands()`: carries out the core's commands; `store(group, values, why)`: writes settings;
     `placeholder_gone(group)`: whether no placeholder is left at the broker; `vacate(group)`: removes a placeholder that
-    is left of a group without records; `fleet`: the kinds of all sidecars; `tell()`: sends the rules to all fronts."""
+    is left of a group without records; `fleet`: all sidecars' kinds; `send_rules()`: sends the rules to all fronts."""
 
     leader_of: Callable[[int], int]
     run_commands: Callable[[], None]
@@ -68,7 +68,7 @@ class MovePorts:
     placeholder_gone: Callable[[str], bool]
     vacate: Callable[[str], None]
     fleet: FleetKinds
-    tell: Callable[[], None]
+    send_rules: Callable[[], None]
 
 
 class Moves:
@@ -101,7 +101,7 @@ class Moves:
         self.releases = Releases(
             settings.at_once, rules, self.core, unserved, ports.placeholder_gone, figures, log, tasks
         )
-        self.forced = Forced(rules, self._arrived, self.core.ask, ports.store, log, tasks)
+        self.rebalance_orders = RebalanceOrders(rules, self._arrived, self.core.ask, ports.store, log, tasks)
         figures("patterns_differ").set_function(lambda: len(rules.differing()))
 
     # ---- requests -----------------------------------------------------------------------------------------
@@ -160,8 +160,8 @@ class Moves:
     def begin(self) -> None:
         """Puts the settings in force, once the state topic has been read to its end, and lets requests go on."""
         self.rules.begin()
-        self.forced.begin()
-        self._ports.tell()
+        self.rebalance_orders.begin()
+        self._ports.send_rules()
         self._go_on(self.parked.take(STATE_READ))
         self._ports.run_commands()
 
@@ -174,11 +174,11 @@ class Moves:
                 self._settled.clear()
             if self.rules.ready:
                 self.rules.dirty = False
-                self._ports.tell()
+                self._ports.send_rules()
                 if group_id and self.core.serves_group(group_id):
                     self._consider(group_id)
         elif group_id and name == cf.REBALANCE and self.rules.ready:
-            self.forced.stored(group_id)
+            self.rebalance_orders.stored(group_id)
 
     def _consider(self, group_id: str) -> None:
         """Moves the group to where an operator's order has just put it."""
@@ -216,13 +216,13 @@ class Moves:
         self.rules.tick()
         if self.rules.dirty and self.rules.ready:
             self.rules.dirty = False
-            self._ports.tell()
+            self._ports.send_rules()
         for partition in self.parked.partitions():
             if self.core.serves(partition):
                 self._go_on(self.parked.take(partition))
         self.parked.expire()
         if self.rules.ready:
-            self.forced.tick()
+            self.rebalance_orders.tick()
             self.releases.tick()
             self.unstable.tick()
 

@@ -98,7 +98,7 @@ class UnstableGroups:
             self._first_try_s[group_id] = time.monotonic()
         elif time.monotonic() - self._first_try_s[group_id] > self._patience.limit_s:
             await self.give_up(group_id, f"it does not become stable at the broker: {found.state}")
-        elif found.kind in (native.NOBODY, native.OTHER) or not found.members or found.stable:
+        elif found.kind in (native.NO_MEMBERS, native.OTHER) or not found.members or found.stable:
             await self._comes(group_id)
 
     def _waits(self, group_id: str) -> bool:

@@ -55,7 +55,7 @@ class Placeholder:
     """Whether the broker's group is stable; before, the placeholder is that of a JoinGroup that is held back."""
     settled: bool = False
     """Whether no placeholder of an earlier owner can be used any more."""
-    there: str | None = None
+    member_id_at_broker: str | None = None
     """Member id of the placeholder at the broker; "" if there is none, None if that is not known."""
     generation: int = 0
     """Guessed generation of the broker's group while it has no members."""
@@ -85,10 +85,10 @@ class Placeholder:
             return False
         if self.wanted:
             return self.joining is None and (not self.final or self.renew or self.shown != self.topics)
-        return self.there != ""
+        return self.member_id_at_broker != ""
 
 
-class Told(Protocol):
+class MembershipListener(Protocol):
     """Listener of BrokerMembership, which decides what follows from a change."""
 
     def taken(self, placeholder: Placeholder, identity: MemberIdentity, final: bool) -> None:
@@ -127,7 +127,7 @@ class BrokerMembership:
     def __init__(
         self,
         cluster: Cluster,
-        told: Told,
+        listener: MembershipListener,
         leased: Callable[[int], bool],
         leader_of: Callable[[int], int],
         session_ms: int,
@@ -137,7 +137,7 @@ class BrokerMembership:
     ) -> None:
         self.session_ms = session_ms
         self._cluster = cluster
-        self._told = told
+        self._listener = listener
         self._leased = leased
         self._leader_of = leader_of
         self._first_joins = first_joins
@@ -149,7 +149,7 @@ class BrokerMembership:
         """Queues the work that brings the broker's group to the wanted state. `urgent`: a commit waits."""
         node_id = self._leader_of(placeholder.partition)
         if node_id < 0:
-            self._told.trouble(placeholder, "no leader of the offsets is known")
+            self._listener.trouble(placeholder, "no leader of the offsets is known")
             return
         work = self._work.get(node_id)
         if work is None:
@@ -185,8 +185,8 @@ class BrokerMembership:
             found = await self._look(work, part)
             for placeholder in part:
                 told = found.get(placeholder.group_id)
-                placeholder.there = told.member_id if told is not None else ""
-            there = [c for c in part if c.there]
+                placeholder.member_id_at_broker = told.member_id if told is not None else ""
+            there = [c for c in part if c.member_id_at_broker]
             await _all([self._leave(work, c) for c in there])
             freed += len(there)
         return freed
@@ -242,10 +242,10 @@ class BrokerMembership:
             return True
         if placeholder.gone:
             return True
-        placeholder.there = found.member_id
+        placeholder.member_id_at_broker = found.member_id
         if not found.member_id and not placeholder.settled:
             placeholder.settled = True
-            self._told.changed(placeholder)
+            self._listener.changed(placeholder)
         if not placeholder.wanted:
             if found.member_id:
                 return False
@@ -261,14 +261,14 @@ class BrokerMembership:
 
     def _done(self, placeholder: Placeholder) -> None:
         placeholder.busy, placeholder.pause_ms, placeholder.problem = False, 0, ""
-        self._told.changed(placeholder)
+        self._listener.changed(placeholder)
         if placeholder.needs_work:
             self.put(placeholder, False)
 
     def _failed(self, placeholder: Placeholder, problem: str) -> None:
         placeholder.busy = False
         if not placeholder.gone:
-            self._told.trouble(placeholder, problem)
+            self._listener.trouble(placeholder, problem)
 
     # ---- where the answer comes at once -------------------------------------------------------------------
     async def _quickly(self, work: _BrokerWork, placeholder: Placeholder) -> None:
@@ -279,10 +279,10 @@ class BrokerMembership:
                 # With its own member id a placeholder is kept, and only shows another subscription.
                 keep = (
                     placeholder.identity is not None
-                    and placeholder.identity.member_id == placeholder.there
+                    and placeholder.identity.member_id == placeholder.member_id_at_broker
                     and not placeholder.renew
                 )
-                mine = placeholder.there or "" if keep else ""
+                mine = placeholder.member_id_at_broker or "" if keep else ""
                 placeholder.identity, placeholder.final, placeholder.renew = None, False, False
                 await self._ask(work, lambda conn: self._join(conn, placeholder, mine))
         except NO_ANSWER as exc:
@@ -294,13 +294,13 @@ class BrokerMembership:
             work.room.set()
 
     async def _leave(self, work: _BrokerWork, placeholder: Placeholder) -> None:
-        member_id = placeholder.there or ""
+        member_id = placeholder.member_id_at_broker or ""
         code = await self._ask(work, lambda conn: ms.leave(conn, placeholder.group_id, member_id, ANSWER_S))
         placeholder.identity, placeholder.final, placeholder.shown = None, False, None
         if code in (Code.NONE, Code.UNKNOWN_MEMBER_ID):
-            placeholder.there, placeholder.settled = "", True
+            placeholder.member_id_at_broker, placeholder.settled = "", True
         elif code == Code.FENCED_INSTANCE_ID:
-            placeholder.there = ""  # another sidecar has the placeholder now, and the group with it
+            placeholder.member_id_at_broker = ""  # another sidecar has the placeholder now, and the group with it
         else:
             raise ConnectionLost(f"LeaveGroup: {name_of(code)}")
 
@@ -359,8 +359,8 @@ class BrokerMembership:
             return False
         begun = not placeholder.busy or placeholder.joining is not None or placeholder.final
         if code == Code.REBALANCE_IN_PROGRESS and not placeholder.gone and not begun:
-            placeholder.there = identity.member_id
-            self._told.taken(placeholder, identity, False)
+            placeholder.member_id_at_broker = identity.member_id
+            self._listener.taken(placeholder, identity, False)
         return True
 
     # ---- JoinGroup and SyncGroup --------------------------------------------------------------------------
@@ -371,7 +371,7 @@ class BrokerMembership:
         topics = placeholder.topics
         shown = ms.UNREADABLE if topics is None else ms.readable(topics)
         timeout_s = ms.REBALANCE_TIMEOUT_MS / 1000 + ANSWER_S
-        placeholder.there = None
+        placeholder.member_id_at_broker = None
         res = await ms.join(conn, placeholder.group_id, member_id, shown, self.session_ms, timeout_s)
         while res.error_code == Code.INVALID_SESSION_TIMEOUT and self.session_ms // 2 >= LEAST_SESSION_MS:
             self.session_ms //= 2
@@ -379,7 +379,7 @@ class BrokerMembership:
             res = await ms.join(conn, placeholder.group_id, member_id, shown, self.session_ms, timeout_s)
         self._check(placeholder, res)
         identity = MemberIdentity(res.member_id, res.generation_id, ms.INSTANCE_ID)
-        placeholder.there = identity.member_id
+        placeholder.member_id_at_broker = identity.member_id
         if ms.must_sync(res):
             # Until SyncGroup is answered the broker takes no commit, and an early placeholder has the wrong generation.
             placeholder.identity = placeholder.joining = None
@@ -394,7 +394,7 @@ class BrokerMembership:
             return
         if not self._leased(placeholder.partition):
             raise ConnectionLost("the lease is over")
-        self._told.taken(placeholder, identity, True)
+        self._listener.taken(placeholder, identity, True)
 
     def _check(self, placeholder: Placeholder, res: jg.JoinGroupResponse) -> None:
         if res.error_code == Code.NONE:

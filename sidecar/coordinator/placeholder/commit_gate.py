@@ -54,7 +54,7 @@ def ready_for(placeholder: Placeholder, event: Waits) -> bool:
     if isinstance(event, FetchCheck):
         return placeholder.settled or not placeholder.wanted
     if not placeholder.wanted:
-        return placeholder.there == ""
+        return placeholder.member_id_at_broker == ""
     if isinstance(event, OpenOffsets):
         return placeholder.final and placeholder.shown == placeholder.topics
     return placeholder.identity is not None

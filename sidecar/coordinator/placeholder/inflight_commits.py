@@ -37,7 +37,7 @@ class UnderWay:
         self._doubtful: set[int] = set()
         self._of_group: dict[str, set[int]] = {}
         self._of_place: dict[tuple[str, int, Topic], set[int]] = {}
-        """Group, partition, and topic by name or id as a commit names it (`_said`) -> tickets."""
+        """Group, partition, and topic by name or id as a commit names it (`_topic_keys`) -> tickets."""
         self._last = 0
 
     def begin(self, group_id: str, member_id: str, places: tuple[Place, ...], way: Way, now_ms: int) -> int:
@@ -46,7 +46,7 @@ class UnderWay:
         self._commits[ticket] = _Commit(group_id, member_id, places, way, now_ms)
         self._of_group.setdefault(group_id, set()).add(ticket)
         for place in places:
-            for topic in _said(place):
+            for topic in _topic_keys(place):
                 self._of_place.setdefault((group_id, place[2], topic), set()).add(ticket)
         return ticket
 
@@ -58,7 +58,7 @@ class UnderWay:
         self._doubtful.discard(ticket)
         _remove(self._of_group, found.group_id, ticket)
         for place in found.places:
-            for topic in _said(place):
+            for topic in _topic_keys(place):
                 _remove(self._of_place, (found.group_id, place[2], topic), ticket)
         return found.group_id
 
@@ -117,7 +117,7 @@ class UnderWay:
                 yield ticket
 
 
-def _said(place: Place) -> tuple[Topic, Topic]:
+def _topic_keys(place: Place) -> tuple[Topic, Topic]:
     """Returns the topic's keys in the index: its name and its id; "" or b"" where the commit has none."""
     name, topic_id, _ = place
     return name, NO_ID if topic_id == ZERO_UUID else topic_id

@@ -38,7 +38,7 @@ PATIENCE_MS = 200
 its successors load for a moment, and commits must not wait much longer."""
 TICK_S = 1.0
 FREE_S = 5.0
-SAY_AGAIN_MS = 5_000
+LOG_AGAIN_MS = 5_000
 OPEN_MS = 5_000
 """Time for which the broker can read a subscription that was shown to it for one OffsetDelete."""
 
@@ -106,7 +106,7 @@ class Placeholders:
             tasks,
         )
         self._heartbeats = PlaceholderHeartbeats(self._membership, ports.leased, self._lost, log)
-        self._said_ms = -SAY_AGAIN_MS
+        self._logged_ms = -LOG_AGAIN_MS
         figures("placeholders_wanted").set_function(lambda: sum(g.wanted for g in self._groups.values()))
         figures("placeholders_joined").set_function(lambda: sum(g.final for g in self._groups.values()))
         tasks.spawn(self._rounds(), "placeholders")
@@ -153,7 +153,9 @@ class Placeholders:
         if sent_as is not None and sent_as == group.identity:
             self._lost(group, "a commit in its name was refused")
         elif sent_as is None and not group.wanted:
-            group.there = None  # the broker's group has a member; if it is a placeholder left behind, it is given up
+            group.member_id_at_broker = (
+                None  # the broker's group has a member; if it is a placeholder left behind, it is given up
+            )
         return group
 
     def expose(self, group_id: str, topics: frozenset[str]) -> Placeholder:
@@ -161,8 +163,10 @@ class Placeholders:
         group = self._groups.get(group_id) or self._add(group_id, False)
         if group.wanted:
             group.topics, group.open_until_ms = topics, now().mono_ms + OPEN_MS
-        elif group.there == "":
-            group.there = None  # deletion is rare, and must not fail for a placeholder that was left behind
+        elif group.member_id_at_broker == "":
+            group.member_id_at_broker = (
+                None  # deletion is rare, and must not fail for a placeholder that was left behind
+            )
         return group
 
     def renew(self, placeholder: Placeholder) -> None:
@@ -181,7 +185,7 @@ class Placeholders:
         """Forgets a group without members whose placeholder is given up, as no request waits for it any more."""
         if (
             not placeholder.wanted
-            and placeholder.there == ""
+            and placeholder.member_id_at_broker == ""
             and not placeholder.busy
             and self._groups.get(placeholder.group_id) is placeholder
         ):
@@ -228,8 +232,8 @@ class Placeholders:
         placeholder.pause_ms = min(max(2 * placeholder.pause_ms, PAUSE_MS), PAUSE_MAX_MS)
         self._rest(placeholder)
         at_ms = now().mono_ms
-        if placeholder.wanted and placeholder.pause_ms == PAUSE_MAX_MS and at_ms - self._said_ms >= SAY_AGAIN_MS:
-            self._said_ms = at_ms
+        if placeholder.wanted and placeholder.pause_ms == PAUSE_MAX_MS and at_ms - self._logged_ms >= LOG_AGAIN_MS:
+            self._logged_ms = at_ms
             waiting = sum(g.wanted and not g.final for g in self._groups.values())
             self._log.warning(
                 "placeholders cannot join", groups=waiting, group_id=placeholder.group_id, problem=problem
@@ -266,7 +270,15 @@ class Placeholders:
         identity = group.identity if group.final else None
         group.gone = True
         fresh = replace(
-            group, identity=identity, joining=None, there=None, gone=False, busy=False, queued=0, pause_ms=0, problem=""
+            group,
+            identity=identity,
+            joining=None,
+            member_id_at_broker=None,
+            gone=False,
+            busy=False,
+            queued=0,
+            pause_ms=0,
+            problem="",
         )
         self._groups[group.group_id] = fresh
         return fresh
@@ -287,12 +299,12 @@ class Placeholders:
     def given_up(self, group_id: str) -> bool:
         """Returns whether no placeholder is left in the broker's group, nor will one be taken."""
         group = self._groups.get(group_id)
-        return group is None or (not group.wanted and group.there == "" and not group.busy)
+        return group is None or (not group.wanted and group.member_id_at_broker == "" and not group.busy)
 
     @property
     def all_joined(self) -> bool:
         """Whether all wanted placeholders have joined, and all others have left."""
-        return all(g.final if g.wanted else g.there == "" for g in self._groups.values())
+        return all(g.final if g.wanted else g.member_id_at_broker == "" for g in self._groups.values())
 
     async def _rounds(self) -> None:
         """Runs the periodic work for ever, each TICK_S."""

@@ -44,7 +44,7 @@ PAUSE_MS, PAUSE_MAX_MS = 50, 2_000
 """First pause after trouble; it doubles each time, up to the second value."""
 REFUSED_MS = 30_000
 """Pause after a refusal that only an administrator can change: a missing right, or another group of this name."""
-SAY_AGAIN_MS = 5_000
+LOG_AGAIN_MS = 5_000
 FREE_S = 5.0
 LATE_MS = 10_000
 """Time after which share state that is not initialised is logged."""
@@ -104,7 +104,7 @@ class _Placeholder:
     tried: bool = False
     """Whether a request to join was sent."""
     shown: tuple[str, ...] = ()
-    told: Initialised | None = None
+    reported: Initialised | None = None
     """The initialised partitions that the core was told of since this hold began; None: none. The core forgets them
     when its group is empty, and the group may have members again before the placeholder has left."""
     others: set[str] = field(default_factory=set)
@@ -141,7 +141,7 @@ class SharePlaceholders:
         self._waiting: dict[str, list[tuple[int, OpenShareState, asyncio.TimerHandle]]] = {}
         """Group -> requests that wait until no placeholder is left at the broker: token, event, timer."""
         self._membership = ShareMembership(cluster, log, self._keeps)
-        self._said_ms = -SAY_AGAIN_MS
+        self._logged_ms = -LOG_AGAIN_MS
         for state in State:
             figures("share_placeholders", state).set_function(partial(self._count, state))
 
@@ -162,7 +162,7 @@ class SharePlaceholders:
             changed = True
         else:
             before, p.wanted, p.attempt = p.wanted, wanted, attempt
-            p.told = p.told if _number(before) == _number(wanted) else None
+            p.reported = p.reported if _number(before) == _number(wanted) else None
             changed = type(before) is not type(wanted) or p.shown != getattr(wanted, "topic_names", p.shown)
         other = wanted.predecessor if isinstance(wanted, HoldPlaceholder) else wanted.placeholder_id
         if other and other != p.member_id:
@@ -292,7 +292,7 @@ class SharePlaceholders:
         while p.others:
             await self._membership.leave(node_id, p.group_id, other := next(iter(p.others)))
             p.others.discard(other)
-        if shows or res.assignment is not None or p.told is None:
+        if shows or res.assignment is not None or p.reported is None:
             self._report(p, wanted, node_id, await self._membership.assigned(node_id, p.group_id))
         if not wanted.complete and p.wanted is wanted:
             found = await self._membership.initialised(node_id, p.group_id)
@@ -319,7 +319,7 @@ class SharePlaceholders:
             p.epoch = 0
         elif code in REFUSED:
             # So the next report is sent, and shows the core that the refusal is over.
-            p.told = None
+            p.reported = None
             self._ports.done(p.partition, p.attempt, PlaceholderRefused(p.group_id, wanted.hold_id, code, message))
             raise Refused(problem, REFUSED[code])
         raise ConnectionLost(problem)
@@ -327,11 +327,11 @@ class SharePlaceholders:
     def _report(self, p: _Placeholder, wanted: HoldPlaceholder, node_id: int, found: Initialised) -> None:
         if p.gone or _number(p.wanted) != wanted.hold_id:
             return
-        told = p.told
+        told = p.reported
         if told is not None and not _news(told, found):
             return
         if told is None or found.whole:
-            p.told = found
+            p.reported = found
         else:
             for topic_id, partitions in found.partitions.items():
                 told.add(topic_id, found.names[topic_id], partitions)
@@ -353,7 +353,7 @@ class SharePlaceholders:
     async def _leave(self, p: _Placeholder, wanted: LeavePlaceholder, node_id: int) -> None:
         for member_id in (p.member_id, *p.others) if p.tried else tuple(p.others):
             await self._membership.leave(node_id, p.group_id, member_id)
-        p.epoch, p.tried, p.told, p.shown = 0, False, None, ()
+        p.epoch, p.tried, p.reported, p.shown = 0, False, None, ()
         p.others.clear()
         if p.gone or p.wanted is not wanted:
             return
@@ -391,8 +391,8 @@ class SharePlaceholders:
         p.refused = bool(remedy)
         p.pause_ms = REFUSED_MS if remedy else min(max(2 * p.pause_ms, PAUSE_MS), PAUSE_MAX_MS)
         at_ms = now().mono_ms
-        if p.pause_ms >= PAUSE_MAX_MS and at_ms - self._said_ms >= SAY_AGAIN_MS:
-            self._said_ms = at_ms
+        if p.pause_ms >= PAUSE_MAX_MS and at_ms - self._logged_ms >= LOG_AGAIN_MS:
+            self._logged_ms = at_ms
             waiting = sum(g.pause_ms >= PAUSE_MAX_MS for g in self._groups.values())
             told = {"groups": waiting, "group_id": p.group_id, "problem": problem}
             self._log.warning("share placeholders cannot join", **told, hint=remedy or "look at that broker")

@@ -38,7 +38,7 @@ KINDS_ALIKE = "give all sidecars the same groups.kinds, and a version that knows
 
 
 @dataclass(frozen=True)
-class FollowerSettings:
+class ClusterWatchSettings:
     broker: str
     tail_bootstrap: str
     tail_client_id: str
@@ -51,10 +51,10 @@ class FollowerSettings:
     ownership: OwnershipSettings
 
 
-class Follower:
+class ClusterWatch:
     def __init__(
         self,
-        settings: FollowerSettings,
+        settings: ClusterWatchSettings,
         leaders: tuple[int, ...],
         control: Control,
         state: StateLog,
@@ -78,7 +78,7 @@ class Follower:
         s, cluster = coordinator.settings, coordinator.cluster
         self.state_topic = StateTopic(s.topic, control.view.topics, log)
         coordinator.pin_state_topic(self.state_topic.id)
-        coordinator.appender.found_another = lambda: tasks.broken("state topic", self.state_topic.made_anew())
+        coordinator.appender.topic_recreated = lambda: tasks.broken("state topic", self.state_topic.made_anew())
         absence = BrokerAbsence(settings.broker_gone_s, self._withdraw, tasks)
         coordinator.broker_silence = absence.silence
         self._leaders = LeaderWatch(tuple(leaders), s.topic, settings.follow_leader_s, cluster, log)
@@ -86,14 +86,14 @@ class Follower:
         async def append(partition: int, records: list[Encoded]) -> None:
             await append_unfenced(cluster, coordinator.appender, state, s.topic, partition, records, ENROL_S)
 
-        roster = Roster(state, append, coordinator.requests.written.all_read, log)
+        roster = Roster(state, append, coordinator.requests.read_index.all_read, log)
         former = FormerOwners(state, roster, lambda: coordinator.assignment, s.lease_ms)
-        former.tells(coordinator.service.owners)
+        former.set_lease_ends(coordinator.service.owners)
         self.from_tail = TailListener(coordinator, state, self.state_topic, roster, former, control, log, tasks)
         self.tail = new_tail(settings.tail_bootstrap, s.topic, settings.tail_client_id, state, self.from_tail)
         self.ownership = OwnersGroup(cluster, s.node_id, s.address, settings.ownership, self, roster, log, tasks, peers)
         if peers is not None:
-            coordinator.fresh.tell = peers.say_topics
+            coordinator.fresh.notify_peers = peers.send_topics
             peers.ready = lambda: not self.problems()
         roster.came_late = self.ownership.place_anew
         self.from_tail.read, self.from_tail.claimed = self.ownership.take_part, self._claimed
@@ -179,7 +179,7 @@ class Follower:
         self._show()
 
     def topics_changed(self) -> None:
-        self._coordinator.fresh.told()
+        self._coordinator.fresh.topics_changed()
 
     def offsets_leaders(self) -> Sequence[int]:
         return self._leaders.of_offsets

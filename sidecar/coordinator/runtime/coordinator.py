@@ -178,7 +178,7 @@ class Coordinator:
             placeholder_gone=self.no_placeholder,
             vacate=lambda group_id: self.placeholders.occupied(group_id, members=False),
             fleet=FleetKinds(lambda kind: self.assignment.lacking(kind), lambda: len(self.assignment.members)),
-            tell=lambda: self.fronts.broadcast(self.moves.rules.message()),
+            send_rules=lambda: self.fronts.broadcast(self.moves.rules.message()),
         )
 
     def no_placeholder(self, group_id: str) -> bool:
@@ -222,7 +222,7 @@ class Coordinator:
             elif isinstance(message, Touch):
                 self.service.touch(message.group_id, message.member_id, now())
             elif isinstance(message, AccessAnswer):
-                self._regexes.told(self.fronts.token(front, message.token), message.hidden)
+                self._regexes.answered(self.fronts.token(front, message.token), message.hidden)
             elif isinstance(message, CommitEnded):
                 self.placeholders.commits.ended(message.ticket, message.sure)
             elif isinstance(message, BrokerSilence):

@@ -100,7 +100,7 @@ class RegexResolver:
 
         self._background.submit(REGEX, work, done)
 
-    def told(self, token: int, hidden: frozenset[str] | None) -> None:
+    def answered(self, token: int, hidden: frozenset[str] | None) -> None:
         """Takes in the front's answer: the topics that the member may not see, or None if the broker was not asked."""
         matched = self._matched.pop(token, None)
         if matched is not None:
@@ -108,7 +108,7 @@ class RegexResolver:
 
     def front_gone(self, its: Callable[[int], bool]) -> None:
         for token in [t for t in self._matched if its(t)]:
-            self.told(token, None)
+            self.answered(token, None)
 
     def _resolved(self, m: _Matched, hidden: frozenset[str] | None) -> None:
         """Reports the resolved expressions. `hidden` None: no broker could be asked, so no match counts; the next

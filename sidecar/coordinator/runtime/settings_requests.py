@@ -10,7 +10,7 @@ import asyncio
 from sidecar.coordinator.moves.managed_groups import Rules
 from sidecar.coordinator.settings.settings_in_force import SettingsInForce
 from sidecar.coordinator.settings.stored_settings import Append
-from sidecar.coordinator.statelog.read_index import Written
+from sidecar.coordinator.statelog.read_index import ReadIndex
 from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.core.runtime.events import Answer, Event
 from sidecar.core.vocabulary import group_config as cf
@@ -18,12 +18,12 @@ from sidecar.core.vocabulary.errors import TEXT, Code, CoordinatorError
 from sidecar.link.messages import (
     AlterReply,
     AlterSettings,
+    CheckGroupIsBrokers,
     ConfiguredGroups,
     ConfiguredReply,
     DescribeSettings,
     SettingChange,
     SettingsReply,
-    WhoseGroup,
 )
 
 KNOWN_WITHIN_S = 5.0
@@ -33,16 +33,16 @@ KNOWN_WITHIN_S = 5.0
 class SettingsRequests:
     """Answers requests. `configs`: the settings in force; `rules`: the managed groups; `written`: the read index."""
 
-    def __init__(self, configs: SettingsInForce, rules: Rules, written: Written) -> None:
+    def __init__(self, configs: SettingsInForce, rules: Rules, read_index: ReadIndex) -> None:
         self.configs = configs
         self.rules = rules
-        self.written = written
+        self.read_index = read_index
         self._settings = rules.settings
 
     async def handle(self, event: Event, append: Append) -> Answer:
         """Returns the answer. Before the broker has answered with its own settings, that is an error."""
-        if isinstance(event, WhoseGroup):
-            return await self._whose(event)
+        if isinstance(event, CheckGroupIsBrokers):
+            return await self._group_is_brokers(event)
         try:
             async with asyncio.timeout(KNOWN_WITHIN_S):
                 await self.configs.broker.known.wait()
@@ -59,10 +59,10 @@ class SettingsRequests:
         assert isinstance(event, ConfiguredGroups)
         return ConfiguredReply(groups=tuple(self.configured()))
 
-    async def _whose(self, event: WhoseGroup) -> Answer:
+    async def _group_is_brokers(self, event: CheckGroupIsBrokers) -> Answer:
         """Answers when the front's rules for a group are surely up to date: the tail has read all records that were
         written, and fronts are told of them at once. Else refuses."""
-        if await self.written.is_read({self._settings.partition_of(""), self._settings.partition_of(event.name)}):
+        if await self.read_index.is_read({self._settings.partition_of(""), self._settings.partition_of(event.name)}):
             return Answer(Code.NONE)
         return _not_available(event)
 

@@ -58,9 +58,9 @@ class TailListener:
         self._coordinator.takeovers.claim_read(partition)
         if partition not in self.unread:  # earlier claims may have come with a copy of the topic
             self.claimed()
-            self._say_foreign(partition)
+            self._log_foreign_claim(partition)
 
-    def _say_foreign(self, partition: int) -> None:
+    def _log_foreign_claim(self, partition: int) -> None:
         """Logs a claim by a sidecar of another cluster: two clusters share a state topic if one sidecar has the other
         cluster's `bootstrap`."""
         claims, own = self._state.partitions[partition].claims, self._control.view.cluster_id

@@ -160,9 +160,9 @@ class Takeovers:
             self._ports.run_commands()
 
     def _follow(self, c: Follow) -> None:
-        self._tasks.spawn(self._wait_past(c), f"follow-{c.partition}")
+        self._tasks.spawn(self._wait_applied(c), f"follow-{c.partition}")
 
-    async def _wait_past(self, c: Follow) -> None:
+    async def _wait_applied(self, c: Follow) -> None:
         try:
             await wait_for_own_claim(self._state, c.partition, c.offset)
         except WriteLost as exc:

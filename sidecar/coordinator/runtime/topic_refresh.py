@@ -57,7 +57,7 @@ class TopicRefresh:
         self._seen = False
         """Whether a look has seen a topic change since the last change passed."""
         self.moved = TopicsMoved()
-        self.tell: Callable[[], None] = lambda: None
+        self.notify_peers: Callable[[], None] = lambda: None
         """Called for each look because of a change, so that the other sidecars look, too."""
 
     def look(self, names: Names, then: Callable[[], None] = lambda: None, wait_s: float = 0.0) -> None:
@@ -87,18 +87,18 @@ class TopicRefresh:
         self._settled_s = time.monotonic() + PASSED_S
         self._seen = False
         if not self._changed:
-            self._look_and_tell()
+            self._look_and_notify()
         self._look_again(PASSED_S)
 
-    def told(self) -> None:
+    def topics_changed(self) -> None:
         """Called when topics have changed, through this sidecar or through a peer that reports so."""
         if self.served and not self._changed:
             self._changed = self.moved.now = True
             self.look(ALL)
 
-    def _look_and_tell(self) -> None:
-        self.told()
-        self.tell()
+    def _look_and_notify(self) -> None:
+        self.topics_changed()
+        self.notify_peers()
 
     def seen(self) -> None:
         """Called when a look has found changed topics."""
@@ -112,7 +112,7 @@ class TopicRefresh:
 
     def _passed_long_ago(self, waited_s: float) -> None:
         if waited_s == PASSED_S or not self._seen:
-            self._look_and_tell()
+            self._look_and_notify()
             if waited_s < SLOW_S:
                 self._look_again(2 * waited_s)
 

@@ -37,7 +37,7 @@ def some(consumer: Consumer, seconds: float) -> list[Message]:
     return [] if first is None else [first, *consumer.consume(AT_ONCE, 0)]
 
 
-class Ahead:
+class CatchUpReader:
     """A reader thread, from the first `read` on, with a consumer while there are records to read. It calls
     `taken(messages)` and `trouble(text)`; `broke(exception)` if it ends by a bug."""
 

@@ -157,7 +157,7 @@ class FencedWriter:
             # claim must wait for those of another partition. With all in sync, one request for all is the fastest.
             put = self._appender.put_apart if self._claims and leader.behind else self._appender.put
             batch.puts += 1
-            put(leader.node_id, leader.topic, leader.partition, batch.data, partial(self._told, batch.puts))
+            put(leader.node_id, leader.topic, leader.partition, batch.data, partial(self._put_answered, batch.puts))
 
     def late(self, s: float) -> bool:
         """Returns whether an append has waited for more than `s` seconds."""
@@ -170,7 +170,7 @@ class FencedWriter:
             self._leader.node_id = node_id
             self._put()
 
-    def _told(self, put: int, code: int, offset: int, lost: ConnectionLost | None) -> None:
+    def _put_answered(self, put: int, code: int, offset: int, lost: ConnectionLost | None) -> None:
         if put == self._batch.puts:
             self._answered(code, offset, lost)
 

@@ -27,7 +27,7 @@ class PartitionLeader:
         view = await self._cluster.refresh([self.topic])
         meant = self._appender.pinned.get(self.topic, ZERO_UUID)
         if meant != ZERO_UUID and any(t.name == self.topic and t.id not in (ZERO_UUID, meant) for t in view.topics):
-            self._appender.found_another()
+            self._appender.topic_recreated()
             raise WriteLost(f"{self.topic}-{self.partition}: {self.topic} is another topic now ({last})")
         leaders = view.leaders.get(self.topic, ())
         self.behind = (self.topic, self.partition) in view.behind

@@ -28,7 +28,7 @@ only the leader, with its high watermark."""
 ANSWER_S, PAUSE_S = 1.0, 0.05
 
 
-class Written:
+class ReadIndex:
     """The read index of the state topic `topic`. `state`: the tail's copy; `within_s`: longest wait."""
 
     def __init__(self, cluster: Cluster, topic: str, state: StateLog, within_s: float, tasks: Tasks) -> None:
@@ -48,7 +48,7 @@ class Written:
             async with asyncio.timeout(self._within_s):
                 ends = await asyncio.gather(*(self._end(p) for p in partitions))
                 for p, end in zip(partitions, ends, strict=True):
-                    await self._state.wait_past(p, end - 1)
+                    await self._state.wait_applied(p, end - 1)
         except TimeoutError:
             return False
         return True
@@ -71,7 +71,7 @@ class Written:
         try:
             while waiting := [f for f in self._waiting.pop(partition, ()) if not f.done()]:
                 try:
-                    end = await self._found(partition)
+                    end = await self._end_of_log(partition)
                 except NO_ANSWER:
                     self._waiting[partition] = waiting + self._waiting.get(partition, [])
                     await asyncio.sleep(PAUSE_S)
@@ -82,7 +82,7 @@ class Written:
         finally:
             self._asking.discard(partition)
 
-    async def _found(self, partition: int) -> int:
+    async def _end_of_log(self, partition: int) -> int:
         """Returns an offset before which all acknowledged records are. Raises ConnectionLost, TimeoutError,
         WireError."""
         try:

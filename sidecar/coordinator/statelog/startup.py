@@ -17,14 +17,14 @@ from sidecar.kafka.cluster import Address, Cluster, ClusterView, ConnectionLost,
 from sidecar.kafka.credentials import Login
 from sidecar.kafka.denials import TOPIC
 from sidecar.kafka.net import NO_ANSWER, BrokerConnection, NotAuthenticated
-from sidecar.kafka.security import OPEN
+from sidecar.kafka.security import PLAINTEXT
 from sidecar.link.ports import Logger
 from sidecar.wire.generated import describe_configs as dc
 from sidecar.wire.generated import metadata as md
 from sidecar.wire.primitives import ZERO_UUID
 
 RETRY_S = 0.1
-SAY_AGAIN_S = 5.0
+LOG_AGAIN_S = 5.0
 NO_IDS = (
     "topics have no ids, without which no group can be coordinated. "
     "Brokers need Kafka 2.8 or later, and inter.broker.protocol.version 2.8 or later"
@@ -32,11 +32,11 @@ NO_IDS = (
 NO_LEADERS = "it has partitions without a leader, or this principal may not DESCRIBE it"
 
 
-Tell = Callable[[str], None]
+OnWait = Callable[[str], None]
 """Called with a text: the reason why the start waits."""
 
 
-def nobody(problem: str) -> None:
+def ignore_wait(problem: str) -> None:
     """Ignores the reason."""
 
 
@@ -56,7 +56,7 @@ class StartSettings:
     replicas: int
     min_compaction_lag_ms: int
     max_message_bytes: int = 2 * BATCH_BYTES
-    security: Login = OPEN
+    security: Login = PLAINTEXT
     """Credentials for the broker's listener for clients."""
 
 
@@ -91,7 +91,7 @@ class Control:
         res: md.MetadataResponse = await self._conn.request(md, "Metadata", req, low=low)
         return res
 
-    async def of_another_node(self) -> str:
+    async def node_mismatch(self) -> str:
         """Returns why this sidecar's broker is not the one with this node id; "" if it is, or does not say. A broker
         describes only its own settings. Raises ConnectionLost, TimeoutError, WireError."""
         if self._conn is None:
@@ -109,17 +109,17 @@ class Control:
             self._conn.close()
 
 
-class _Again:
-    """Reports a problem at most every SAY_AGAIN_S. `first`: whether the first one is reported at once."""
+class _LogAgain:
+    """Reports a problem at most every LOG_AGAIN_S. `first`: whether the first one is reported at once."""
 
-    def __init__(self, say: Callable[[str], None], first: bool) -> None:
-        self._say = say
-        self._said = 0.0 if first else time.monotonic()
+    def __init__(self, log: Callable[[str], None], first: bool) -> None:
+        self._log = log
+        self._logged_s = 0.0 if first else time.monotonic()
 
     def __call__(self, problem: str) -> None:
-        if time.monotonic() - self._said > SAY_AGAIN_S:
-            self._said = time.monotonic()
-            self._say(problem)
+        if time.monotonic() - self._logged_s > LOG_AGAIN_S:
+            self._logged_s = time.monotonic()
+            self._log(problem)
 
 
 def _unfit(view: ClusterView) -> str:
@@ -127,20 +127,22 @@ def _unfit(view: ClusterView) -> str:
     return NO_IDS if any(t.id == ZERO_UUID for t in view.topics) else ""
 
 
-async def find_broker(s: StartSettings, control: Control, log: Logger, waits: Tell = nobody) -> None:
+async def find_broker(s: StartSettings, control: Control, log: Logger, waits: OnWait = ignore_wait) -> None:
     """Waits until the broker answers and has the node id of the settings. A broker that refuses this sidecar's
     credentials, or has another id, is waited for without a limit: clients, which need neither, go on meanwhile. Raises
     StartError."""
     until = time.monotonic() + s.wait_s if s.wait_s else float("inf")
     broker = f"{s.broker[0]}:{s.broker[1]}"
-    tell = _Again(lambda problem: log.warning("waiting for the broker", broker=broker, problem=problem), first=True)
+    report = _LogAgain(
+        lambda problem: log.warning("waiting for the broker", broker=broker, problem=problem), first=True
+    )
     while True:
         try:
             view = await control.look()
             problem = _unfit(view)
             other = f"node id {s.node_id} is not among the brokers {sorted(view.brokers)}"
             if s.node_id in view.brokers:
-                other = await control.of_another_node()
+                other = await control.node_mismatch()
             if other:
                 problem, until = f"{other}. Check --node-id and --broker, and restart the sidecar", float("inf")
             if not problem:
@@ -155,21 +157,23 @@ async def find_broker(s: StartSettings, control: Control, log: Logger, waits: Te
                 f"no use of broker {broker} for {s.wait_s:g} s: {problem}. "
                 "Check --broker and --node-id, or raise broker_wait_ms."
             )
-        tell(problem)
+        report(problem)
         await asyncio.sleep(RETRY_S)
 
 
-async def one_cluster(s: StartSettings, control: Control, cluster: Cluster, log: Logger, waits: Tell = nobody) -> None:
+async def one_cluster(
+    s: StartSettings, control: Control, cluster: Cluster, log: Logger, waits: OnWait = ignore_wait
+) -> None:
     """Waits until `bootstrap` answers. Raises StartError if it leads to another cluster than `broker`. Node ids are the
     same in many clusters: this sidecar would be a second coordinator here, alone in an owners' group there."""
-    again = _Again(lambda problem: log.warning("waiting for bootstrap", problem=problem), first=True)
+    log_again = _LogAgain(lambda problem: log.warning("waiting for bootstrap", problem=problem), first=True)
     while not s.same_listener:
         try:
             there = (await cluster.refresh([])).cluster_id
         except NO_ANSWER as exc:
             problem = str(exc) or "timed out"
             waits(f"waiting for bootstrap: {problem}")
-            again(problem)
+            log_again(problem)
             await asyncio.sleep(RETRY_S)
             continue
         here = control.view.cluster_id
@@ -183,58 +187,58 @@ async def one_cluster(s: StartSettings, control: Control, cluster: Cluster, log:
 
 
 async def offsets_leaders(
-    s: StartSettings, control: Control, cluster: Cluster, log: Logger, waits: Tell = nobody
+    s: StartSettings, control: Control, cluster: Cluster, log: Logger, waits: OnWait = ignore_wait
 ) -> tuple[int, ...]:
     """Returns the leaders of `__consumer_offsets`, once all partitions have one. The state topic has as many
     partitions. Asking for a coordinator makes the brokers create `__consumer_offsets`."""
-    again = _Again(lambda problem: log.warning(f"waiting for {OFFSETS}", problem=problem), first=False)
+    log_again = _LogAgain(lambda problem: log.warning(f"waiting for {OFFSETS}", problem=problem), first=False)
 
-    def tell(problem: str) -> None:
+    def report(problem: str) -> None:
         waits(f"waiting for {OFFSETS}: {problem}")
-        again(problem)
+        log_again(problem)
 
     while not (leaders := control.view.leaders.get(OFFSETS, ())) or -1 in leaders or _unfit(control.view):
         try:
             await cluster.coordinator(s.owners_group, 0)
         except ConnectionLost as exc:
-            tell(str(exc))
+            report(str(exc))
         else:
-            tell(_unfit(control.view) or NO_LEADERS)
+            report(_unfit(control.view) or NO_LEADERS)
         await asyncio.sleep(RETRY_S)
-        await _look_again(control, tell)
+        await _look_again(control, report)
     return leaders
 
 
-async def _look_again(control: Control, tell: Callable[[str], None]) -> None:
+async def _look_again(control: Control, report: Callable[[str], None]) -> None:
     try:
         await control.look()
     except NO_ANSWER as exc:
-        tell(str(exc) or "timed out")
+        report(str(exc) or "timed out")
 
 
 async def state_topic(
-    s: StartSettings, control: Control, cluster: Cluster, partitions: int, log: Logger, waits: Tell = nobody
+    s: StartSettings, control: Control, cluster: Cluster, partitions: int, log: Logger, waits: OnWait = ignore_wait
 ) -> None:
     """Creates the state topic if there is none. A topic that is not in the listing may be one that this principal may
     not describe, so the brokers are asked for it by name. Raises StartError if its number of partitions is wrong."""
-    again = _Again(lambda problem: log.warning("waiting for the state topic", problem=problem), first=True)
+    log_again = _LogAgain(lambda problem: log.warning("waiting for the state topic", problem=problem), first=True)
 
-    def tell(problem: str) -> None:
+    def report(problem: str) -> None:
         waits(f"waiting for the state topic: {problem}")
-        again(problem)
+        log_again(problem)
 
     while (have := control.view.leaders.get(s.topic)) is None:
         found = await ask_for(cluster, s.topic)
         if found.state is Existence.MISSING:
-            await _create(s, len(control.view.brokers), cluster, partitions, log, tell)
+            await _create(s, len(control.view.brokers), cluster, partitions, log, report)
         elif found.state is Existence.THERE and len(found.leaders) > 0:
             have = found.leaders
             break
         else:
-            tell(found.problem)
+            report(found.problem)
             await asyncio.sleep(0.5)
         await asyncio.sleep(0.03)
-        await _look_again(control, tell)
+        await _look_again(control, report)
     if len(have) != partitions:  # one of them may still be without a leader: writers and tail wait for that
         raise StartError(
             f"{s.topic} has {len(have)} partitions, {OFFSETS} has {partitions}: they must be equal. "
@@ -242,7 +246,9 @@ async def state_topic(
         )
 
 
-async def _create(s: StartSettings, brokers: int, cluster: Cluster, partitions: int, log: Logger, tell: Tell) -> None:
+async def _create(
+    s: StartSettings, brokers: int, cluster: Cluster, partitions: int, log: Logger, report: OnWait
+) -> None:
     replicas = s.replicas or min(3, brokers)
     configs = topic_configs(replicas, s.min_compaction_lag_ms, s.max_message_bytes)
     try:
@@ -253,7 +259,7 @@ async def _create(s: StartSettings, brokers: int, cluster: Cluster, partitions: 
     if code == Code.NONE:
         log.info("created the state topic", topic=s.topic, partitions=partitions, replicas=replicas)
     elif code != Code.TOPIC_ALREADY_EXISTS:
-        tell(f"{s.topic} cannot be created: {problem}")
+        report(f"{s.topic} cannot be created: {problem}")
         await asyncio.sleep(0.5)
 
 

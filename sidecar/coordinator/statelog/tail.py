@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from sidecar.coordinator.statelog.catch_up import Ahead, Want, some
+from sidecar.coordinator.statelog.catch_up import CatchUpReader, Want, some
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.records import Key, Record, Role
 from sidecar.core.runtime.registry import Group
@@ -28,7 +28,7 @@ from sidecar.state.fold import PartitionFold
 from sidecar.state.keys import StateKey, decode_key
 from sidecar.state.schema import StateError
 
-AHEAD = 2
+UNTAKEN_SLICES = 2
 """Most slices that the thread hands over before the loop has taken them. Without a limit a sidecar that starts would
 apply the whole topic, and do nothing in between."""
 LOOKED_AT = 64
@@ -64,7 +64,7 @@ class StateLog:
     def __init__(self, partitions: int, codec: StateCodec, log: Logger, figures: Figures) -> None:
         self.partitions = [PartitionFold() for _ in range(partitions)]
         self.revisions: list[dict[Key, int]] = [{} for _ in range(partitions)]
-        self.ahead: list[dict[int, tuple[StateKey | None, bytes | None]]] = [{} for _ in range(partitions)]
+        self.applied_early: list[dict[int, tuple[StateKey | None, bytes | None]]] = [{} for _ in range(partitions)]
         """By partition: offset -> a record that was applied before the tail has read it."""
         self.late: Callable[[int, int], None] = lambda partition, offset: None
         """Called with partition and offset when a takeover or request has waited for this record for LATE_S."""
@@ -74,7 +74,7 @@ class StateLog:
         marker, which is no record and has an offset."""
         self.codec = codec
         self._log = log
-        self.told_ends: list[int] = []
+        self.reported_ends: list[int] = []
         """By partition: end of the log in the brokers' last answers to the tail."""
         figures("void_records").set_function(lambda: sum(p.owners.void for p in self.partitions))
         figures("tail_lag").set_function(self.behind)
@@ -153,7 +153,7 @@ class StateLog:
                         found.append((p, group_id, record.member_id))
         return found
 
-    async def wait_past(self, partition: int, offset: int) -> None:
+    async def wait_applied(self, partition: int, offset: int) -> None:
         """Waits until the record at `offset` has been applied, or the tail has found that there is none."""
         if self._read(partition) > offset:
             return
@@ -172,7 +172,7 @@ class StateLog:
 
     def behind(self) -> int:
         """Returns the number of offsets that the tail has not read yet."""
-        return sum(max(0, end - self._read(p)) for p, end in enumerate(self.told_ends))
+        return sum(max(0, end - self._read(p)) for p, end in enumerate(self.reported_ends))
 
     def apply(
         self, partition: int, offset: int, key: StateKey | None, value: bytes | None, owner_epoch: int = -1
@@ -205,7 +205,7 @@ class StateLog:
             return
         for at, record in enumerate(records, offset):
             key = decode_key(record.key)
-            self.ahead[partition][at] = (key, record.value)
+            self.applied_early[partition][at] = (key, record.value)
             self.apply(partition, at, key, record.value)
         self.wake(partition)
 
@@ -266,7 +266,7 @@ class Tail:
         """New credentials as properties of librdkafka, which the next consumer takes; None: there are none."""
         self._loop = asyncio.get_running_loop()
         self._stop = threading.Event()
-        self._room = threading.Semaphore(AHEAD)
+        self._room = threading.Semaphore(UNTAKEN_SLICES)
         self._config: dict[str, Any] = {
             **(security or {}),
             "bootstrap.servers": bootstrap,
@@ -286,10 +286,10 @@ class Tail:
             "allow.auto.create.topics": False,
             "log_level": 2,
         }
-        self._ahead = Ahead(
+        self._catch_up = CatchUpReader(
             self._config,
             topic,
-            taken=lambda messages: self._post(self._apply_ahead, [self._item(m) for m in messages]),
+            taken=lambda messages: self._post(self._apply_early, [self._item(m) for m in messages]),
             trouble=lambda text: self._post(listener.tail_trouble, text),
             broke=lambda exc: self._post(listener.tail_broke, exc),
         )
@@ -300,7 +300,7 @@ class Tail:
 
     def stop(self) -> None:
         self._stop.set()
-        self._ahead.stop()
+        self._catch_up.stop()
         self._thread.join(timeout=2)
 
     def secure(self, security: Mapping[str, Any]) -> None:
@@ -309,12 +309,12 @@ class Tail:
         before = {name: self._config.get(name) for name in security}
         if any(before[name] != value and not callable(value) for name, value in security.items()):
             self._newly = dict(security)
-            self._ahead.secure(security)
+            self._catch_up.secure(security)
 
     def _late(self, partition: int, offset: int) -> None:
         position = self._log.partitions[partition].position
         if position <= offset < position + FAR:
-            self._ahead.read(Want(partition, position, offset))
+            self._catch_up.read(Want(partition, position, offset))
 
     # ---- the thread ---------------------------------------------------------------------------------------
     def _guarded(self) -> None:
@@ -369,7 +369,7 @@ class Tail:
             except KafkaException:  # librdkafka does not know the partition (any more)
                 found = None
             ends.append(found[1] if found else 0)
-        self._log.told_ends = ends
+        self._log.reported_ends = ends
 
     def _post(self, fn: Callable[..., None], arg: object) -> None:
         try:
@@ -399,7 +399,7 @@ class Tail:
         value = m.value()
         if isinstance(value, bytes):
             return (partition, offset, key, value, -1)
-        return (partition, offset, key, None, _said_epoch(m))
+        return (partition, offset, key, None, _header_epoch(m))
 
     # ---- the event loop -----------------------------------------------------------------------------------
     def _taken(self, items: list[Item]) -> None:
@@ -416,7 +416,7 @@ class Tail:
                 touched.add(partition)
                 self._listener.tail_read(partition)
             elif partition >= 0:
-                ahead = log.ahead[partition]
+                ahead = log.applied_early[partition]
                 if offset < log.partitions[partition].position:
                     if ahead.pop(offset, None) == (key, value):
                         continue
@@ -428,13 +428,13 @@ class Tail:
         for partition in touched:
             log.wake(partition)
 
-    def _apply_ahead(self, items: list[Item]) -> None:
+    def _apply_early(self, items: list[Item]) -> None:
         """Applies records that the tail has not read yet; it reads them later."""
         log = self._log
         for item in items:
             partition, offset, key, value, _ = item
             if offset >= log.partitions[partition].position:
-                log.ahead[partition][offset] = (key, value)
+                log.applied_early[partition][offset] = (key, value)
                 self._apply_one(item)
         for partition in {item[0] for item in items}:
             log.wake(partition)
@@ -448,7 +448,7 @@ class Tail:
             self._listener.claim_read(partition)
 
 
-def _said_epoch(m: Message) -> int:
+def _header_epoch(m: Message) -> int:
     """Returns the owner epoch in the headers of a tombstone; -1 without one."""
     value = dict(m.headers() or ()).get("owner_epoch")
     return int(value) if isinstance(value, bytes) and value.isdigit() and len(value) <= 20 else -1

@@ -93,7 +93,7 @@ async def wait_for_own_claim(state: StateLog, partition: int, offset: int) -> No
     """Returns once the tail has read the claim of this sidecar, at `offset`. Raises WriteLost."""
     try:
         async with asyncio.timeout(OWN_CLAIM_READ_S):
-            await state.wait_past(partition, offset)
+            await state.wait_applied(partition, offset)
     except TimeoutError:
         raise WriteLost(f"the own claim has not been read back for {OWN_CLAIM_READ_S:g} s") from None
 

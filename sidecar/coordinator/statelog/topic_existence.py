@@ -27,7 +27,7 @@ class Existence(Enum):
     THERE = "there"
     MISSING = "missing"
     DENIED = "denied"
-    ANOTHER = "made anew"
+    RECREATED = "made anew"
     UNREACHABLE = "unreachable"
 
 
@@ -50,10 +50,10 @@ async def ask_for(cluster: Cluster, topic: str, topic_id: bytes = ZERO_UUID) -> 
             return await _denied(cluster, topic, topic_id)
     except NO_ANSWER as exc:
         return TopicAnswer(Existence.UNREACHABLE, f"no broker answers for {topic}: {str(exc) or 'timed out'}")
-    return _found(named, topic, topic_id)
+    return _existence(named, topic, topic_id)
 
 
-def _found(named: md.MetadataResponseTopic, topic: str, topic_id: bytes) -> TopicAnswer:
+def _existence(named: md.MetadataResponseTopic, topic: str, topic_id: bytes) -> TopicAnswer:
     code = named.error_code
     if code == Code.TOPIC_AUTHORIZATION_FAILED:
         return _may_not(topic)
@@ -62,7 +62,7 @@ def _found(named: md.MetadataResponseTopic, topic: str, topic_id: bytes) -> Topi
     if code not in (Code.NONE, Code.LEADER_NOT_AVAILABLE):
         return TopicAnswer(Existence.UNREACHABLE, f"no answer about {topic}: {name_of(code)}")
     if topic_id not in (ZERO_UUID, named.topic_id) and named.topic_id != ZERO_UUID:
-        return TopicAnswer(Existence.ANOTHER, f"{topic} was deleted and made anew")
+        return TopicAnswer(Existence.RECREATED, f"{topic} was deleted and made anew")
     view = view_of(md.MetadataResponse(topics=[named]), {})
     return TopicAnswer(Existence.THERE, leaders=view.leaders.get(topic, ()))
 

@@ -27,13 +27,13 @@ TOPIC = 2
 POLICY, MIN_ISR, UNCLEAN = "cleanup.policy", "min.insync.replicas", "unclean.leader.election.enable"
 LOOKS = 3
 """Looks in a row without the topic after which it is gone: a broker that has just started may have an old list."""
-TELL_AGAIN_S = 60.0
+LOG_AGAIN_S = 60.0
 REMEDIES = {
     Existence.DENIED: "give the sidecar's user its rights at that topic back (`sidecar acls` prints the commands); "
     "nothing is lost, and nothing else is to be done",
     Existence.MISSING: "find out who deleted it; if it stays away, it is made anew, and members join again",
     Existence.UNREACHABLE: "look at the brokers and at the network between",
-    Existence.ANOTHER: "find out who deleted it: members join again",
+    Existence.RECREATED: "find out who deleted it: members join again",
 }
 
 
@@ -95,9 +95,9 @@ class StateTopic:
         self.id = self._find(topics)
         """Topic id; ZERO_UUID: the topic was made just before the start, and is not listed yet."""
         self._missing = 0
-        self._said = False
+        self._end_logged = False
         self._state = Existence.THERE
-        self._told_s = 0.0
+        self._logged_s = 0.0
 
     def _find(self, topics: Iterable[Topic]) -> bytes:
         return next((t.id for t in topics if t.name == self._name), ZERO_UUID)
@@ -114,7 +114,7 @@ class StateTopic:
             raise self.made_anew()
         else:
             self._is(await ask_for(cluster, self._name, self.id))
-            if self._state is Existence.ANOTHER:
+            if self._state is Existence.RECREATED:
                 raise self.made_anew()
             if self._missing >= LOOKS and self.id != ZERO_UUID:
                 raise self._anew("has been deleted")
@@ -123,8 +123,8 @@ class StateTopic:
         before, self._state, self.problem = self._state, found.state, found.problem
         self._missing = self._missing + 1 if found.state is Existence.MISSING else 0
         now_s = time.monotonic()
-        if found.state is not Existence.THERE and (before is not found.state or now_s - self._told_s >= TELL_AGAIN_S):
-            self._told_s = now_s
+        if found.state is not Existence.THERE and (before is not found.state or now_s - self._logged_s >= LOG_AGAIN_S):
+            self._logged_s = now_s
             what = {"state": found.state.value, "problem": found.problem, "remedy": REMEDIES[found.state]}
             # A broker that has just started may not have heard of it, and that is over in a moment.
             say = self._log.error if found.state is Existence.DENIED else self._log.warning
@@ -140,8 +140,8 @@ class StateTopic:
 
     def _anew(self, what: str) -> StartAnew:
         text = f"{self._name} {what}: what this sidecar knows of groups is in no log any more"
-        if not self._said:  # each writer finds out for itself
-            self._said = True
+        if not self._end_logged:  # each writer finds out for itself
+            self._end_logged = True
             self._log.error("the state topic is another one; starting anew, members will join again", problem=text)
         return StartAnew(text)
 

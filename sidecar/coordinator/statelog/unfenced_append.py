@@ -42,7 +42,7 @@ async def append_unfenced(
                 code, offset = await appender.append(leader, topic, partition, batch)
                 if code == Code.NONE:
                     async with asyncio.timeout(timeout_s):
-                        await state.wait_past(partition, offset + len(records) - 1)
+                        await state.wait_applied(partition, offset + len(records) - 1)
                     return
                 problem = name_of(code)
         except (ConnectionLost, TimeoutError, WireError, IndexError) as exc:

@@ -18,7 +18,7 @@ from sidecar.drill.processes import port_open
 DEFAULTS = {"transaction.state.log.replication.factor": "3", "transaction.state.log.min.isr": "2"}
 FITTING = {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
 REMEDY = "transaction.state.log.replication.factor"
-TOLD_S = 30.0
+REMEDY_S = 30.0
 """Seconds after the sidecar's start in which it must name the remedy."""
 ANSWERED_S = 15.0
 """Seconds in which a member must get the error that the coordinator cannot serve it."""
@@ -42,17 +42,17 @@ class SingleBroker(Drill):
         started = time.monotonic()
         k.start_sidecar(node)
         log = k.folder / "sidecar-1.log"
-        problems = self._until(lambda: [p for p in ground.kafka.problems(node) if REMEDY in p], TOLD_S)
+        problems = self._until(lambda: [p for p in ground.kafka.problems(node) if REMEDY in p], REMEDY_S)
         took = time.monotonic() - started
         self.find(
             "/readyz names the remedy",
             f"after {took:.1f} s" if problems else ground.kafka.problems(node),
             bool(problems),
         )
-        logged = self._until(lambda: REMEDY in log.read_text(errors="replace"), TOLD_S)
+        logged = self._until(lambda: REMEDY in log.read_text(errors="replace"), REMEDY_S)
         self.find("the log names the remedy", "yes" if logged else f"no, see {log}", bool(logged))
         self._members_are_answered(ground)
-        ground.say("the remedy: as many transaction replicas as there are brokers, and the broker is restarted")
+        ground.report("the remedy: as many transaction replicas as there are brokers, and the broker is restarted")
         k.properties = {**k.properties, **FITTING}
         assert node.process is not None
         node.process.stop(30)

@@ -63,7 +63,7 @@ def find_well(drill: Drill, ground: Ground, when: str) -> None:
     drill.find(f"sidecar doctor {when}", failed or f"nothing fails{besides}", not failed)
 
 
-def told_version(node: Broker) -> str:
+def running_version(node: Broker) -> str:
     """Return the version of the code that this node's sidecar runs, from its /about. Raises DrillError."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{node.admin_port}/about", timeout=10) as res:

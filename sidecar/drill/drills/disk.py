@@ -75,7 +75,7 @@ class DiskFull(Drill):
         while self.broker.alive and time.monotonic() < end:
             time.sleep(0.02)
         if self.broker.alive:
-            ground.say(f"broker {node.node_id} goes on with a full disk")
+            ground.report(f"broker {node.node_id} goes on with a full disk")
         else:
             marks.append(Mark.now(f"broker {node.node_id} has ended, with {self.broker.returncode}"))
         return marks

@@ -44,7 +44,7 @@ MEMBERS = 3
 class Ground:
     def __init__(self, kafka: LocalKafka, say: Callable[[str], None]) -> None:
         self.kafka = kafka
-        self.say = say
+        self.report = say
         self.topic = ""
         self.under_test: list[GroupUnderTest] = []
         self.producer: ProducerProcess | None = None
@@ -67,7 +67,7 @@ class Ground:
             k.start_sidecar(n)
         k.wait_ready()
         took = time.monotonic() - started
-        self.say(f"{len(k.nodes)} brokers, Kafka {k.version}, and their sidecars run after {took:.0f} s")
+        self.report(f"{len(k.nodes)} brokers, Kafka {k.version}, and their sidecars run after {took:.0f} s")
 
     def admin(self, bootstrap: str = "") -> AdminClient:
         where: dict[str, Any] = {"bootstrap.servers": bootstrap or self.kafka.internal, "log_level": 2}
@@ -209,7 +209,7 @@ class Ground:
     def replace_ended(self) -> None:
         for c in self.under_test:
             for client in [client for client in c.clients if not client.process.alive]:
-                self.say(f"{client.name} has ended ({client.journal.errors[-1:]}) and is started again")
+                self.report(f"{client.name} has ended ({client.journal.errors[-1:]}) and is started again")
                 c.replace(client)
 
     def _state(self) -> str:

@@ -76,7 +76,7 @@ class CutSidecar(Drill):
 
         mark = Mark.now(f"{name} is cut off")
         silent = lines_of(ground).cut(to_or_from)
-        ground.say(
+        ground.report(
             f"{len(silent)} connections fell silent, {sum(w.client_id.startswith(name) for w in silent)} of its own"
         )
         self.find("its own connections fell silent, too", "yes", any(w.client_id.startswith(name) for w in silent))
@@ -106,7 +106,7 @@ class CutBroker(Drill):
         mark = Mark.now(f"broker {host} and its sidecar are cut off")
         silent = lines_of(ground).cut(between_hosts)
         own = {w.client_id for w in silent if host_of(w.client_id) == host}
-        ground.say(f"{len(silent)} connections fell silent, of its own {sorted(own)}")
+        ground.report(f"{len(silent)} connections fell silent, of its own {sorted(own)}")
         kinds = {name.split("-")[0] for name in own}
         self.find("sidecar, fetchers and controller of the host are silent", sorted(own), len(kinds) >= 3)
         return [mark]

@@ -82,7 +82,7 @@ class RemoveBroker(Drill):
 def start_stuck_anew(ground: Ground) -> None:
     for c in ground.under_test:
         for client in [one for one in c.clients if STUCK in one.process.log.read_text(errors="replace")]:
-            ground.say(f"{client.name} is stuck (librdkafka, issue 5586), and is started again")
+            ground.report(f"{client.name} is stuck (librdkafka, issue 5586), and is started again")
             client.stop()
             c.replace(client)
 

@@ -33,7 +33,7 @@ class Restore(Drill):
         where = ("--bootstrap", k.internal, *k.command_config)
         moved = ground.under_test[0].members[0].group
         if older:
-            ground.say(must("state", "dump", str(file), *where))
+            ground.report(must("state", "dump", str(file), *where))
             self._time_passes(ground, moved)
         before = self._epochs(ground)
         mark = Mark.now(
@@ -43,11 +43,11 @@ class Restore(Drill):
         for node in k.nodes:
             end_one(self, node)
         if not older:
-            ground.say(must("state", "dump", str(file), *where))
+            ground.report(must("state", "dump", str(file), *where))
         full, why = command("state", "load", str(file), *where, "--create")
         self.find("a topic with records is not written to", why.splitlines()[:1], (early, full) == (REFUSED, REFUSED))
         delete(ground)
-        ground.say(must("state", "load", str(file), *where, "--create"))
+        ground.report(must("state", "load", str(file), *where, "--create"))
         if older:
             for client in ground.clients:
                 client.process.kill()  # without a sidecar they cannot leave their groups
@@ -55,7 +55,7 @@ class Restore(Drill):
         for node in k.nodes:
             k.start_sidecar(node)
         k.wait_ready(90)
-        ground.say(f"the sidecars are ready {time.monotonic() - started:.1f} s after their start")
+        ground.report(f"the sidecars are ready {time.monotonic() - started:.1f} s after their start")
         if older:
             for c in ground.under_test:
                 for client in list(c.clients):

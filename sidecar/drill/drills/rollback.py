@@ -15,7 +15,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 from sidecar.audit.topic import Reader, TopicAddress
-from sidecar.drill.drills.commands import must, told_version, wait_whereabouts
+from sidecar.drill.drills.commands import must, running_version, wait_whereabouts
 from sidecar.drill.drills.ground import STATE_TOPIC, Ground
 from sidecar.drill.drills.sidecars import replace_one
 from sidecar.drill.drills.spec import Drill, Mark
@@ -69,7 +69,8 @@ def write_beside(turn, record):
 
 
 Turn.write = write_beside
-consumer_group._APPLY[OfTomorrow] = lambda group, record: None
+of_tomorrow = {{OfTomorrow: lambda group, record: None}}
+consumer_group.ConsumerGroup.replays = {{**consumer_group.ConsumerGroup.replays, **of_tomorrow}}
 consumer_group.ConsumerGroup.tombstones = lambda group, why: [
     *([Tombstone("{kind}", group.group_id, "", why)] if group.group_id in {groups!r} else []),
     *tombstones(group, why),
@@ -184,7 +185,7 @@ class Rollback(Drill):
 
 
 def of_tomorrow(ground: Ground) -> int:
-    return sum(told_version(n).endswith(VERSION) for n in ground.kafka.nodes)
+    return sum(running_version(n).endswith(VERSION) for n in ground.kafka.nodes)
 
 
 def unreadable_groups(admin_port: int) -> int:

@@ -47,7 +47,7 @@ class _Deployment(Drill):
         if not ground.kafka.has_consumer_groups:
             ground.kinds = KINDS[1:]
         ground.kafka.start_brokers()
-        ground.say(f"{len(ground.kafka.nodes)} brokers, Kafka {ground.kafka.version}, run without sidecars")
+        ground.report(f"{len(ground.kafka.nodes)} brokers, Kafka {ground.kafka.version}, run without sidecars")
 
     # ---- there --------------------------------------------------------------------------------------------
     def roll_out(self, ground: Ground) -> list[Mark]:

@@ -28,7 +28,7 @@ from sidecar.process.make_topic import made_by_default
 STATE_TOPIC = "__group_state"
 ANEW, READY = "starting anew", "event='ready'"
 """Log lines of a sidecar that ends because of the topic, and of one that is ready again."""
-TOLD_S = 15.0
+REPORT_S = 15.0
 """Seconds in which a sidecar must report the problem, in its log or in /readyz."""
 ALONE_S = 30.0
 """Seconds in which every sidecar must be ready again, and then seconds in which the groups must be served, both without
@@ -90,15 +90,15 @@ class StateTopic(Drill):
         ground.clients_may_end = True  # Java's consumer gives up if its group is not there any more, as at Kafka
         mark = Mark.now(f"{STATE_TOPIC} is {self.what}")
         act(ground)
-        end = time.monotonic() + TOLD_S
-        while not (told := self._told(ground)) and time.monotonic() < end:
+        end = time.monotonic() + REPORT_S
+        while not (told := self._reported(ground)) and time.monotonic() < end:
             ground.replace_ended()
             time.sleep(0.2)
         took = time.monotonic() - mark.at_s
         self.find(f"{self.what}: a sidecar says so", f"after {took:.1f} s: {told}" if told else "no", bool(told))
         return [mark]
 
-    def _told(self, ground: Ground) -> str:
+    def _reported(self, ground: Ground) -> str:
         """Return a sidecar's report about the state topic, in /readyz or as a warning or error in its log; else ""."""
         for n in ground.kafka.nodes:
             said = [str(p) for p in ground.kafka.problems(n) if STATE_TOPIC in str(p)]

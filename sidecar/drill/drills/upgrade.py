@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from sidecar.drill.drills.commands import find_well, told_version
+from sidecar.drill.drills.commands import find_well, running_version
 from sidecar.drill.drills.ground import Ground
 from sidecar.drill.drills.sidecars import replace_one
 from sidecar.drill.drills.spec import Drill, Mark
@@ -98,7 +98,7 @@ def as_installed(tree: Path, version: str, entry_points: Mapping[str, Mapping[st
 
 def of_today(ground: Ground) -> int:
     """Return the number of sidecars with the version of this package."""
-    return sum(told_version(n) == package_version() for n in ground.kafka.nodes)
+    return sum(running_version(n) == package_version() for n in ground.kafka.nodes)
 
 
 def owns(ground: Ground, node: Broker) -> bool:
@@ -118,7 +118,7 @@ class RollingUpgrade(Drill):
     def prepare(self, ground: Ground, i: int) -> None:
         k = ground.kafka
         self.commit = self.commit or str(self.options.get("earlier") or earlier())
-        self.tree = checkout(self.commit, k.folder, ground.say)
+        self.tree = checkout(self.commit, k.folder, ground.report)
         k.halved.add(k.nodes[0].node_id)
         replace_one(self, ground, k.nodes[0])
         ground.settled(self.patience_s)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sidecar.coordinator.inspect.group_views import Known, Views
+from sidecar.coordinator.inspect.group_views import ClusterFacts, Views
 from sidecar.coordinator.inspect.rebalance_history import RebalanceHistory
 from sidecar.coordinator.membership.owners_protocol import Assignment
 from sidecar.coordinator.moves.managed_groups import OwnRules, Rules
@@ -47,7 +47,7 @@ class Seen:
         self.past = self.state.watcher = RebalanceHistory(20, self.codec)
         rules = Rules(OwnRules(lambda name: name != "theirs"), StoredSettings(self.codec, self.state, lines), lines)
         owned = Assignment(1, (1,), {1: ("m", "broker-1", 9092)})
-        self.views = Views(1, self.state, self.codec, rules, self.past, lambda: owned, Known(Listed(1).groups))
+        self.views = Views(1, self.state, self.codec, rules, self.past, lambda: owned, ClusterFacts(Listed(1).groups))
         self.write(*log)
 
     def write(self, *records: Record) -> None:

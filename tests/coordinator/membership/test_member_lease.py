@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from sidecar.coordinator.clock import now
-from sidecar.coordinator.membership.lease_commit import Confirming
+from sidecar.coordinator.membership.lease_commit import LeaseCommits
 from sidecar.core.runtime.turn import Now
 from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka.cluster import Cluster
@@ -149,7 +149,7 @@ def test_a_new_generation_is_confirmed_at_once() -> None:
         one = make(1, s)
         await until(lambda: one.assigned)
         hung = brokers.faults.hang(Api.OFFSET_COMMIT)
-        one.ownership._confirming.at_once()
+        one.ownership._lease_commits.at_once()
         await until(lambda: hung.met)
         hung.end()
         began_ms = now().mono_ms
@@ -179,7 +179,7 @@ def test_a_commit_proves_only_the_generation_that_it_was_sent_in() -> None:
     for then, proves in [*later, (None, False)]:
         members[:] = [("m", 1), then]
         sent.clear()
-        confirming = Confirming(cast(Cluster, None), "g", "t", 1_000, lambda: members[0], sent.append, Lines())
+        confirming = LeaseCommits(cast(Cluster, None), "g", "t", 1_000, lambda: members[0], sent.append, Lines())
         clock.run(confirming._commit(cast(BrokerConnection, Broker()), "m", 1))
         assert bool(sent) == proves
 

@@ -247,10 +247,10 @@ class Sleeper(asyncio.Protocol):
         self.port = int(server.sockets[0].getsockname()[1])
         return self
 
-    def say_left(self) -> None:
+    def send_left(self) -> None:
         raise AssertionError("it never leaves in order")
 
-    def say_topics(self) -> None:
+    def send_topics(self) -> None:
         raise AssertionError("no topics are changed through it")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -302,7 +302,7 @@ def test_a_peer_through_which_topics_changed_says_so_to_the_others() -> None:
         one, two = (make(n + 1, PINGED, answers=listeners[n]) for n in range(2))
         await agree(one, two)
         await until(lambda: listeners[1]._links)
-        listeners[1].say_topics()
+        listeners[1].send_topics()
         await until(lambda: one.told_of_topics == 1)
         assert two.told_of_topics == 0 and one.suspects == two.suspects == []
         for listener in listeners:

@@ -12,7 +12,7 @@ import pytest
 from sidecar.coordinator.clock import wall_ms
 from sidecar.coordinator.membership import roster
 from sidecar.coordinator.membership.owners_group import PROTOCOL
-from sidecar.coordinator.membership.owners_protocol import SAID_BYTES, Assignment, SidecarInfo
+from sidecar.coordinator.membership.owners_protocol import METADATA_BYTES_MAX, Assignment, SidecarInfo
 from sidecar.coordinator.membership.roster import CLAIMED_LATELY_MS, ENROL_TRIES, LEFT_LATELY_MS
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import join_group as jg
@@ -43,7 +43,7 @@ HOSTILE = (
     b'{"node_id": 1, "host": "h", "port": 1, "patterns": [1]}',
     b'{"node_id": 1, "host": "h", "port": 1, "patterns": {"include": 7}}',
     b'{"node_id": 1, "host": "h", "port": 1, "started_ms": {}}',
-    b"{" + b" " * SAID_BYTES + b"}",
+    b"{" + b" " * METADATA_BYTES_MAX + b"}",
     SAYS,
 )
 MAPS = (

@@ -58,7 +58,7 @@ class Broker:
     def _without(self, members: Iterable[Member]) -> None:
         self.gone += [m.member_id for m in members]
         left = tuple(m for m in self.group.members if m.member_id not in self.gone)
-        self.group = replace(self.group, members=left) if left else Native(native.NOBODY)
+        self.group = replace(self.group, members=left) if left else Native(native.NO_MEMBERS)
 
 
 def run(test: Callable[[EmbeddedSidecar], Coroutine[Any, Any, None]], **given: Any) -> None:

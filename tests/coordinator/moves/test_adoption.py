@@ -40,7 +40,7 @@ def test_a_classic_group_of_the_broker_is_taken_in_at_its_first_request(monkeypa
 
 
 def test_a_group_that_nobody_is_in_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    broker = Broker(monkeypatch, Native(native.NOBODY))
+    broker = Broker(monkeypatch, Native(native.NO_MEMBERS))
 
     async def test(sidecar: EmbeddedSidecar) -> None:
         client = await sidecar.client()
@@ -55,7 +55,7 @@ def test_a_member_that_the_broker_has_removed_before_its_group_came_joins_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Symptom: GROUP_ID_NOT_FOUND, and librdkafka's consumers of a group that came while they were silent are dead."""
-    Broker(monkeypatch, Native(native.NOBODY))
+    Broker(monkeypatch, Native(native.NO_MEMBERS))
 
     async def test(sidecar: EmbeddedSidecar) -> None:
         client = await sidecar.client()
@@ -103,7 +103,7 @@ def test_a_stable_consumer_group_goes_on_with_its_epochs(monkeypatch: pytest.Mon
 
 def test_what_was_found_at_the_broker_is_looked_for_anew_after_another_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     """While the partition was another's, native members may have come."""
-    broker = Broker(monkeypatch, Native(native.NOBODY))
+    broker = Broker(monkeypatch, Native(native.NO_MEMBERS))
 
     async def test(sidecar: EmbeddedSidecar) -> None:
         client = await sidecar.client()

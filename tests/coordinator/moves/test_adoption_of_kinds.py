@@ -68,7 +68,7 @@ def here(sidecar: EmbeddedSidecar) -> Any:
 
 
 def test_members_of_a_share_group_go_on_with_their_epochs_and_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    broker = Broker(monkeypatch, Native(native.NOBODY))
+    broker = Broker(monkeypatch, Native(native.NO_MEMBERS))
 
     async def test(sidecar: EmbeddedSidecar) -> None:
         broker.group = share(sidecar, "n1", "n2")
@@ -106,7 +106,7 @@ def test_members_of_a_streams_group_go_on_with_their_epochs_and_tasks(monkeypatc
 
 @pytest.mark.parametrize("kind", [native.SHARE, native.STREAMS])
 def test_an_order_takes_a_live_group_in(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    broker = Broker(monkeypatch, Native(native.NOBODY))
+    broker = Broker(monkeypatch, Native(native.NO_MEMBERS))
 
     async def test(sidecar: EmbeddedSidecar) -> None:
         broker.group = share(sidecar, "n1") if kind == native.SHARE else streams("n1")
@@ -155,7 +155,7 @@ def test_a_streams_group_waits_until_its_topics_are_known_here(monkeypatch: pyte
 def test_a_successor_removes_those_whom_the_former_owner_took_in(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """It was cut off between its records and the members' end at the broker. The placeholder of a streams group finds
     them there; those of a share group harm nobody, and their sessions end."""
-    broker = Broker(monkeypatch, Native(native.NOBODY))
+    broker = Broker(monkeypatch, Native(native.NO_MEMBERS))
     broker.cut_off = True
 
     async def test(sidecar: EmbeddedSidecar) -> None:
@@ -203,7 +203,7 @@ def test_what_the_patterns_name_comes_when_the_last_sidecar_coordinates_the_kind
 ) -> None:
     """Symptom: while `groups.kinds` was rolled out, members of live groups were told UNKNOWN_MEMBER_ID, and could not
     join before the last sidecar had it. It may take longer than a group is waited for that is not stable."""
-    broker = Broker(monkeypatch, Native(native.NOBODY))
+    broker = Broker(monkeypatch, Native(native.NO_MEMBERS))
 
     async def test(sidecar: EmbeddedSidecar) -> None:
         sidecar.kinds_of = {2: BEFORE}

@@ -63,7 +63,7 @@ def test_the_next_owner_does_not_repeat_a_rebalance_that_has_begun(monkeypatch: 
     async def test(sidecar: EmbeddedSidecar) -> None:
         client = await sidecar.client()
         epoch = await at_work(sidecar, client)
-        forced = sidecar.coordinator.moves.forced
+        forced = sidecar.coordinator.moves.rebalance_orders
         store = forced._store
 
         async def fails(group_id: str, values: dict[str, str | None], why: str) -> None:

@@ -86,9 +86,9 @@ def test_stored_patterns_count_for_everybody_until_they_go() -> None:
 def test_sidecars_whose_own_patterns_differ_are_told_until_patterns_are_stored() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
         told = "sidecars have different patterns"
-        sidecar.rules.peers({1: sidecar.rules.told(), 2: {"include": [], "exclude": []}})
+        sidecar.rules.peers({1: sidecar.rules.own_patterns(), 2: {"include": [], "exclude": []}})
         assert sidecar.rules.differing() == [] and told not in sidecar.lines.events()
-        sidecar.rules.peers({1: sidecar.rules.told(), 2: {"include": ["b.*"], "exclude": []}})
+        sidecar.rules.peers({1: sidecar.rules.own_patterns(), 2: {"include": ["b.*"], "exclude": []}})
         assert sidecar.metrics.value("patterns_differ") == 1
         assert sidecar.lines.fields(told)["theirs"] == {2: {"include": ["b.*"], "exclude": []}}
         include = {f"/{cf.INCLUDE}": "c.*"}

@@ -54,7 +54,7 @@ def test_a_silence_that_ends_before_it_withdraws_is_none(monkeypatch: pytest.Mon
             b.sidecar.coordinator.from_front(b.front, BrokerSilence(quiet_ms))
         began_s = time.monotonic()
         await until(lambda: time.monotonic() - began_s > 2)
-        assert not b.follower.ownership.withdrawn
+        assert not b.watch.ownership.withdrawn
 
     run(test, monkeypatch, broker_gone_s=2.5)
 

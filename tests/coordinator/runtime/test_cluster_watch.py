@@ -71,13 +71,13 @@ def test_fronts_hear_which_kinds_of_groups_another_sidecar_does_not_coordinate(m
     async def test(b: Bench) -> None:
         await until(lambda: b.sidecar.service.serving() == [0, 1])
         assert b.views()[-1].lacking == (), "this sidecar's own settings say what it coordinates"
-        mine = b.follower.ownership.assignment
+        mine = b.watch.ownership.assignment
         both = replace(mine, members={**mine.members, 2: ("other", "h", 1)})
-        b.follower.owners_assigned(both)
+        b.watch.owners_assigned(both)
         await until(lambda: b.views()[-1].lacking == ("share",))
         told = b.sidecar.lines.fields("groups of a kind wait")
         assert (told["kind"], told["nodes"]) == ("share", [2])
-        b.follower.owners_assigned(replace(both, kinds={2: ("classic", "consumer", "share")}))
+        b.watch.owners_assigned(replace(both, kinds={2: ("classic", "consumer", "share")}))
         await until(lambda: b.views()[-1].lacking == ())
 
     owners = OwnershipSettings("owners", 2_000, 5, PeerSettings(links=False), kinds=("classic", "consumer", "share"))
@@ -89,7 +89,7 @@ def claimed_by_two(b: Bench, partition: int) -> None:
     claim = b.sidecar.codec.claim(Stamp(1 << 40, 1), 2, "h:1", "m", 1, "assigned", None)
     assert claim.value is not None
     b.sidecar.state.partitions[partition].claims[decode_key(claim.key).sub_id] = claim.value
-    b.follower.from_tail.claim_read(partition)
+    b.watch.from_tail.claim_read(partition)
 
 
 def test_a_sidecar_that_has_just_started_learns_from_claims_who_owns_what(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,8 +102,8 @@ def test_a_sidecar_that_has_just_started_learns_from_claims_who_owns_what(monkey
     async def test(b: Bench) -> None:
         claimed_by_two(b, 1)
         assert b.sidecar.coordinator.view.owners == (-1, -1), "a later claim may come"
-        b.follower.from_tail.tail_read(1)
-        b.follower.from_tail.tail_read(0)
+        b.watch.from_tail.tail_read(1)
+        b.watch.from_tail.tail_read(0)
         await until(lambda: b.problems == ["no owner is known yet"])
         assert b.sidecar.coordinator.view.owners == (-1, 2)
         claimed_by_two(b, 0)

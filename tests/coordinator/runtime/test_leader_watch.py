@@ -34,11 +34,11 @@ def test_a_leader_is_new_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def test(b: Bench) -> None:
         await until(lambda: b.sidecar.service.serving() == [0, 1])
-        await until(lambda: b.follower.new_leaders() == {1})  # nobody is there; leaders of the start are not new
+        await until(lambda: b.watch.new_leaders() == {1})  # nobody is there; leaders of the start are not new
         b.brokers.topics[OFFSETS].leaders[1] = 1
-        await until(lambda: b.follower.offsets_leaders() == (1, 1))
-        assert b.follower.new_leaders() == {1}
-        await until(lambda: b.follower.new_leaders() == set())
+        await until(lambda: b.watch.offsets_leaders() == (1, 1))
+        assert b.watch.new_leaders() == {1}
+        await until(lambda: b.watch.new_leaders() == set())
 
     run(test, monkeypatch, follow_leader_s=0.1)
 
@@ -49,15 +49,15 @@ def test_a_sidecar_that_comes_back_is_new_for_a_while(monkeypatch: pytest.Monkey
 
     async def test(b: Bench) -> None:
         await until(lambda: b.sidecar.service.serving() == [0, 1])
-        await until(lambda: b.follower.new_leaders() == {1})
-        mine = b.follower.ownership.assignment
+        await until(lambda: b.watch.new_leaders() == {1})
+        mine = b.watch.ownership.assignment
         for member_id in ("first", "again"):
-            b.follower.owners_assigned(replace(mine, members={**mine.members, 2: (member_id, "h", 1)}))
-            assert b.follower.new_leaders() == {1}
+            b.watch.owners_assigned(replace(mine, members={**mine.members, 2: (member_id, "h", 1)}))
+            assert b.watch.new_leaders() == {1}
             joined_s = time.monotonic()
-            await until(lambda: b.follower.new_leaders() == set())
+            await until(lambda: b.watch.new_leaders() == set())
             assert time.monotonic() - joined_s >= 0.1
-            b.follower.owners_assigned(replace(mine, members={**mine.members, 2: (member_id, "h", 1)}))
-            assert b.follower.new_leaders() == set(), "the same member in another generation"
+            b.watch.owners_assigned(replace(mine, members={**mine.members, 2: (member_id, "h", 1)}))
+            assert b.watch.new_leaders() == set(), "the same member in another generation"
 
     run(test, monkeypatch, follow_leader_s=0.1)

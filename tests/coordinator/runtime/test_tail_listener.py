@@ -26,7 +26,7 @@ def test_a_claim_of_another_cluster_is_named(
         await until(lambda: b.sidecar.service.serving() == [0, 1])
         claim = b.sidecar.codec.claim(Stamp(1 << 40, 1), 2, "h:1", "m", 1, "assigned", theirs)
         b.sidecar.state.apply(0, 10_000, decode_key(claim.key), claim.value)
-        b.follower.from_tail.claim_read(0)
+        b.watch.from_tail.claim_read(0)
         said = "a sidecar of another cluster has claimed a partition" in b.sidecar.lines.events("error")
         assert said == expected
 
@@ -38,11 +38,11 @@ def test_a_sidecar_takes_part_when_it_has_read_the_state_topic(monkeypatch: pyte
     still until it had read the whole topic (L2 of the safety review)."""
 
     async def test(b: Bench) -> None:
-        assert not b.follower.ownership.takes_part and b.brokers.count(Api.JOIN_GROUP) == 0
-        b.follower.from_tail.tail_read(0)
-        assert not b.follower.ownership.takes_part
-        b.follower.from_tail.tail_read(1)
-        assert b.follower.ownership.takes_part
+        assert not b.watch.ownership.takes_part and b.brokers.count(Api.JOIN_GROUP) == 0
+        b.watch.from_tail.tail_read(0)
+        assert not b.watch.ownership.takes_part
+        b.watch.from_tail.tail_read(1)
+        assert b.watch.ownership.takes_part
         await until(lambda: not b.problems)
 
     run(test, monkeypatch, slow_tail=True)
@@ -52,7 +52,7 @@ def test_a_partition_that_cannot_be_read_does_not_keep_the_others_waiting_for_ev
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def test(b: Bench) -> None:
-        b.follower.from_tail.tail_read(0)
+        b.watch.from_tail.tail_read(0)
         await until(lambda: "the state topic is not read to its end yet" in b.sidecar.lines.events("warning"))
         assert b.sidecar.lines.fields("the state topic is not read to its end yet")["partitions"] == 1
         await until(lambda: not b.problems)
@@ -62,9 +62,9 @@ def test_a_partition_that_cannot_be_read_does_not_keep_the_others_waiting_for_ev
 
 def test_what_the_tail_finds_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
-        b.follower.from_tail.tail_trouble("a damaged key")
+        b.watch.from_tail.tail_trouble("a damaged key")
         assert b.sidecar.lines.fields("state tail") == {"problem": "a damaged key"}
-        b.follower.from_tail.tail_broke(KeyError("a bug"))
+        b.watch.from_tail.tail_broke(KeyError("a bug"))
         assert b.sidecar.tasks.failed.done()
         with pytest.raises(Exception, match="state-tail: KeyError"):
             b.sidecar.tasks.failed.result()

@@ -241,7 +241,7 @@ def test_peers_are_told_as_often_as_this_sidecar_looks_because_of_a_change(monke
     async def test(b: Bench) -> None:
         await served(b)
         told: list[float] = []
-        b.sidecar.coordinator.fresh.tell = lambda: told.append(time.monotonic())
+        b.sidecar.coordinator.fresh.notify_peers = lambda: told.append(time.monotonic())
         before, began_s = len(looks(b)), time.monotonic()
         for _ in range(100):
             b.front.tell(TopicsPassed())
@@ -257,12 +257,12 @@ def test_a_change_that_a_peer_tells_of_is_looked_at_and_told_to_nobody(monkeypat
     async def test(b: Bench) -> None:
         client = await served(b)
         told: list[float] = []
-        b.sidecar.coordinator.fresh.tell = lambda: told.append(time.monotonic())
+        b.sidecar.coordinator.fresh.notify_peers = lambda: told.append(time.monotonic())
         made = b.brokers.add_topic("orders", 2)
         reply = await joined(client, pattern=False)
         await pass_s(3.0)
         made.leaders += [1, 1]
-        b.follower.topics_changed()
+        b.watch.topics_changed()
         reply = await client.ask(beat("g", "m1", reply.member_epoch, assigned(reply)), 1)
         assert assigned(reply) == {made.topic_id: [0, 1, 2, 3]}
         assert told == [], "it would go round for ever"

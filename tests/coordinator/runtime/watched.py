@@ -1,4 +1,4 @@
-"""A sidecar that a real follower keeps informed: its owners' group, tail, settings and metadata are real."""
+"""A sidecar that a real ClusterWatch keeps informed: its owners' group, tail, settings and metadata are real."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sidecar.coordinator.membership.peer_links import PeerSettings
 from sidecar.coordinator.membership.ports import OwnershipSettings
 from sidecar.coordinator.runtime import coordinator as coordinator_module
 from sidecar.coordinator.runtime import settings_refresh
-from sidecar.coordinator.runtime.cluster_watch import Follower, FollowerSettings
+from sidecar.coordinator.runtime.cluster_watch import ClusterWatch, ClusterWatchSettings
 from sidecar.coordinator.statelog import fence as fence_module
 from sidecar.coordinator.statelog import fenced_writer as writer_module
 from sidecar.coordinator.statelog import startup as start
@@ -37,18 +37,18 @@ def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Bench:
-    """A sidecar whose owners' group, tail, settings and metadata are those of a real follower."""
+    """A sidecar whose owners' group, tail, settings and metadata are those of a real ClusterWatch."""
 
-    def __init__(self, sidecar: EmbeddedSidecar, follower: Follower, control: Control) -> None:
+    def __init__(self, sidecar: EmbeddedSidecar, watch: ClusterWatch, control: Control) -> None:
         self.sidecar = sidecar
         self.brokers = sidecar.brokers
-        self.follower = follower
+        self.watch = watch
         self.control = control
         self.front = Heard(sidecar.coordinator)
 
     @property
     def problems(self) -> list[str]:
-        return self.follower.problems()
+        return self.watch.problems()
 
     def views(self) -> list[View]:
         return self.front.of(View)
@@ -61,7 +61,7 @@ def run(
     slow_tail: bool = False,
     **given: Any,
 ) -> None:
-    """`given`: fields of `FollowerSettings`; `slow_tail`: the test says when the tail has come to the end."""
+    """`given`: fields of `ClusterWatchSettings`; `slow_tail`: the test says when the tail has come to the end."""
 
     async def whole() -> None:
         brokers = FakeBrokers(nodes=(1, 2), partitions=2)
@@ -91,8 +91,8 @@ def run(
             "tail_wait_s": 60.0,
             "ownership": owners,
         }
-        follower = Follower(
-            FollowerSettings(**{**follow, **given}),
+        watch = ClusterWatch(
+            ClusterWatchSettings(**{**follow, **given}),
             control.view.leaders[OFFSETS],
             control,
             sidecar.state,
@@ -103,10 +103,10 @@ def run(
         )
         sidecar.link.serve(sidecar.coordinator)
         try:
-            await test(Bench(sidecar, follower, control))
+            await test(Bench(sidecar, watch, control))
         finally:
             sidecar.background.stop()
-            await follower.stop(for_good=True)
+            await watch.stop(for_good=True)
         if sidecar.tasks.failed.done():
             sidecar.tasks.failed.result()
 

@@ -13,13 +13,13 @@ from sidecar.core.runtime.events import Answer
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code
 from sidecar.core.vocabulary.group_config import GROUP
-from sidecar.link.messages import AlterSettings, Reply, Request, SettingChange, WhoseGroup
+from sidecar.link.messages import AlterSettings, CheckGroupIsBrokers, Reply, Request, SettingChange
 from sidecar.wire.apis import Api
 from tests.inprocess import clock
 from tests.inprocess.embedded_sidecar import EmbeddedSidecar, Heard, turns, until
 
 ORDER = AlterSettings("", (SettingChange(GROUP, "x", {cf.MANAGED: "true"}),), validate_only=False, client="h")
-WHOSE = WhoseGroup("", name="x")
+WHOSE = CheckGroupIsBrokers("", name="x")
 
 
 def run(test: Callable[[EmbeddedSidecar, Heard], Coroutine[Any, Any, None]]) -> None:

@@ -99,15 +99,15 @@ def member(name: str) -> MemberRecord:
 def test_waiting_ends_when_the_record_at_that_offset_was_applied() -> None:
     async def test(b: Bench) -> None:
         loop = asyncio.get_running_loop()
-        first, second = (loop.create_task(b.log.wait_past(0, offset)) for offset in (0, 1))
-        other = loop.create_task(b.log.wait_past(1, 0))
+        first, second = (loop.create_task(b.log.wait_applied(0, offset)) for offset in (0, 1))
+        other = loop.create_task(b.log.wait_applied(1, 0))
         b.write(group(1))
         await turns(5)
         assert first.done() and not second.done() and not other.done()
         b.write(group(2))
         await turns(5)
         assert second.done() and not other.done()
-        await b.log.wait_past(0, 1)  # what is there already is not waited for
+        await b.log.wait_applied(0, 1)  # what is there already is not waited for
         b.write(group(1), partition=1)
         await asyncio.wait_for(other, 1)
 
@@ -117,7 +117,7 @@ def test_waiting_ends_when_the_record_at_that_offset_was_applied() -> None:
 def test_a_waiter_that_has_given_up_hinders_nobody() -> None:
     async def test(b: Bench) -> None:
         loop = asyncio.get_running_loop()
-        gone, stays = (loop.create_task(b.log.wait_past(0, 0)) for _ in range(2))
+        gone, stays = (loop.create_task(b.log.wait_applied(0, 0)) for _ in range(2))
         await turns(2)
         gone.cancel()
         await turns(2)
@@ -130,7 +130,7 @@ def test_a_waiter_that_has_given_up_hinders_nobody() -> None:
 
 def test_gaps_in_the_offsets_are_passed_over() -> None:
     async def test(b: Bench) -> None:
-        waiting = asyncio.get_running_loop().create_task(b.log.wait_past(0, 5))
+        waiting = asyncio.get_running_loop().create_task(b.log.wait_applied(0, 5))
         b.next[0] = 9
         b.write(group(1))
         await asyncio.wait_for(waiting, 1)
@@ -146,9 +146,9 @@ def test_whoever_waits_long_is_helped(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
         told: list[tuple[int, int]] = []
         b.log.late = lambda partition, offset: told.append((partition, offset))
-        waiting = asyncio.get_running_loop().create_task(b.log.wait_past(0, 1))
+        waiting = asyncio.get_running_loop().create_task(b.log.wait_applied(0, 1))
         await until(lambda: told)
-        b.tail._apply_ahead([item(b, 0, group(1)), item(b, 1, group(2))])
+        b.tail._apply_early([item(b, 0, group(1)), item(b, 1, group(2))])
         await asyncio.wait_for(waiting, 1)
         assert told == [(0, 1)] and list(b.log.records(0, "g")) == [group(2)]
         b.write(group(1))
@@ -156,7 +156,7 @@ def test_whoever_waits_long_is_helped(monkeypatch: pytest.MonkeyPatch) -> None:
         b.write(group(3))
         await turns(5)
         assert list(b.log.records(0, "g")) == [group(3)] and b.log.partitions[0].records == 3
-        assert b.went_back == [] and not any(b.log.ahead)
+        assert b.went_back == [] and not any(b.log.applied_early)
 
     run(test)
 
@@ -166,7 +166,7 @@ def test_what_the_tail_had_already_is_not_applied_again() -> None:
         b.write(group(1))
         b.write(group(2))
         await turns(5)
-        b.tail._apply_ahead([item(b, 1, group(2)), item(b, 2, group(3))])
+        b.tail._apply_early([item(b, 1, group(2)), item(b, 2, group(3))])
         assert list(b.log.records(0, "g")) == [group(3)] and b.log.partitions[0].records == 3
 
     run(test)
@@ -180,13 +180,13 @@ def test_what_was_written_right_behind_all_that_was_read_need_not_be_read() -> N
         await turns(5)
         claim = b.codec.claim(Stamp(LATER, 1), 1, "h:1", "m", 1, "assigned")
         b.log.wrote(0, 1, [claim])
-        await asyncio.wait_for(b.log.wait_past(0, 1), 1)
+        await asyncio.wait_for(b.log.wait_applied(0, 1), 1)
         fold = b.log.partitions[0]
         assert (fold.owners.claimed, fold.position) == (LATER, 2)
         b.put(claim)
         b.write(group(2), owner=LATER)
         await turns(5)
-        assert (fold.position, b.went_back) == (3, []) and b.log.ahead[0] == {}
+        assert (fold.position, b.went_back) == (3, []) and b.log.applied_early[0] == {}
 
     run(test)
 
@@ -199,7 +199,7 @@ def test_what_was_written_elsewhere_changes_nothing(read: int) -> None:
             b.put(record)
         await turns(5)
         b.log.wrote(0, 1, [claim])
-        assert b.log.partitions[0].position == read and b.log.ahead[0] == {}
+        assert b.log.partitions[0].position == read and b.log.applied_early[0] == {}
 
     run(test)
 
@@ -209,7 +209,7 @@ def test_another_record_than_was_read_ahead_means_that_the_log_has_lost_some(off
     async def test(b: Bench) -> None:
         b.write(group(1))
         await turns(5)
-        b.tail._apply_ahead([item(b, 1, group(2)), item(b, 2, group(3))])
+        b.tail._apply_early([item(b, 1, group(2)), item(b, 2, group(3))])
         b.next[0] = offset
         b.write(group(9))
         await turns(5)
@@ -361,7 +361,7 @@ def test_the_thread_does_not_run_ahead_of_the_loop(monkeypatch: pytest.MonkeyPat
         tail = module.Tail("nowhere:1", "__group_state", "c", b.log, b)
         time.sleep(0.2)  # noqa: ASYNC251 - the loop is busy with something else
         ahead = len(polled)
-        assert ahead <= module.AHEAD + 2
+        assert ahead <= module.UNTAKEN_SLICES + 2
         await until(lambda: b.log.partitions[0].position > 50)
         assert 0 < b.log.behind() < 1_000_000 * len(b.log.partitions)
         tail.stop()
@@ -378,7 +378,7 @@ def test_a_damaged_key_is_told_and_passed_over() -> None:
         b.tail.feed([Polled(0, 0, b"\xff\xff", b"x"), Polled(0, 1, None, b"x")])
         b.next[0] = 2
         b.write(group(1))
-        await b.log.wait_past(0, 2)
+        await b.log.wait_applied(0, 2)
         assert b.trouble == ["__group_state-0@0: damaged key", "__group_state-0@1: damaged key"]
         assert list(b.log.records(0, "g")) == [group(1)]
 

@@ -68,7 +68,7 @@ def test_nothing_is_written_into_a_topic_that_was_made_anew() -> None:
     async def test(b: Bench) -> None:
         pin(b)
         told: list[str] = []
-        b.appender.found_another = lambda: told.append("another")
+        b.appender.topic_recreated = lambda: told.append("another")
         b.append(1)
         await until(lambda: len(b.written) == 1)
         make_anew(b)

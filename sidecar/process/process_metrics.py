@@ -15,7 +15,7 @@ KERNEL = "compiled" if COMPILED else "python"
 SLICE_S = 0.001
 
 
-def tell_figures(figures: Figures, s: Settings, ready: Callable[[], bool]) -> None:
+def set_process_metrics(figures: Figures, s: Settings, ready: Callable[[], bool]) -> None:
     figures("build", package_version(), KERNEL).set(1)
     figures("ready").set_function(lambda: float(ready()))
     for assignor in s.consumer.assignors:

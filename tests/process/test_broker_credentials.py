@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from sidecar.kafka.properties import of
-from sidecar.process.reach import ClientsTls
+from sidecar.process.broker_credentials import ClientsTls
 from tests.inprocess.embedded_sidecar import Lines
 from tests.security.ground import Authority
 

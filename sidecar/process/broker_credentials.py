@@ -12,7 +12,7 @@ from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.kafka.credentials import Credentials, Login
 from sidecar.kafka.denials import TOPIC, Denials
 from sidecar.kafka.errors import SecurityError
-from sidecar.kafka.security import OPEN, Security
+from sidecar.kafka.security import PLAINTEXT, Security
 from sidecar.link.ports import Logger
 from sidecar.process.settings import Settings
 
@@ -20,7 +20,7 @@ NOT_AUTHENTICATED = (-169, -181)
 """Error codes _AUTHENTICATION and _SSL of librdkafka, whose import takes longer than the clients' port should wait."""
 
 
-class Reach:
+class BrokerCredentials:
     """The credentials of both ways. `own`: for `bootstrap`; `broker`: for `broker`. With one listener for everything
     they are the same."""
 
@@ -32,7 +32,7 @@ class Reach:
         own.changed = lambda: self.changed()
 
     @classmethod
-    def of(cls, s: Settings, denials: Denials, log: Logger) -> Reach:
+    def of(cls, s: Settings, denials: Denials, log: Logger) -> BrokerCredentials:
         """Reads the files of properties. Raises StartError."""
         own = _credentials("command_config", s.command_config, denials, log)
         if s.broker_command_config is None:
@@ -88,7 +88,7 @@ def _credentials(name: str, path: Path | None, denials: Denials, log: Logger) ->
 def read_properties(name: str, path: Path | None) -> Security:
     """Reads a file of properties. `name`: of the setting that names the file. Raises StartError."""
     if path is None:
-        return OPEN
+        return PLAINTEXT
     from sidecar.kafka.properties import read  # takes a while, and few need it
 
     try:
