@@ -75,13 +75,13 @@ def _location(lake: Lake, table: Table) -> str:
 
 
 def _text(value: str) -> str:
-    """As Spark reads it."""
+    """Returns the value as a literal of Spark's SQL."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
 
 def register(spark: SparkSession, lake: str, layers: Collection[str] = ("gold",)) -> None:
-    """Then `spark.table("group_state.intervals")` is the lake's table, now and after each batch."""
+    """Makes `spark.table("group_state.intervals")` the lake's table, now and after each batch."""
     from sidecar.audit.session import PUSH_DOWN
     from sidecar.audit.source_lake import GroupStateLake
 

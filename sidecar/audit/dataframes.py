@@ -37,7 +37,7 @@ Tables = Mapping[str, Table]
 SILVER: Tables = {
     name: replace(t, columns=tuple(c for c in t.columns if c.name != CLAIMED)) for name, t in SILVER_TABLES.items()
 }
-"""What a record says by itself. The last claim before it is another record, so `gold` looks for that."""
+"""The tables of silver without the epoch of the last claim, which is in another record: `gold` looks for it."""
 
 
 def silver(records: DataFrame) -> DataFrame:

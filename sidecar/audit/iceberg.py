@@ -45,7 +45,7 @@ def publish(lake: Lake, catalog: Any) -> int:
 
 
 def _table(catalog: Any, table: Table) -> Any:
-    """It is made if it is not there. Files lack the columns that name folders, so none is required."""
+    """Returns the table, and makes it if it is missing. Files lack the columns of folders, so none is required."""
     from pyiceberg.exceptions import NoSuchTableError
 
     name = f"{NAMESPACE}.{table.name}"

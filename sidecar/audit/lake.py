@@ -42,7 +42,7 @@ RETENTION_HOURS = 7 * 24
 
 
 def unreadable(table: Table, exc: Exception) -> AuditError:
-    """Of a file that the lake names, and that is not there or no Parquet."""
+    """Returns the error for a file that the lake names and that is missing or no Parquet."""
     again = "" if table.layer == "bronze" else "; or fill another lake from this one's bronze"
     return AuditError(f"{table.layer}.{table.name} cannot be read: {exc}. Put the file back from a backup{again}.")
 
@@ -99,7 +99,7 @@ class Lake:
             raise AuditError(f"{self.base} cannot be made: {exc.strerror or exc}") from exc
 
     def identity(self) -> str:
-        """Of the topic that it has, by its last batch; empty if that is not known."""
+        """Returns the identity of the lake's topic by its last batch; "" if that is unknown."""
         said = self.batch(self.last_batch())
         return "" if said is None else str(said["identity"])
 
@@ -121,7 +121,7 @@ class Lake:
         return max((int(p.stem) for p in self.records.glob("*.json") if p.stem.isdigit()), default=-1)
 
     def batch(self, number: int) -> dict[str, Any] | None:
-        """What is recorded of it."""
+        """Returns the record of the batch, or None."""
         path = self.record(number)
         return read_json(path) if path.exists() else None
 
@@ -135,7 +135,7 @@ class Lake:
         return min(self.committed(table) for table in tables)
 
     def target(self, table: Table, batch: int) -> Target:
-        """Where tasks write; then `commit`."""
+        """Returns the place where tasks write files, for `commit`."""
         return self.tables.target(table, batch)
 
     def commit(self, target: Target, files: Sequence[FileInfo], batch: int, attempt: int | None = None) -> bool:

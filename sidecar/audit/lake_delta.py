@@ -25,7 +25,7 @@ from sidecar.audit.lake_storage import Folder, ObjectFolder
 APP = "group-state-audit"
 """In Delta's log each batch is a transaction of this application, with its number as version."""
 ATTEMPT = "group-state-audit-attempt"
-"""And of this one, with the number of the attempt that made it."""
+"""A second application in Delta's log. Its version is the number of the attempt that made the batch."""
 KEPT, APPEND_ONLY = {"delta.logRetentionDuration": "interval 7 days"}, {"delta.appendOnly": "true"}
 WRITTEN = WriterProperties(compression="ZSTD", compression_level=1)
 
@@ -56,7 +56,7 @@ class DeltaTables:
         return self.root / table.layer / table.name
 
     def create(self, table: Table) -> None:
-        """Nothing is done if it is there. What a batch did not fill is an empty table, not a missing one."""
+        """Makes the table, empty, unless it is there."""
         if self._log(table) is None:
             DeltaTable.create(
                 str(self.folder(table)),
@@ -95,8 +95,8 @@ class DeltaTables:
         return (-1, None) if found is None else (found.last(), found.log.transaction_version(ATTEMPT))
 
     def commit(self, target: Target, files: Sequence[FileInfo], batch: int, attempt: int | None = None) -> bool:
-        """And in the same transaction the rows go that earlier batches left open. False: this batch was committed
-        before, and nothing was done."""
+        """Makes the files visible, and in the same transaction removes the rows that earlier batches left open. Returns
+        False, with nothing done, if this batch was committed before."""
         table = target.table
         self.create(table)
         opened = self._log(table)
@@ -184,7 +184,7 @@ def _infos(log: DeltaTable) -> list[FileInfo]:
 
 
 def _made(folder: Folder) -> int | None:
-    """When its log was begun; None: that entry is gone, or cannot be seen, or there is no table."""
+    """Returns when the table's log was begun; None if its first entry cannot be read."""
     if isinstance(folder, ObjectFolder):
         return 0
     try:

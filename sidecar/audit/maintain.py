@@ -19,7 +19,7 @@ TABLES = (BRONZE, *SILVER_TABLES.values(), *GOLD.values())
 FULL_BYTES = 64 << 20
 """A file of this size is left as it is, and files are put together up to it."""
 PACKED = ("number", "source", "identity", "incarnation", "done_ms", "ranges", "lost", "counts")
-"""What is kept of the record of a batch that is over: all but what the next one needed."""
+"""Fields of a past batch's record that are kept: all but those that only the next batch needed."""
 
 
 @dataclass

@@ -87,8 +87,8 @@ def _opened(lake: Lake) -> Iterator[Any]:
 
 
 def at_one_batch(lake: Lake, read: Callable[[], Read]) -> Read:
-    """What `read` gives while all tables of gold are of the same batch: they get a batch one after another. Raises
-    AuditError if a batch was begun and nobody ends it."""
+    """Returns the result of `read` while all tables of gold are of the same batch: they get a batch one after another.
+    Raises AuditError if a batch was begun and not ended."""
     until = time.monotonic() + WAIT_S
     while True:
         before = [lake.committed(t) for t in GOLD.values()]

@@ -30,7 +30,7 @@ from sidecar.audit.source_spark import SplitPartition, rows_of
 
 TABLES = {f"{t.layer}.{t.name}": t for t in (BRONZE, *SILVER_TABLES.values(), *GOLD.values())}
 TASK_BYTES = 32 << 20
-"""How much of small files one task reads; a larger file has a task of its own."""
+"""Bytes of small files that one task reads; a larger file has a task of its own."""
 COMPARED: dict[Any, Any] = {
     ds.EqualTo: operator.eq,
     ds.LessThan: operator.lt,

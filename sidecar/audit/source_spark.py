@@ -64,7 +64,7 @@ def rows_of(partition: InputPartition, schema: StructType) -> Iterator[Any]:
 
 
 class Wanted:
-    """What filters say of the records, as far as it helps to read less. Nothing is left out that could match."""
+    """The records that filters ask for, as far as that helps to read less. Nothing that could match is left out."""
 
     def __init__(self) -> None:
         self.partitions: set[int] | None = None
@@ -171,7 +171,7 @@ class RecordsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options, self.schema = dict(options), schema
         self.source = _source(self.options)
         self.until: dict[int, int] | None = None
-        """Where the topic ended when a query began that reads only what is there."""
+        """End offsets at the begin of a query that reads only the records of that moment."""
 
     def initialOffset(self) -> dict[str, Any]:
         starts = starting_offsets(self.options)
@@ -218,7 +218,7 @@ class RecordsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.options.get("fail_on_data_loss", "true").lower() == "false"
 
     def _ahead(self, start: dict[str, Any]) -> Ranges:
-        """What has not been read yet. Raises AuditError if some of it is gone."""
+        """Returns the offsets that are not read yet. Raises AuditError if some of them are gone."""
         topic = self.source.identity()
         if topic and start["topic"] and topic != start["topic"]:
             raise AuditError(f"{self.source.shown} was re-created: begin with a new checkpoint, and keep what there is")

@@ -53,7 +53,7 @@ Topic = Annotated[str, typer.Option(help="The state topic.")]
 
 
 class Tool(StrEnum):
-    """Whose SQL `views` prints."""
+    """The tools for which `views` prints SQL."""
 
     DUCKDB = "duckdb"
     SPARK = "spark"

@@ -1,5 +1,5 @@
-"""What one batch leaves for the next, as typed tables. Internal to the fold: other versions may have other tables, and
-whoever finds unknown ones makes gold anew from silver."""
+"""The typed tables that one batch of gold leaves for the next. Internal to the fold: other versions may have other
+tables, and whoever finds unknown ones makes gold anew from silver."""
 
 from __future__ import annotations
 

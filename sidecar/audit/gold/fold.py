@@ -53,9 +53,9 @@ class Folded:
     gold: dict[str, Frame] = field(default_factory=dict)
     """Rows that will never change, and the `open` ones, which those of the next batch replace."""
     carried: dict[str, Frame] = field(default_factory=dict)
-    """What the next batch must know."""
+    """Tables for the next batch (carried.py)."""
     between: dict[str, Frame] = field(default_factory=dict)
-    """What the next step must know (tasks.py)."""
+    """Tables for the next step (tasks.py)."""
 
     def __or__(self, other: Folded) -> Folded:
         return Folded(self.gold | other.gold, self.carried | other.carried, self.between | other.between)
@@ -93,7 +93,7 @@ class _Fold:
 
 
 class _Partitions(_Fold):
-    """What is said of state partitions, and where each is whole."""
+    """Folds the tables about state partitions, and finds where each partition is whole."""
 
     def fold(self, silver: Frames, cut: Cuts) -> None:
         records = keyed(self.db, silver)
@@ -140,7 +140,7 @@ def _held(kind: str, modern: Modern) -> list[tuple[str, str]]:
 
 
 class _Groups(_Fold):
-    """What is said of groups. `whole`: where the state partitions are; `cuts`: what of them was never read."""
+    """Folds the tables about groups. `whole`: where the state partitions are whole; `cuts`: offsets never read."""
 
     def __init__(self, db: Database, silver: Frames, carried: Frames, whole: Frame, cuts: Frame | None) -> None:
         super().__init__(db, silver, carried)
@@ -277,7 +277,7 @@ class _Groups(_Fold):
         self.carry("rebalances", epochs.left(found))
 
     def targets(self) -> tuple[Frame | None, Frame | None]:
-        """Those that are complete, and how much each moved."""
+        """Returns the complete targets, and how many partitions each moved."""
         named = [m.tables + name for m in MODERN.values() for name in ("targets", "target_members")]
         if self.idle(named, ("target_members", "target_changes", "complete_targets")):
             return None, None
@@ -309,7 +309,7 @@ class _Groups(_Fold):
 
 
 class _Places(_Fold):
-    """Who owned what: of events of holdings."""
+    """Folds the tables about owners, from events of holdings."""
 
     def fold(self, between: Frames, cuts: Frame | None) -> None:
         events, epochs, whole = (between[name] for name in ("events", "epochs", "whole"))

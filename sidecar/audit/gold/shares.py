@@ -72,7 +72,7 @@ def wanted(
 
 
 def begun_or_ended(named: Frame) -> Frame:
-    """When the first member came to name something (`now` > 0), and when none did any more. `named`: of `chain`."""
+    """Returns when the first member began to name something (`now` > 0), and when the last stopped. `named`: a chain."""
     return done(
         sql(
             f"""with a as (select {GROUP}, n, log_ms, written_ms, why, unnest(said) as topic, 1 as gain from {{named}}
@@ -88,8 +88,8 @@ def begun_or_ended(named: Frame) -> Frame:
 
 
 def _since(topics: Frame, was: Frame) -> Frame:
-    """When topics came to be subscribed to (`now` > 0), and when not any more. `was`: since when they have been, which
-    the new records do not say."""
+    """Returns when subscriptions to topics began (`now` > 0) and ended. `was`: the begins of those that the last batch
+    left open, which are in no new record."""
     return done(
         sql(
             f"""select {GROUP}, topic, n, log_ms, written_ms, now from {{topics}} where n >= 0

@@ -1,4 +1,4 @@
-"""What executors do for a batch of gold: each task folds some state partitions, reading and writing the lake's files.
+"""The executors' part in a batch of gold: each task folds some state partitions, reading and writing the lake's files.
 
 A state partition that is too large for one task is folded in three steps, each with tasks of its own: what is said of
 it as a whole; then parts of its groups; then parts of the places that these groups own, so that also one huge group
@@ -73,7 +73,7 @@ BETWEEN = by_name(
         ),
     )
 )
-"""What one step leaves for the next."""
+"""The tables that one step leaves for the next."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What is worth a look, one list for all kinds, each with a time to zoom to."""
+"""The findings, one list for all kinds, each with a time to zoom to."""
 
 from __future__ import annotations
 
