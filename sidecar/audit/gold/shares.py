@@ -72,7 +72,7 @@ def wanted(
 
 
 def begun_or_ended(named: Frame) -> Frame:
-    """Returns when the first member began to name something (`now` > 0), and when the last stopped. `named`: a chain."""
+    """Returns when the first member began to name something (`now` > 0), and when the last one ended it."""
     return done(
         sql(
             f"""with a as (select {GROUP}, n, log_ms, written_ms, why, unnest(said) as topic, 1 as gain from {{named}}
