@@ -149,7 +149,7 @@ Lost(s) == /\ known[s] # "none"
            /\ said' = [said EXCEPT ![s] = MaxGeneration + 1]
            /\ UNCHANGED <<group, claimedIn, broker, clients>>
 
-\* sidecar/coordinator/membership/lease_commit.py Confirming._commit
+\* sidecar/coordinator/membership/lease_commit.py LeaseCommits._commit
 \* The broker writes a commit of a member of the current generation.
 Confirm(s) == /\ s \in joined /\ known[s] = "current"
               /\ phase[s] # "elsewhere" /\ lease[s] = 0 /\ confirming[s] = 0
