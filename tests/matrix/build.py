@@ -94,12 +94,14 @@ class Java:
     artifact: str
     version: str
     resources: tuple[str, ...] = ()
+    folder: Path = PROGRAMS / "java"
+    jvm: tuple[str, ...] = JVM
 
     def build(self) -> Program:
         home = os.environ.get("JAVA_HOME")
         java, javac = (f"{home}/bin/{t}" if home else t for t in ("java", "javac"))
         java, javac, mvn = need(java, "Java"), need(javac, "JDK"), need("mvn", "Maven")
-        inputs = [PROGRAMS / "java" / name for name in ("pom.xml", *self.sources, *self.resources)]
+        inputs = [self.folder / name for name in ("pom.xml", *self.sources, *self.resources)]
         stamp = _stamp(inputs, self.artifact, self.version)
         folder, done = _folder(f"java/{self.artifact}-{self.version}", stamp)
         libs, classes = folder / "libs", folder / "classes"
@@ -110,10 +112,10 @@ class Java:
             classes.mkdir()
             for name in self.resources:
                 (classes / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(PROGRAMS / "java" / name, classes / name)
+                shutil.copy(self.folder / name, classes / name)
             _run([javac, "-nowarn", "-d", str(classes), "-cp", f"{libs}/*", *found], folder)
             (folder / "complete").write_text(stamp)
-        return Program((java, *JVM, "-cp", f"{classes}:{libs}/*", self.main))
+        return Program((java, *self.jvm, "-cp", f"{classes}:{libs}/*", self.main))
 
 
 @dataclass(frozen=True)

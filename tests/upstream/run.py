@@ -1,0 +1,241 @@
+"""Runs Kafka's own request tests, out of its test jar, with a sidecar in front of the broker of each test:
+
+    python -m tests.upstream.run [--direct] [CLASS ...]
+
+Each test of these classes starts a cluster of one broker in its JVM and connects to it by plain sockets. A class of
+ours stands before Kafka's on the classpath and asks this process for the port to connect to. With `--direct` that is
+the broker's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socketserver
+import sys
+import tempfile
+import threading
+import urllib.request
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.error import URLError
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
+
+from sidecar.core.vocabulary.internal_topics import OFFSETS, TRANSACTIONS
+from sidecar.drill.artifacts import BEFORE
+from sidecar.drill.local import LOG4J
+from sidecar.drill.processes import DrillError, Process, free_ports, wait_until
+from tests.matrix.build import Java
+
+SOURCES = Path(__file__).resolve().parent / "java"
+KAFKA_OF_TESTS = BEFORE
+"""Maven has no test jars of 4.4.0."""
+PACKAGE = "org/apache/kafka/server"
+CONSOLE = Java(
+    main="org.junit.platform.console.ConsoleLauncher",
+    sources=(f"{PACKAGE}/IntegrationTestUtils.java", f"{PACKAGE}/SidecarsOfTest.java"),
+    artifact="kafka_2.13",
+    version=KAFKA_OF_TESTS,
+    resources=("META-INF/services/org.junit.platform.launcher.TestExecutionListener",),
+    folder=SOURCES,
+    jvm=("-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
+)
+CLASSES = (
+    "ConsumerGroupDescribeRequestTest",
+    "ConsumerGroupHeartbeatRequestTest",
+    "ConsumerProtocolMigrationTest",
+    "DeleteGroupsRequestTest",
+    "DescribeGroupsRequestTest",
+    "HeartbeatRequestTest",
+    "JoinGroupRequestTest",
+    "LeaveGroupRequestTest",
+    "ListGroupsRequestTest",
+    "OffsetCommitRequestTest",
+    "OffsetDeleteRequestTest",
+    "OffsetFetchRequestTest",
+    "ShareGroupDescribeRequestTest",
+    "ShareGroupHeartbeatRequestTest",
+    "StreamsGroupDescribeRequestTest",
+    "StreamsGroupHeartbeatRequestTest",
+    "SyncGroupRequestTest",
+    "TxnOffsetCommitRequestTest",
+)
+"""Of package kafka.server: those that need nothing but a group coordinator."""
+NESTED = "$WithAssignmentBatchingDisabledTest"
+"""Some classes have one in them that runs the same tests with an assignment interval of 0."""
+BATCHING = (
+    "ConsumerGroupHeartbeatRequestTest",
+    "ConsumerProtocolMigrationTest",
+    "ShareGroupHeartbeatRequestTest",
+    "StreamsGroupHeartbeatRequestTest",
+)
+BROKER = 0
+"""The node id of the only broker of each test."""
+READY_S, CLASS_S = 20, 1800
+TOPICS = {OFFSETS: "offsets.topic.num.partitions", TRANSACTIONS: "transaction.state.log.num.partitions"}
+SETTINGS = {
+    "SIDECAR_GROUPS__INCLUDE": '[".*"]',
+    "SIDECAR_GROUPS__KINDS": '["classic", "consumer", "share", "streams"]',
+    "SIDECAR_LOG__FORMAT": "text",
+    # The tests make topics and set settings at the broker, and count on them at once.
+    "SIDECAR_METADATA_REFRESH_MS": "100",
+    "SIDECAR_SETTINGS_REFRESH_MS": "100",
+}
+REBALANCES, VIOLATIONS = "sidecar_rebalances_total", "sidecar_invariant_violations_total"
+
+
+@dataclass
+class Result:
+    failures: dict[str, str]
+    """Test -> the first line of what JUnit says."""
+    passed: list[str]
+    figures: Counter[str]
+    """Metrics of all sidecars, added up."""
+
+
+class Sidecars:
+    """A sidecar in front of each port that the JVM names, until the test has ended that connected there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.figures: Counter[str] = Counter()
+        self._running: list[tuple[Process, int]] = []
+        self._started = 0
+
+    def start(self, broker_port: int) -> int:
+        """Returns the port of a sidecar that is ready."""
+        _make_topics(broker_port)
+        port, admin_port = free_ports(2)
+        self._started += 1
+        name = f"sidecar-{self._started}"
+        env = {
+            "SIDECAR_LISTEN": f"127.0.0.1:{port}",
+            "SIDECAR_BROKER": f"localhost:{broker_port}",
+            "SIDECAR_BOOTSTRAP": f"localhost:{broker_port}",
+            "SIDECAR_NODE_ID": str(BROKER),
+            "SIDECAR_ADMIN": f"127.0.0.1:{admin_port}",
+            **SETTINGS,
+        }
+        process = Process(name, [sys.executable, "-m", "sidecar.cli.main", "run"], self.folder / f"{name}.log", env)
+        self._running.append((process.start(), admin_port))
+        wait_until("the sidecar to be ready", lambda: _get(admin_port, "/readyz") is not None, READY_S, [process])
+        return port
+
+    def stop(self) -> None:
+        while self._running:
+            process, admin_port = self._running.pop()
+            for line in (_get(admin_port, "/metrics") or "").splitlines():
+                series, _, value = line.rpartition(" ")
+                self.figures[series.partition("{")[0]] += int(float(value)) if series[:1] != "#" else 0
+            process.kill()  # its broker is gone: there is nobody to hand over to
+
+
+def _make_topics(broker_port: int) -> None:
+    """Some tests leave replication factors at 3, so their only broker cannot make the topics that a sidecar needs."""
+    admin = AdminClient({"bootstrap.servers": f"localhost:{broker_port}", "log_level": 2})
+    there = admin.list_topics(timeout=30).topics
+    (settings,) = admin.describe_configs([ConfigResource(ResourceType.BROKER, str(BROKER))]).values()
+    config = {"min.insync.replicas": "1", "cleanup.policy": "compact"}
+    topics = [
+        NewTopic(name, int(settings.result(timeout=30)[setting].value), 1, config=config)
+        for name, setting in TOPICS.items()
+        if name not in there
+    ]
+    for future in admin.create_topics(topics).values() if topics else ():
+        future.result(timeout=30)
+
+
+def _get(admin_port: int, path: str) -> str | None:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{admin_port}{path}", timeout=5) as reply:
+            return str(reply.read().decode())
+    except (URLError, OSError):
+        return None
+
+
+@contextmanager
+def _answering(sidecars: Sidecars | None) -> Iterator[int]:
+    """Answers the questions of SidecarsOfTest.java on the port that it yields."""
+
+    class Questions(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            word, *port = self.rfile.readline().decode().split()
+            try:
+                answer = self._answer(word, port)
+            except (DrillError, KafkaException) as exc:
+                answer = f"failed: {exc}".replace("\n", " ")
+            self.wfile.write(f"{answer}\n".encode())
+
+        def _answer(self, word: str, port: list[str]) -> str:
+            if word == "start":
+                return port[0] if sidecars is None else str(sidecars.start(int(port[0])))
+            if sidecars is not None:
+                sidecars.stop()
+            return "stopped"
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Questions) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+            if sidecars is not None:
+                sidecars.stop()
+
+
+def run(name: str, folder: Path, direct: bool = False) -> Result:
+    """Runs one class of `kafka.server`. Logs and JUnit's report are below `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "log4j2.xml").write_text(LOG4J)
+    sidecars = None if direct else Sidecars(folder)
+    java, *options = CONSOLE.build().command
+    classes = [f"kafka.server.{name}", *([f"kafka.server.{name}{NESTED}"] if name in BATCHING else [])]
+    with _answering(sidecars) as port:
+        properties = [f"-Drunner.port={port}", f"-Dlog4j2.configurationFile={folder}/log4j2.xml"]
+        command = [java, *properties, *options, "execute", "--disable-banner", "--details=none"]
+        command += [f"--select-class={c}" for c in classes] + [f"--reports-dir={folder}"]
+        jvm = Process(name, command, folder / "jvm.log", cwd=folder).start()
+        wait_until("the tests to end", lambda: not jvm.alive, CLASS_S)
+    return _read(folder / "TEST-junit-jupiter.xml", sidecars.figures if sidecars else Counter())
+
+
+def _read(report: Path, figures: Counter[str]) -> Result:
+    result = Result({}, [], figures)
+    for case in ET.parse(report).getroot().iter("testcase"):
+        nested = "" if NESTED not in case.attrib["classname"] else "batching off: "
+        test = nested + case.attrib["name"].removesuffix("()[1]")
+        failure = next((f for f in case if f.tag in ("failure", "error", "skipped")), None)
+        if failure is None:
+            result.passed.append(test)
+        else:
+            result.failures[test] = (failure.attrib.get("message") or failure.text or failure.tag).strip()
+    return result
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--direct", action="store_true", help="without sidecars")
+    parser.add_argument("--folder", type=Path, help="where logs go")
+    parser.add_argument("classes", nargs="*", default=CLASSES, metavar="CLASS", help="of kafka.server; all by default")
+    args = parser.parse_args()
+    base = args.folder or Path(tempfile.mkdtemp(prefix="upstream-"))
+    failed = 0
+    for name in args.classes:
+        result = run(name, base.absolute() / name, args.direct)
+        counts = f"{len(result.passed)} passed, {len(result.failures)} failed, {result.figures[REBALANCES]} rebalances"
+        print(f"{name}: {counts}", flush=True)
+        for test, why in result.failures.items():
+            print(f"    {test}: {why}", flush=True)
+        failed += len(result.failures)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
