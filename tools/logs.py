@@ -19,7 +19,7 @@ LOGS = {"log", "_log", "logger"}
 VARIES = "(varies)"
 PASSES_ON = ("core/effects.py", "coordinator/coordinator.py", "front/door.py")
 """They hand on what others log."""
-SAID_AT_THE_DOOR = {"client", "cause", "detail", "not_logged"}
+DOOR_FIELDS = {"client", "cause", "detail", "not_logged"}
 """Fields of what front/door.py says for others, now and then."""
 HEAD = """# Log events
 
@@ -81,8 +81,8 @@ def _call(node: ast.Call, constants: dict[str, str], tree: ast.Module) -> tuple[
     func = node.func
     if isinstance(func, ast.Attribute) and func.attr in LEVELS and _name(func.value) in LOGS and node.args:
         return _text(node.args[0], constants), {func.attr}, _keywords(node)
-    if isinstance(func, ast.Attribute) and func.attr == "say" and len(node.args) == len(SAID_AT_THE_DOOR):
-        return _text(node.args[0], constants), {"warning"}, SAID_AT_THE_DOOR
+    if isinstance(func, ast.Attribute) and func.attr == "log_seldom" and len(node.args) == len(DOOR_FIELDS):
+        return _text(node.args[0], constants), {"warning"}, DOOR_FIELDS
     if isinstance(func, ast.Attribute) and func.attr == "log" and _name(func.value) == "fx" and node.args:
         level = next((k.value for k in node.keywords if k.arg == "level"), ast.Constant("info"))
         return _text(node.args[0], constants), {_text(level, constants)}, _keywords(node) - {"level"}

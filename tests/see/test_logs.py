@@ -13,6 +13,9 @@ from tools import logs
 from tools.logs_meaning import MEANING
 
 
+pytestmark = pytest.mark.tier("quick")
+
+
 def test_the_page_about_the_log_has_every_event_and_no_other(root: Path) -> None:
     events = logs.found(root)
     assert set(MEANING) == set(events), "tools/logs_meaning.py says what each event means"

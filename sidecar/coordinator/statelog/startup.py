@@ -191,7 +191,7 @@ async def offsets_leaders(
 ) -> tuple[int, ...]:
     """Returns the leaders of `__consumer_offsets`, once all partitions have one. The state topic has as many
     partitions. Asking for a coordinator makes the brokers create `__consumer_offsets`."""
-    log_again = _LogAgain(lambda problem: log.warning(f"waiting for {OFFSETS}", problem=problem), first=False)
+    log_again = _LogAgain(lambda problem: log.warning("waiting for __consumer_offsets", problem=problem), first=False)
 
     def report(problem: str) -> None:
         waits(f"waiting for {OFFSETS}: {problem}")
