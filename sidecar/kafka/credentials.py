@@ -30,7 +30,8 @@ class Login(Protocol):
     def refusal(self, host: str, port: int) -> str:
         """Returns the reason why that address is not asked right now; empty if it may be."""
 
-    def refused(self, host: str, port: int, why: str, sure: bool = True) -> None: ...
+    def refused(self, host: str, port: int, why: str, sure: bool = True, used: Security | None = None) -> None:
+        """Takes in a refusal of the credentials `used`; None: of those of now."""
 
     def accepted(self, host: str, port: int) -> None: ...
 
@@ -74,7 +75,9 @@ class Credentials:
         at_s, why = self._refused.get((host, port), (float("-inf"), ""))
         return why if time.monotonic() - at_s < PAUSE_S else ""
 
-    def refused(self, host: str, port: int, why: str, sure: bool = True) -> None:
+    def refused(self, host: str, port: int, why: str, sure: bool = True, used: Security | None = None) -> None:
+        if used is not None and used is not self.now:
+            return  # of former credentials: nobody may connect to this address again soon, and so end the denial
         address = (host, port)
         self._unsure[address] = self._unsure.get(address, 0) + 1
         if not sure and self._unsure[address] < UNSURE_MAX:

@@ -93,7 +93,7 @@ class BrokerConnection(asyncio.Protocol):
             raise NotAuthenticated(f"{host}:{port}: {why}")
         loop = asyncio.get_running_loop()
         conn: BrokerConnection | None = None
-        ready = False
+        used, ready = security.now, False
         try:
             tls: dict[str, Any] = {}
             if (context := security.now.ssl_context()) is not None:
@@ -107,11 +107,11 @@ class BrokerConnection(asyncio.Protocol):
                     await conn._authenticate()
             ready = True
         except (ssl.SSLError, SecurityError, NotAuthenticated) as exc:
-            security.refused(host, port, why := _plain(exc))
+            security.refused(host, port, why := _plain(exc), used=used)
             raise NotAuthenticated(f"{host}:{port}: {why}") from exc
         except (OSError, TimeoutError, WireError) as exc:
             if security.now.tls and conn is None and isinstance(exc, ConnectionResetError):
-                security.refused(host, port, NO_TLS, sure=False)
+                security.refused(host, port, NO_TLS, sure=False, used=used)
                 raise NotAuthenticated(f"{host}:{port}: {NO_TLS}") from exc
             raise ConnectionLost(f"{host}:{port}: {plain(exc)}") from exc.with_traceback(None)  # it holds this task
         finally:
@@ -166,6 +166,7 @@ class BrokerConnection(asyncio.Protocol):
             self._authenticating = asyncio.get_running_loop().create_task(self._renewed())
 
     async def _renewed(self) -> None:
+        used = self._security.now
         try:
             await _token_at_hand(self._security)
             async with asyncio.timeout(AUTHENTICATE_S):
@@ -173,7 +174,7 @@ class BrokerConnection(asyncio.Protocol):
         except (OSError, TimeoutError, WireError, SecurityError) as exc:
             self._why = _plain(exc)
             if isinstance(exc, NotAuthenticated | SecurityError) and not self.closed:
-                self._security.refused(*self.peer(), self._why)
+                self._security.refused(*self.peer(), self._why, used=used)
             self.close()
             return
         held, self._held = self._held or [], None

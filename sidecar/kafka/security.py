@@ -151,7 +151,7 @@ class Security:
     def refusal(self, host: str, port: int) -> str:
         return ""
 
-    def refused(self, host: str, port: int, why: str, sure: bool = True) -> None:
+    def refused(self, host: str, port: int, why: str, sure: bool = True, used: Security | None = None) -> None:
         """Does nothing: the caller that made the connection reports the refusal."""
 
     def accepted(self, host: str, port: int) -> None: ...

@@ -75,6 +75,21 @@ def test_one_address_that_accepts_says_nothing_of_another_that_refuses(tmp_path:
     assert b.denials.lasting() == []
 
 
+def test_a_late_refusal_of_former_credentials_is_none_of_the_present_ones(tmp_path: Path) -> None:
+    """Symptom: /readyz told of a refusal for two minutes after the password was right. A connection had begun with the
+    former one, and afterwards none was opened to its address, so that none could be accepted there."""
+    b = Bench(tmp_path)
+    former = b.it.now
+    b.path.write_text(text("new"))
+    b.it.again()
+    b.it.accepted("h", 1)
+    for sure in (True, False, False, False):
+        b.it.refused("h", 1, "wrong password", sure, used=former)
+    assert not b.denials and b.it.refusal("h", 1) == ""
+    b.it.refused("h", 1, "wrong password", used=b.it.now)
+    assert b.denials
+
+
 def test_a_reset_is_taken_for_a_refusal_only_when_it_comes_again(tmp_path: Path) -> None:
     b = Bench(tmp_path)
     for _ in range(UNSURE_MAX - 1):
