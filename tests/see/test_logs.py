@@ -12,7 +12,6 @@ import pytest
 from tools import logs
 from tools.logs_meaning import MEANING
 
-
 pytestmark = pytest.mark.tier("quick")
 
 

@@ -35,7 +35,8 @@ def test_the_pipeline_makes_the_tables_of_a_lake(root: Path, tmp_path: Path, mon
     env = {**os.environ, "PYTHONPATH": str(root), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=env, timeout=280, check=False)
-    assert done.returncode == 0 and "Run is COMPLETED" in done.stdout + done.stderr, done.stderr[-3000:]
+    said = done.stdout + done.stderr
+    assert done.returncode == 0 and "Run is COMPLETED" in said, said[-5000:]
 
     lake = Lake.at(tmp_path / "lake")
     run_here(monkeypatch)
