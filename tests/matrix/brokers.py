@@ -21,7 +21,7 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 
 from sidecar.drill.artifacts import KAFKA, ArtifactError
-from sidecar.drill.processes import DrillError, interrupt_on_sigterm
+from sidecar.drill.processes import DrillError, interrupt_on_sigterm, wait_until
 from tests.matrix.broker_table import CELLS, VERSIONS, Found, cells_of, updated
 from tests.matrix.build import BuildError, NotRun
 from tests.matrix.cluster import Cluster
@@ -80,6 +80,8 @@ def tools(cluster: Cluster) -> None:
         _expect(_tool(cluster, TOOL, "--describe", "--group", group), topic, "the description")
         if not sum(cluster.committed(group, topic).values()):
             raise Failed(f"{group} has committed nothing")
+        state = ("--describe", "--state", "--group", group)  # a client that resets its connection may not have left
+        wait_until("the group to be empty", lambda state=state: "Empty" in _tool(cluster, TOOL, *state), TOOL_S)  # type: ignore[misc]
         reset = ("--reset-offsets", "--to-earliest", "--execute", "--group", group, "--topic", topic)
         _expect(_tool(cluster, TOOL, *reset), topic, "the reset")
         if sum(cluster.committed(group, topic).values()):
