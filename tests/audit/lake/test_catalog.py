@@ -117,7 +117,7 @@ def test_an_option_that_is_missing_or_wrong_is_named() -> None:
 
 @pytest.mark.parametrize("tool", ["delta", "trino"])
 def test_other_engines_are_told_where_each_delta_table_is(lake: Lake, tool: str) -> None:
-    """They are not here: that the place is right, and each table is named once, is all that is shown."""
+    """Neither tool is here: this shows only that the place is right, and that each table is named once."""
     told = printed(lake, tool)
     for layer, tables in LAYERS.items():
         schema, _, _ = name_of(layer, "").partition(".")

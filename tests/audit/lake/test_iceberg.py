@@ -80,6 +80,15 @@ def test_by_the_command_and_after_maintenance(tmp_path: Path, catalog: Any) -> N
     assert done.returncode == 2 and done.stderr.startswith("--catalog another: ")
 
 
+def ahead_of(catalog: Any, folder: Path) -> Lake:
+    """A lake with a batch that the catalog lacks."""
+    lake = Lake.at(folder / "lake")
+    filled(lake, CUTS[0])
+    publish(lake, catalog)
+    filled(lake, CUTS[2])
+    return lake
+
+
 def command(lake: Lake, catalog: str) -> subprocess.CompletedProcess[str]:
     words = ["audit", "publish", "--lake", str(lake.base), "--catalog", catalog]
     program = [sys.executable, "-m", "sidecar.cli.main", *words]
@@ -89,10 +98,7 @@ def command(lake: Lake, catalog: str) -> subprocess.CompletedProcess[str]:
 def test_who_dies_between_two_tables_is_followed_by_one_who_does_the_rest(
     tmp_path: Path, catalog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = Lake.at(tmp_path / "lake")
-    filled(lake, CUTS[0])
-    publish(lake, catalog)
-    filled(lake, CUTS[2])
+    lake = ahead_of(catalog, tmp_path)
     made, real = list[Any](), iceberg._data_file
 
     def dies(*args: Any) -> Any:
@@ -113,10 +119,7 @@ def test_who_dies_between_two_tables_is_followed_by_one_who_does_the_rest(
 def test_of_two_at_once_one_fails_and_no_row_is_there_twice(
     tmp_path: Path, catalog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = Lake.at(tmp_path / "lake")
-    filled(lake, CUTS[0])
-    publish(lake, catalog)
-    filled(lake, CUTS[2])
+    lake = ahead_of(catalog, tmp_path)
     real = iceberg._data_file
 
     def overtaken(*args: Any) -> Any:
