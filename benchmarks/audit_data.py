@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.audit_groups import Setting, Write, classic_group, consumer_group
-from sidecar.audit.bronze import bronze_batch
-from sidecar.audit.lake_files import TableWriter, Target
+from sidecar.audit.lake.files import TableWriter, Target
 from sidecar.audit.layers import BRONZE
+from sidecar.audit.source.bronze import bronze_batch
 from sidecar.coordinator.statelog.encoder import Encoder
 from sidecar.core.runtime.records import Key
 from sidecar.core.vocabulary.placement import partition_for

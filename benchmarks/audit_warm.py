@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.audit_data import Shape, dataset
-from sidecar.audit.lake import Lake
-from sidecar.audit.maintain import TABLES, maintain
-from sidecar.audit.pipeline import audit
-from sidecar.audit.session import session
+from sidecar.audit.lake.lake import Lake
+from sidecar.audit.run.maintain import TABLES, maintain
+from sidecar.audit.run.pipeline import audit
+from sidecar.audit.run.session import session
 
 FEW = {"groups": 6, "members": 40}
 QUESTIONS = {"status": ["status"], "ownership": ["ownership", "--topic", "orders-0"]}

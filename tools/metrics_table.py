@@ -6,7 +6,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, ProcessCollector
 
-from sidecar.audit import continuous
+from sidecar.audit.run import continuous
 from sidecar.coordinator.inspect.lag_exporter import FAMILIES
 from sidecar.coordinator.runtime.background import BACKGROUND
 from sidecar.process.metric_definitions import PARTS, Metric

@@ -26,8 +26,8 @@ from sidecar.cli.plain import echo
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sidecar.audit.continuous import Metrics
-    from sidecar.audit.lake import Lake
+    from sidecar.audit.lake.lake import Lake
+    from sidecar.audit.run.continuous import Metrics
 
 FINDINGS, USAGE, UNREADABLE, INCOMPLETE = Code.FINDINGS, Code.USAGE, Code.UNREACHED, Code.INCOMPLETE
 FOR_EVER_MS = 1 << 52
@@ -78,7 +78,7 @@ def run(
         options["new_incarnation"] = "true"
     into = _lake(lake)
     with _errors():
-        from sidecar.audit import pipeline
+        from sidecar.audit.run import pipeline
 
         if pipeline.to_do(source, into, options) > 0:
             with _spark() as spark:
@@ -111,7 +111,7 @@ def stream(
     address = _address(metrics)
     options = {"topic": topic, **_options(option, command_config), "max_records": str(max_records)}
     with _errors(), _spark() as spark:
-        from sidecar.audit.continuous import Continuous
+        from sidecar.audit.run.continuous import Continuous
 
         job = Continuous(spark, source, _lake(lake), options, every, _say, maintain_every=maintain_every)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -138,7 +138,7 @@ def _errors() -> Iterator[None]:
 
 @contextmanager
 def _spark() -> Iterator[SparkSession]:
-    from sidecar.audit.session import session
+    from sidecar.audit.run.session import session
 
     spark = session()
     try:
@@ -180,7 +180,7 @@ def maintain(
     """Put small files together, and remove what no reader needs. `run` and `stream` may go on meanwhile."""
     into = _filled(lake)
     with _errors():
-        from sidecar.audit.maintain import maintain as maintained
+        from sidecar.audit.run.maintain import maintain as maintained
 
         echo(f"{maintained(into, retention)}.")
 
@@ -203,7 +203,7 @@ def ownership(
     output: Format = Output.TABLE,
 ) -> None:
     """Print who owned which partition, at a moment or over a time."""
-    from sidecar.audit import query
+    from sidecar.audit.ask import query
 
     if topic is not None and partition is None and (place := place_of(topic)) is not None:
         topic, partition = place
@@ -224,7 +224,7 @@ def rebalances(
     output: Format = Output.TABLE,
 ) -> None:
     """Print why groups rebalanced, how long it took, and how many partitions moved."""
-    from sidecar.audit import query
+    from sidecar.audit.ask import query
 
     _show(_filled(lake), query.REBALANCES, _between(group, since, until), output)
 
@@ -238,7 +238,7 @@ def overlaps(
     output: Format = Output.TABLE,
 ) -> None:
     """Partitions that had a second owner. Exit code 1 if there is a proven one."""
-    from sidecar.audit import query
+    from sidecar.audit.ask import query
 
     rows = _show(_filled(lake), query.OVERLAPS, _between(group, since, until), output)
     raise typer.Exit(FINDINGS if any(r["grade"] == "proven" for r in rows) else 0)
@@ -253,7 +253,7 @@ def coverage(
     output: Format = Output.TABLE,
 ) -> None:
     """Print what was read of each group with records in that time, what is missing, and since when it is complete."""
-    from sidecar.audit import query
+    from sidecar.audit.ask import query
 
     _show(_filled(lake), query.COVERAGE, _between(group, since, until), output)
 
@@ -261,7 +261,7 @@ def coverage(
 @audit.command()
 def check(lake: LakePath = "out/audit/lake", output: Format = Output.TABLE) -> None:
     """Try what must hold of the tables of gold. Exit code 1 if something does not."""
-    from sidecar.audit import query
+    from sidecar.audit.ask import query
 
     with _errors():
         found = query.broken(_filled(lake))
@@ -287,9 +287,9 @@ def report(
     """Draw it: a page for the browser, of all groups or of one, of all time or of some. It has a button that saves the
     same as a trace for Perfetto.
     """
+    from sidecar.audit.ask.query import at_one_batch
     from sidecar.audit.gold.tables import GOLD
     from sidecar.audit.page import Period, build, view
-    from sidecar.audit.query import at_one_batch
 
     found = _filled(lake)
     with _errors():
@@ -325,7 +325,7 @@ def views(
     ),
 ) -> None:
     """Print SQL that makes all tables known: `sidecar audit views > views.sql`, then `duckdb -init views.sql`."""
-    from sidecar.audit import catalog
+    from sidecar.audit.ask import catalog
 
     for statement in catalog.statements(_filled(lake), tool):
         for line in f"{statement};".splitlines():
@@ -340,7 +340,7 @@ def publish(
     """Bring the Iceberg tables of a catalog, in its namespace group_state, to where the lake's gold is."""
     from pyiceberg.catalog import load_catalog
 
-    from sidecar.audit import iceberg
+    from sidecar.audit.ask import iceberg
 
     found = _filled(lake)
     try:
@@ -354,7 +354,7 @@ def publish(
 # ---- the lake -------------------------------------------------------------------------------------------------------
 def _lake(path: str) -> Lake:
     from sidecar.audit.errors import AuditError
-    from sidecar.audit.lake import Lake
+    from sidecar.audit.lake.lake import Lake
 
     try:
         return Lake.at(path)
@@ -385,7 +385,7 @@ def _filled(path: str) -> Lake:
 
 
 def _show(lake: Lake, sql: str, given: dict[str, Any], output: Output) -> list[dict[str, Any]]:
-    from sidecar.audit import query
+    from sidecar.audit.ask import query
     from sidecar.audit.moments import shown
 
     with _errors():
@@ -408,13 +408,13 @@ def _is_moment(name: str, value: Any) -> bool:
 
 def _is_time(name: str) -> bool:
     """Whether the column is a point in time, and no duration. Tables have it as a TIMESTAMP, too."""
-    from sidecar.audit import query
+    from sidecar.audit.ask import query
 
     return name in query.MOMENTS
 
 
 def _tell(lake: Lake, fail_on_possible: bool, output: Output) -> None:
-    from sidecar.audit.pipeline import verdict
+    from sidecar.audit.ask.verdict import verdict
 
     v = verdict(lake)
     if output is Output.TABLE:

@@ -16,7 +16,7 @@ import typer
 from sidecar.cli.exits import Code, Failed
 
 if TYPE_CHECKING:
-    from sidecar.audit.topic import Reader
+    from sidecar.audit.history.topic import Reader
     from sidecar.core.vocabulary.topics import TopicImage
     from sidecar.kafka.cluster import Cluster
 
@@ -54,7 +54,7 @@ class Client:
 
     def reader(self, bootstrap: str, topic: str) -> Reader:
         """Returns a reader of the state topic."""
-        from sidecar.audit.topic import Reader, TopicAddress
+        from sidecar.audit.history.topic import Reader, TopicAddress
 
         return Reader(TopicAddress(bootstrap, topic, self.librdkafka()))
 
@@ -125,7 +125,7 @@ def _property_errors() -> Iterator[None]:
 @contextmanager
 def readable() -> Iterator[None]:
     """Turns errors of reading the state topic into Failed."""
-    from sidecar.audit.topic import TopicError
+    from sidecar.audit.history.topic import TopicError
 
     try:
         yield

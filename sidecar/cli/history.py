@@ -23,14 +23,14 @@ from sidecar.cli.output import Format, Output, Watch, print_rows, run
 from sidecar.cli.plain import echo
 
 if TYPE_CHECKING:
-    from sidecar.audit.fold import Interval
-    from sidecar.audit.history import History
-    from sidecar.audit.topic import Reader
+    from sidecar.audit.history.fold import Interval
+    from sidecar.audit.history.group_history import History
+    from sidecar.audit.history.topic import Reader
 
 OWNED = ("group", "partition", "member", "client", "epoch", "certain", "since", "until", "why")
 """Columns of `sidecar owner`, but for those of the coordinator."""
 GENERATION = "generation "
-"""Prefix of the detail of a classic group's event (audit/history.py)."""
+"""Prefix of the detail of a classic group's event (audit/history/group_history.py)."""
 Since = Annotated[str | None, typer.Option(metavar="TIME", help="Not what was before. 2h is two hours ago.")]
 Until = Annotated[str | None, typer.Option(metavar="TIME", help="Not what came later.")]
 At = Annotated[str | None, typer.Option(metavar="TIME", help="As it was then. Without it: as it is now.")]
@@ -52,7 +52,7 @@ def history(
     """
 
     def show() -> Code:
-        from sidecar.audit.history import history as history_of
+        from sidecar.audit.history.group_history import history as history_of
         from sidecar.audit.moments import shown
 
         after, before = moment_of(since, 0), moment_of(until, 1 << 62)
@@ -109,9 +109,9 @@ def owner(
 def _owners(reader: Reader, what: str, group: str | None, at_ms: int) -> tuple[list[dict[str, Any]], list[History]]:
     """Returns the owners of a partition in each group, or in `group`; or all owners in a group. A group's name has
     precedence over a partition's."""
-    from sidecar.audit.fold import OWNING
-    from sidecar.audit.history import history as history_of
-    from sidecar.audit.history import ownership
+    from sidecar.audit.history.fold import OWNING
+    from sidecar.audit.history.group_history import history as history_of
+    from sidecar.audit.history.group_history import ownership
 
     place = place_of(what)
     is_task = re.fullmatch(r".*\S_\d+", what) is not None

@@ -26,7 +26,7 @@ from sidecar.cli.plain import echo
 from sidecar.kafka.no_group import of_partitions
 
 if TYPE_CHECKING:
-    from sidecar.audit.dump import DumpRecord
+    from sidecar.audit.source.dump import DumpRecord
 
 AT_ONCE = 5_000
 ANSWER_S = 30.0
@@ -52,7 +52,7 @@ def dump(
     """Write all records of the state topic to a file, which `sidecar audit run --from file://FILE` reads, too."""
 
     def show() -> Code:
-        from sidecar.audit.dump import ENDINGS
+        from sidecar.audit.source.dump import ENDINGS
 
         if not file.name.endswith(ENDINGS):
             then = f"Name it {file.stem}{ENDINGS[0]}, for example."
@@ -143,7 +143,7 @@ def _written(client: Client, bootstrap: str, topic: str, file: Path) -> Counter[
     import msgspec
     from confluent_kafka import TopicPartition
 
-    from sidecar.audit.dump import open_dump
+    from sidecar.audit.source.dump import open_dump
 
     found: Counter[int] = Counter()
     part = file.with_name(f".part-{file.name}")
@@ -171,7 +171,7 @@ def _arrived(consumer: Any, topic: str, left: set[int]) -> Iterator[DumpRecord]:
     """Yields the next records; partitions that have come to their end go out of `left`. Raises Failed."""
     from confluent_kafka import KafkaError
 
-    from sidecar.audit.dump import TIME_TYPES, DumpRecord
+    from sidecar.audit.source.dump import TIME_TYPES, DumpRecord
 
     first = consumer.poll(ANSWER_S)
     if first is None:
@@ -205,8 +205,8 @@ def _empty(client: Client, bootstrap: str, topic: str, made: bool) -> int:
 def _checked(file: Path, partitions: int) -> Counter[int]:
     """Returns the number of records of each partition in the file. Raises AuditError for a record that does not belong
     into such a topic, or that is out of order."""
-    from sidecar.audit.dump import read_dump
     from sidecar.audit.errors import AuditError
+    from sidecar.audit.source.dump import read_dump
     from sidecar.core.vocabulary.placement import partition_for
     from sidecar.state.keys import decode_key
     from sidecar.state.schema import StateError
@@ -285,7 +285,7 @@ def _produced(client: Client, bootstrap: str, topic: str, file: Path, count: int
     """Writes the records in the order of the file, each once. Raises Failed."""
     from confluent_kafka import KafkaException, Producer
 
-    from sidecar.audit.dump import read_dump
+    from sidecar.audit.source.dump import read_dump
 
     fixed = {
         "bootstrap.servers": bootstrap,

@@ -18,8 +18,8 @@ from sidecar.cli.output import Format, Output, print_rows, run
 from sidecar.cli.plain import plain
 
 if TYPE_CHECKING:
-    from sidecar.audit.board import Board
-    from sidecar.audit.topic import Reader, RecordsRead
+    from sidecar.audit.history.board import Board
+    from sidecar.audit.history.topic import Reader, RecordsRead
 
 KEYS = "q: quit   m: members   r: rebalances   a: age   g: group   s: state"
 
@@ -86,7 +86,7 @@ class Tail:
     """Reader of all partitions of the topic, each from the end of the last read on."""
 
     def __init__(self, reader: Reader) -> None:
-        from sidecar.audit.board import Board
+        from sidecar.audit.history.board import Board
 
         self._reader = reader
         count = reader.partitions()

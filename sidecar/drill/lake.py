@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sidecar.audit import query
+from sidecar.audit.ask import query
 from sidecar.audit.errors import AuditError
 from sidecar.audit.gold.tables import GOLD
-from sidecar.audit.lake import Lake
+from sidecar.audit.lake.lake import Lake
 
 TIMEOUT_S = 600.0
 COMPLETE_CODES = (0, 1, 4)

@@ -1,5 +1,5 @@
 /* Avro values of one schema, read into columns: Arrow's buffers, but for what Python makes of them.
- * decode_columns.py has the program that says how a value is laid out. A value that does not fit it leaves nothing in
+ * audit/decode/columns.py has the program that says how a value is laid out. A value that does not fit it leaves nothing in
  * any column and is flagged: whoever calls reads it alone. Every length is checked against the bytes that are left. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.audit.board import Board
-from sidecar.audit.topic import Raw, RecordsRead
+from sidecar.audit.history.board import Board
+from sidecar.audit.history.topic import Raw, RecordsRead
 from sidecar.core.runtime.records import Record, Tombstone, single
 from sidecar.state.codec import Stamp, StateCodec
 from sidecar.state.keys import decode_key

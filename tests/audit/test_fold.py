@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.audit.fold import Fold
+from sidecar.audit.history.fold import Fold
 from sidecar.core.classic.embedded import assigned, assignment
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.state.codec import Stamp, StateCodec

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from sidecar.audit.history import History, history, ownership
+from sidecar.audit.history.group_history import History, history, ownership
+from sidecar.audit.history.topic import Raw, RecordsRead, row_of
 from sidecar.audit.moments import moment, shown
-from sidecar.audit.topic import Raw, RecordsRead, row_of
 from sidecar.cli.history import _at, _coordinator, place_of
 from sidecar.core.runtime.commands import RENEWED
 from sidecar.state.codec import Stamp, StateCodec

@@ -9,8 +9,8 @@ import urllib.request
 import pytest
 from typer.testing import CliRunner
 
-from sidecar.audit.continuous import PER_PARTITION, Metrics
-from sidecar.audit.source_lag import Lag
+from sidecar.audit.run.continuous import PER_PARTITION, Metrics
+from sidecar.audit.source.lag import Lag
 from sidecar.cli.audit import _address, _serving
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.main import app

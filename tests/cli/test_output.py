@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from sidecar.audit.history import Event, History
+from sidecar.audit.history.group_history import Event, History
 from sidecar.cli.history import _epoch
 from sidecar.cli.output import Output, print_rows
 

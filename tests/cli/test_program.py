@@ -18,7 +18,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from sidecar.audit.topic import Reader, RecordsRead
+from sidecar.audit.history.topic import Reader, RecordsRead
 from sidecar.cli import groups as groups_module
 from sidecar.cli import output
 from sidecar.cli.doctor.model import Facts, Node
@@ -148,10 +148,10 @@ MISUSED = (
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Nobody is waited for, and the current folder is an empty one."""
-    import sidecar.audit.topic
+    import sidecar.audit.history.topic
     import sidecar.cli.state
 
-    monkeypatch.setattr(sidecar.audit.topic, "TIMEOUT_S", 0.1)
+    monkeypatch.setattr(sidecar.audit.history.topic, "TIMEOUT_S", 0.1)
     monkeypatch.setattr(sidecar.cli.state, "ANSWER_S", 0.1)
     monkeypatch.setattr(groups_module, "ANSWER_S", 0.1)
     monkeypatch.setattr(groups_module, "GLANCE_S", 0.1)

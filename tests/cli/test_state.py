@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from sidecar.audit.dump import DumpRecord, open_dump, read_dump
 from sidecar.audit.errors import AuditError
+from sidecar.audit.source.dump import DumpRecord, open_dump, read_dump
 from sidecar.cli import state as module
 from sidecar.cli.exits import Code
 from sidecar.cli.main import app

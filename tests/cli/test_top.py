@@ -19,7 +19,7 @@ from sidecar.drill.processes import wait_until
 
 PROGRAM = """
 import sys
-from sidecar.audit.topic import Reader, RecordsRead
+from sidecar.audit.history.topic import Reader, RecordsRead
 from sidecar.cli import top
 
 ROWS = [

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from typer.testing import CliRunner
 
-from sidecar.audit.dump import DumpRecord, read_dump
+from sidecar.audit.source.dump import DumpRecord, read_dump
 from sidecar.cli.main import app
 from sidecar.drill.local import LocalKafka
 from sidecar.state.keys import StateKey, decode_key

@@ -16,8 +16,8 @@ import pyarrow as pa
 from fastavro import schemaless_reader
 
 from sidecar.assign.layout import problem_of
-from sidecar.audit.decode_columns import Compiled
-from sidecar.audit.decode_columns import columns as read_columns
+from sidecar.audit.decode.columns import Compiled
+from sidecar.audit.decode.columns import columns as read_columns
 from sidecar.native import groups, groups_twin, impl, twin
 from tests.assign.oracle import random_case
 from tests.native.test_columns import PARSED, SCHEMA, encoded, value

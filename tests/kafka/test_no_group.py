@@ -10,8 +10,8 @@ import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError
 
-from sidecar.audit.source_kafka import KafkaOptions, KafkaSplit
-from sidecar.audit.topic import Reader, TopicAddress
+from sidecar.audit.history.topic import Reader, TopicAddress
+from sidecar.audit.source.kafka import KafkaOptions, KafkaSplit
 from sidecar.cli import state
 from sidecar.cli.connect import Client
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
-from sidecar.audit.decode_columns import Compiled
-from sidecar.audit.decode_nodes import Fields, Unfit
+from sidecar.audit.decode.columns import Compiled
+from sidecar.audit.decode.nodes import Fields, Unfit
 from sidecar.native._columns import columns
 
 SCHEMA: dict[str, Any] = {

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from sidecar.audit.source_uri import open_source
+from sidecar.audit.source.uri import open_source
 from sidecar.cli.connect import properties as properties_in
 from sidecar.cli.main import app
 from sidecar.core.vocabulary.errors import Code

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.audit.dump import DumpRecord, read_dump
+from sidecar.audit.source.dump import DumpRecord, read_dump
 from sidecar.cli.state import _checked
 from sidecar.core.classic.records import GroupRecord as ClassicGroup
 from sidecar.core.classic.records import State

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from sidecar.audit.dataframes import SILVER, gold, silver, table
 from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.layers import BRONZE
-from sidecar.audit.source_uri import open_source
+from sidecar.audit.source.uri import open_source
 
 spark = SparkSession.active()
 source = open_source(spark.conf.get("spark.group_state.uri"))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sidecar.audit.explain.model import ExplainError, Sidecar
-from sidecar.audit.topic import RecordsRead, Row
+from sidecar.audit.history.topic import RecordsRead, Row
 from sidecar.core.classic.config import CLASSIC, ClassicConfig
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.commands import RENEWED

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from sidecar.audit.explain.model import Limits, Removed
 from sidecar.audit.explain.replay import Replayed
-from sidecar.audit.topic import Row
+from sidecar.audit.history.topic import Row
 from sidecar.core.runtime.records import Role
 from sidecar.core.runtime.registry import Registry
 from sidecar.core.vocabulary import group_config as cf

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from sidecar.audit.gold.frames import Frame, done, pack, sql
 from sidecar.audit.gold.holdings import CHANGE, MEMBER, events
 from sidecar.audit.gold.steps import MISSING, ORDER, UNSURE, adjacent, whole
-from sidecar.audit.lake_files import duck_type
+from sidecar.audit.lake.files import duck_type
 from sidecar.audit.layers import NAMED
 
 PENDING = duck_type(NAMED)

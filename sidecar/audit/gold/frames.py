@@ -12,7 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from sidecar.audit.columns import Table
-from sidecar.audit.lake_files import duck_type, in_duckdb, no_rows
+from sidecar.audit.lake.files import duck_type, in_duckdb, no_rows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

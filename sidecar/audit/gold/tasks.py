@@ -8,7 +8,6 @@ counts come to the driver.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import tempfile
@@ -21,7 +20,7 @@ from sidecar.audit.gold.carried import CARRIED
 from sidecar.audit.gold.fold import Cuts, Folded, Frames, fold, fold_groups, fold_partitions, fold_places
 from sidecar.audit.gold.frames import Database, database, shape
 from sidecar.audit.gold.tables import GOLD
-from sidecar.audit.lake_files import TableWriter, Target, typed
+from sidecar.audit.lake.files import TableWriter, Target, reports, typed
 from sidecar.audit.layers import SILVER_TABLES
 
 ROWS_PER_TASK = 500_000
@@ -148,10 +147,7 @@ def gold_of_units(units: Sequence[Unit], work: Work, ids: Iterator[int]) -> list
     for i in ids:
         with folding(work.memory) as db:
             _write(_folded(db, units[i], work), work, writers)
-    told = []
-    for name, writer in writers.items():
-        told += [json.dumps({"table": name, "file": json.loads(f.to_json())}) for f in writer.close()]
-    return told
+    return reports(writers)
 
 
 def _folded(db: Database, unit: Unit, work: Work) -> Folded:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 
-from sidecar.audit.topic import Reader, TopicAddress
+from sidecar.audit.history.topic import Reader, TopicAddress
 from sidecar.drill.drills.commands import must, running_version, wait_whereabouts
 from sidecar.drill.drills.ground import STATE_TOPIC, Ground
 from sidecar.drill.drills.sidecars import replace_one

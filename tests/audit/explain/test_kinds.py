@@ -8,8 +8,8 @@ from typing import Any
 from sidecar.audit.explain.ask import explain
 from sidecar.audit.explain.replay import replayed
 from sidecar.audit.explain.words import words
-from sidecar.audit.history import history
-from sidecar.audit.topic import Raw, RecordsRead
+from sidecar.audit.history.group_history import history
+from sidecar.audit.history.topic import Raw, RecordsRead
 from sidecar.cli.groups_show import _lines, _picture, in_words
 from sidecar.cli.history import _at
 from sidecar.core.runtime.records import Record, single

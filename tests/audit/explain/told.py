@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sidecar.audit.explain.replay import Replayed, replayed
-from sidecar.audit.topic import Raw, RecordsRead
+from sidecar.audit.history.topic import Raw, RecordsRead
 from sidecar.state.codec import Encoded, Stamp, StateCodec
 from sidecar.state.keys import decode_key
 from tests.core.test_stories import GROUP, Story

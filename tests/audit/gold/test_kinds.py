@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
-from sidecar.audit.decode import Decoder, claims_in, schemas_in
+from sidecar.audit.decode.decoder import Decoder, claims_in, schemas_in
 from sidecar.audit.gold.fold import fold
 from sidecar.audit.gold.frames import database
 from sidecar.audit.layers import SILVER

@@ -1,5 +1,6 @@
-"""`sidecar history` and `sidecar owner` fold the records of one group in Python (sidecar/audit/fold.py), and gold folds
-those of all in SQL: both say the same of intervals and second owners, also where records are missing."""
+"""`sidecar history` and `sidecar owner` fold the records of one group in Python (sidecar/audit/history/fold.py).
+
+Gold folds those of all in SQL: both say the same of intervals and second owners, also where records are missing."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.audit.fold import Fold, Interval, Overlap
+from sidecar.audit.history.fold import Fold, Interval, Overlap
 from sidecar.core.classic.embedded import assignment
 from tests.audit.gold.harness import Tables, frozen, gold
 from tests.audit.gold.replay import Row, replay
@@ -31,7 +32,7 @@ CONSUMER = "id of "
 DOUBTED = ("from_exact", "from_not_before_offset", "to_exact", "to_not_before_offset")
 
 
-# ---- rows of silver as sidecar.audit.topic gives them ---------------------------------------------------------------
+# ---- rows of silver as sidecar.audit.history.topic gives them -------------------------------------------------------
 def _places(items: list[Row] | None) -> list[Row]:
     return [
         {"topic_id": CONSUMER + t["topic_id"], "topic_name": t["topic"], "partitions": t["partitions"]}

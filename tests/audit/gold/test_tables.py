@@ -6,8 +6,8 @@ from __future__ import annotations
 import duckdb
 import pytest
 
+from sidecar.audit.ask.query import OWNERSHIP
 from sidecar.audit.gold.tables import GOLD
-from sidecar.audit.query import OWNERSHIP
 from tests.audit.gold.harness import Tables, differences, gold, rows_of
 from tests.audit.gold.replay import Row, replay
 from tests.audit.gold.rows import Log

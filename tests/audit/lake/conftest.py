@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from sidecar.audit.session import session
+    from sidecar.audit.run.session import session
 
     made = session({"spark.master": "local[2,4]", "spark.driver.memory": "512m", "spark.log.level": "OFF", **QUICK})
     yield made

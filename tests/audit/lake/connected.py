@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pyspark.sql.connect.session as connect
 
-from sidecar.audit.catalog import register
+from sidecar.audit.ask.catalog import register
 from sidecar.audit.dataframes import silver
-from sidecar.audit.lake import Lake
-from sidecar.audit.pipeline import audit
-from sidecar.audit.session import session
-from sidecar.audit.source_spark import GroupStateRecords, records
+from sidecar.audit.lake.lake import Lake
+from sidecar.audit.run.pipeline import audit
+from sidecar.audit.run.session import session
+from sidecar.audit.source.records import GroupStateRecords, records
 from tests.audit.lake.test_dataframes import gold_frames
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from sidecar.audit.lake import Lake
-from sidecar.audit.pipeline import audit, to_do
-from sidecar.audit.session import session
+from sidecar.audit.lake.lake import Lake
+from sidecar.audit.run.pipeline import audit, to_do
+from sidecar.audit.run.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sidecar.audit.bronze import bronze_batch
+from sidecar.audit.source.bronze import bronze_batch
 from sidecar.core.classic import records as classic
 from sidecar.core.classic.embedded import assignment, plain_subscription
 from sidecar.core.consumer import records as consumer

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.audit import query
-from sidecar.audit.lake import Lake
+from sidecar.audit.ask import query
+from sidecar.audit.lake.lake import Lake
 from tests.audit.lake.standalone import cluster
 from tests.audit.lake.test_pipeline import dump, gold_of, played
 

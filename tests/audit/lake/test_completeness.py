@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from sidecar.audit import pipeline, query
+from sidecar.audit.ask import query
+from sidecar.audit.ask.verdict import verdict
 from sidecar.audit.gold.tables import GOLD
-from sidecar.audit.ingest import last_batch
-from sidecar.audit.lake import Lake
+from sidecar.audit.ingest.batch import last_batch
+from sidecar.audit.lake.lake import Lake
 from sidecar.audit.page import view
-from sidecar.audit.source_uri import dump
+from sidecar.audit.run import pipeline
+from sidecar.audit.source.uri import dump
 from sidecar.cli.main import app
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA, Encoded
 from sidecar.state.keys import decode_key
@@ -33,7 +35,7 @@ class Told:
     """What they say of a lake."""
 
     def __init__(self, lake: Lake) -> None:
-        self.verdict = pipeline.verdict(lake)
+        self.verdict = verdict(lake)
         done = CliRunner().invoke(app, ["audit", "status", "--lake", str(lake.base)])
         self.code, self.text = done.exit_code, done.stdout
         page = view({n: lake.read_arrow(t) for n, t in GOLD.items()}, title="t", until_ms=1 << 50)["verdict"]
@@ -109,7 +111,7 @@ def test_what_was_gone_is_told_even_if_nothing_came_after_it(tmp_path: Path, mon
     pipeline.audit(SPARK, uri, lake)
     end = len(ENTRIES) + 70
     with monkeypatch.context() as patch:
-        patch.setattr("sidecar.audit.source_uri.DumpSource.bounds", lambda self: {0: (end, end)})
+        patch.setattr("sidecar.audit.source.uri.DumpSource.bounds", lambda self: {0: (end, end)})
         assert pipeline.to_do(uri, lake) == 1
         batch = pipeline.audit(SPARK, uri, lake)
         assert (batch.new, batch.records, batch.lost, batch.position) == (True, 0, {0: (len(ENTRIES), end)}, {0: end})

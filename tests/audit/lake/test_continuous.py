@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sidecar.audit.continuous import OLDEST, Continuous, Metrics
 from sidecar.audit.errors import AuditError, Refused
-from sidecar.audit.ingest import ingest, last_batch
-from sidecar.audit.lake import Lake
-from sidecar.audit.lake_spark import numbered
-from sidecar.audit.source_lag import Lag
-from sidecar.audit.source_uri import dump
+from sidecar.audit.ingest.batch import ingest, last_batch
+from sidecar.audit.lake.lake import Lake
+from sidecar.audit.run.continuous import OLDEST, Continuous, Metrics
+from sidecar.audit.run.spark_tasks import numbered
+from sidecar.audit.source.lag import Lag
+from sidecar.audit.source.uri import dump
 from sidecar.drill.processes import wait_until
 from tests.audit.lake.making import bronze, log
 from tests.audit.lake.topics import Topics
@@ -222,7 +222,7 @@ def test_what_lags_is_told_before_a_batch_and_when_it_fails(
         seen.append((told(job, "lag_records", partition="0"), told(job, "oldest_seconds", partition="0")))
         raise AuditError("no room on the disk")
 
-    monkeypatch.setattr("sidecar.audit.continuous.audit", fails)
+    monkeypatch.setattr("sidecar.audit.run.continuous.audit", fails)
     with pytest.raises(AuditError, match="no room"):
         job._once()
     assert seen[0][0] == 40 and seen[0][1] > 1e6

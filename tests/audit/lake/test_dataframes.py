@@ -15,11 +15,11 @@ import pytest
 
 from sidecar.audit.dataframes import CLAIMED, SILVER, gold, silver, table
 from sidecar.audit.gold.tables import GOLD
-from sidecar.audit.lake import Lake
+from sidecar.audit.lake.lake import Lake
 from sidecar.audit.layers import SILVER_TABLES
-from sidecar.audit.pipeline import audit
-from sidecar.audit.source_spark import records
-from sidecar.audit.source_uri import dump
+from sidecar.audit.run.pipeline import audit
+from sidecar.audit.source.records import records
+from sidecar.audit.source.uri import dump
 from sidecar.state.codec import OWNER_CLAIM
 from sidecar.state.keys import encode_key
 from tests.audit.lake.making import bronze, log

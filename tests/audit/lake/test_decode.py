@@ -12,11 +12,12 @@ import pyarrow as pa
 import pytest
 from fastavro import schemaless_writer
 
-from sidecar.audit import decode, decode_columns
-from sidecar.audit.bronze import keys_of
-from sidecar.audit.decode import Decoder, claims_in, schemas_in
-from sidecar.audit.decode_rows import value_row
+from sidecar.audit.decode import columns as decode_columns
+from sidecar.audit.decode import decoder as decode
+from sidecar.audit.decode.decoder import Decoder, claims_in, schemas_in
+from sidecar.audit.decode.rows import value_row
 from sidecar.audit.layers import CORRUPT, SILVER, SILVER_TABLES
+from sidecar.audit.source.bronze import keys_of
 from sidecar.core.consumer.records import CurrentRecord, GroupRecord, MemberState
 from sidecar.state.codec import Stamp, StateCodec
 from sidecar.state.keys import decode_key, encode_key

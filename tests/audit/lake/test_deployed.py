@@ -16,8 +16,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from sidecar.audit.lake import Lake
-from sidecar.audit.source_uri import dump
+from sidecar.audit.lake.lake import Lake
+from sidecar.audit.source.uri import dump
 from sidecar.cli.main import app
 from tests.audit.lake.making import bronze
 from tests.audit.lake.test_pipeline import played

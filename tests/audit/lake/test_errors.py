@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from sidecar.audit import ingest as ingests
-from sidecar.audit import pipeline, query
+from sidecar.audit.ask import query
 from sidecar.audit.errors import AuditError, Misused
 from sidecar.audit.gold.tables import GOLD
-from sidecar.audit.lake import Lake
+from sidecar.audit.ingest import batch as ingests
+from sidecar.audit.lake.lake import Lake
 from sidecar.audit.layers import BRONZE
-from sidecar.audit.source_uri import dump, open_source
+from sidecar.audit.run import pipeline
+from sidecar.audit.source.uri import dump, open_source
 from sidecar.cli.exits import Code
 from sidecar.cli.main import app
 from tests.audit.lake.making import bronze
@@ -80,7 +81,7 @@ def test_a_moment_is_told_from_a_duration() -> None:
 
 def test_without_java(tmp_path: Path) -> None:
     code = (
-        "from sidecar.audit.errors import AuditError\nfrom sidecar.audit.session import session\n"
+        "from sidecar.audit.errors import AuditError\nfrom sidecar.audit.run.session import session\n"
         "try:\n    session()\nexcept AuditError as exc:\n    print(exc)"
     )
     env = {"PATH": str(tmp_path), "JAVA_HOME": str(tmp_path), "HOME": str(tmp_path)}

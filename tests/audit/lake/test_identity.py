@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from sidecar.audit import query
+from sidecar.audit.ask import query
 from sidecar.audit.errors import Refused
-from sidecar.audit.ingest import ingest, last_batch, waiting
-from sidecar.audit.lake import Lake
-from sidecar.audit.source_uri import dump, open_source
+from sidecar.audit.ingest.batch import ingest, last_batch, waiting
+from sidecar.audit.lake.lake import Lake
+from sidecar.audit.source.uri import dump, open_source
 from sidecar.state.codec import Encoded
 from tests.audit.lake.making import bronze, log
 from tests.audit.lake.topics import Topics
@@ -93,7 +93,7 @@ def test_a_batch_that_was_begun_is_ended_first_whatever_the_source_is(
 
     for step in ("begin_batch", "end_batch"):
         with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="killed here"):
-            patch.setattr(f"sidecar.audit.ingest.{step}", dies)
+            patch.setattr(f"sidecar.audit.ingest.batch.{step}", dies)
             ingest(SPARK, one, lake)
     Path(one.removeprefix("file://")).unlink()
     assert waiting(other, lake) > 0

@@ -18,17 +18,21 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.table import TableOptimizer
 
-from sidecar.audit import ingest as ingests
-from sidecar.audit import lake_delta, lake_storage, pipeline, query
-from sidecar.audit import maintain as maintains
-from sidecar.audit.continuous import Continuous
+from sidecar.audit.ask import query
+from sidecar.audit.ask.verdict import Verdict, verdict
 from sidecar.audit.errors import AuditError
 from sidecar.audit.gold.tables import GOLD
-from sidecar.audit.lake import Lake
-from sidecar.audit.lake_storage import Folder
+from sidecar.audit.ingest import batch as ingests
+from sidecar.audit.lake import delta as lake_delta
+from sidecar.audit.lake import storage as lake_storage
+from sidecar.audit.lake.lake import Lake
+from sidecar.audit.lake.storage import Folder
 from sidecar.audit.layers import BRONZE
-from sidecar.audit.maintain import TABLES, maintain
-from sidecar.audit.source_uri import dump
+from sidecar.audit.run import maintain as maintains
+from sidecar.audit.run import pipeline
+from sidecar.audit.run.continuous import Continuous
+from sidecar.audit.run.maintain import TABLES, maintain
+from sidecar.audit.source.uri import dump
 from sidecar.drill.processes import wait_until
 from tests.audit.lake.making import bronze
 from tests.audit.lake.test_killed import Died, Steps, contents
@@ -43,7 +47,7 @@ pytestmark = [pytest.mark.tier("all"), pytest.mark.usefixtures("without_spark")]
 BATCHES = 6
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "2"))
 STRIDE = 61
-Whole = tuple[dict[str, Any], dict[str, Any], pipeline.Verdict]
+Whole = tuple[dict[str, Any], dict[str, Any], Verdict]
 """Bronze and silver, gold, and what is said of it."""
 Undisturbed = Callable[[int], Whole]
 
@@ -51,7 +55,7 @@ Undisturbed = Callable[[int], Whole]
 def told(lake: Lake) -> dict[str, Any]:
     """All that it says."""
     runs = query.ask(lake, "select * from runs order by batch")
-    return {"records": contents(lake), "gold": gold_of(lake), "runs": runs, "verdict": pipeline.verdict(lake)}
+    return {"records": contents(lake), "gold": gold_of(lake), "runs": runs, "verdict": verdict(lake)}
 
 
 def files_of(lake: Lake) -> int:
@@ -97,7 +101,7 @@ def undisturbed(filled: Lake, source: Path, tmp_path_factory: pytest.TempPathFac
     def after(count: int) -> Whole:
         for done in range(lake.last_batch() + 1, count + 1):
             batches(lake, source, done)
-            known[done] = contents(lake), gold_of(lake), pipeline.verdict(lake)
+            known[done] = contents(lake), gold_of(lake), verdict(lake)
         return known[count]
 
     return after
@@ -235,7 +239,7 @@ def test_gold_is_made_anew_of_batches_that_were_put_together(
             pipeline.make_gold(SPARK, lake)
         steps.left = -1
         batches(lake, source, BATCHES + 1)
-        assert (gold_of(lake), pipeline.verdict(lake)) == undisturbed(BATCHES + 1)[1:]
+        assert (gold_of(lake), verdict(lake)) == undisturbed(BATCHES + 1)[1:]
         assert query.broken(lake) == {}
         shutil.rmtree(lake.base)
         lake = copied(filled, Path(lake.base))
@@ -262,7 +266,7 @@ def test_what_was_lost_or_never_read_stays_told(first: int, tmp_path: Path) -> N
             del row["done_ms"], row["done_time"]
         assert one == other
     assert kept.packed.exists()
-    found = pipeline.verdict(kept).completeness
+    found = verdict(kept).completeness
     assert (found.lost, found.not_read) == (80, first) and not found.complete
     assert sum(r["lost"] for r in query.ask(kept, "select lost from runs")) == 80 + first
     refused = rf"Fill another lake from this one: .*--from delta://{kept.base} "
@@ -283,7 +287,7 @@ def test_a_stream_that_finds_nothing_new_maintains_nothing(
     monkeypatch.setattr("sidecar.audit.continuous.maintain", lambda lake: done.append(lake.last_batch()))
     while pipeline.to_do(f"file://{source}/all.jsonl", lake):
         batches(lake, source, lake.last_batch() + 2, 300)
-    end, wanted = lake.last_batch(), pipeline.verdict(lake)
+    end, wanted = lake.last_batch(), verdict(lake)
     job = Continuous(SPARK, f"file://{source}/all.jsonl", lake, {}, every_s=0.1, maintain_every=end + 1)
 
     def waits(s: float) -> bool:
@@ -311,7 +315,7 @@ def test_a_batch_reads_only_the_last_records_of_those_before(
     for where in ("lake", "ingest"):
         monkeypatch.setattr(f"sidecar.audit.{where}.read_json", counted)
     batches(lake, source, BATCHES + 1)
-    pipeline.verdict(lake)
+    verdict(lake)
     assert {name[:8] for name in read if name[:8].isdigit()} == {f"{n:08d}" for n in (BATCHES - 1, BATCHES)}
 
 

@@ -11,10 +11,11 @@ import duckdb
 import pytest
 from typer.testing import CliRunner
 
-from sidecar.audit import query
+from sidecar.audit.ask import query
+from sidecar.audit.ask.verdict import verdict
 from sidecar.audit.gold.tables import GOLD, INVARIANTS
-from sidecar.audit.lake import Lake
-from sidecar.audit.pipeline import audit, make_gold, to_do, verdict
+from sidecar.audit.lake.lake import Lake
+from sidecar.audit.run.pipeline import audit, make_gold, to_do
 from sidecar.cli.main import app
 from sidecar.coordinator.statelog.encoder import Encoder
 from sidecar.core.classic.embedded import assigned

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[attr-defined]
 
-from sidecar.audit import source_kafka
 from sidecar.audit.errors import AuditError
-from sidecar.audit.ingest import ingest
-from sidecar.audit.lake import Lake
-from sidecar.audit.source_uri import open_source
+from sidecar.audit.ingest.batch import ingest
+from sidecar.audit.lake.lake import Lake
+from sidecar.audit.source import kafka as source_kafka
+from sidecar.audit.source.uri import open_source
 from sidecar.process.rights import rights_of_the_audit
 from tests.audit.lake.making import log
 from tests.audit.lake.topics import Topics

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import random
 
-from sidecar.audit.lake_spark import even, falling
+from sidecar.audit.run.spark_tasks import even, falling
 
 
 def test_each_number_is_in_one_share() -> None:

@@ -13,13 +13,15 @@ import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner
 
-from sidecar.audit import pipeline, query
+from sidecar.audit.ask import query
+from sidecar.audit.ask.verdict import verdict
 from sidecar.audit.gold.tables import GOLD
-from sidecar.audit.ingest import ingest
-from sidecar.audit.lake import Lake
+from sidecar.audit.ingest.batch import ingest
+from sidecar.audit.lake.lake import Lake
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
-from sidecar.audit.maintain import maintain
-from sidecar.audit.source_uri import dump
+from sidecar.audit.run import pipeline
+from sidecar.audit.run.maintain import maintain
+from sidecar.audit.source.uri import dump
 from sidecar.cli.exits import Code
 from sidecar.cli.main import app
 from tests.audit.lake.making import bronze, log
@@ -59,7 +61,7 @@ def fill(lake: Lake, source: str) -> None:
 
 def told(lake: Lake) -> tuple[Any, ...]:
     batches = query.ask(lake, "select * exclude (done_ms, done_time) from runs order by batch")
-    return contents(lake), gold_of(lake), pipeline.verdict(lake), batches, query.broken(lake)
+    return contents(lake), gold_of(lake), verdict(lake), batches, query.broken(lake)
 
 
 @pytest.mark.usefixtures("without_spark")

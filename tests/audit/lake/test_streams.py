@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from sidecar.audit.source_spark import GroupStateRecords
+from sidecar.audit.source.records import GroupStateRecords
 from sidecar.drill.processes import wait_until
 from tests.audit.lake.making import T0, log
 from tests.audit.lake.topics import Topics

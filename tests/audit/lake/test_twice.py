@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.audit import query
+from sidecar.audit.ask import query
+from sidecar.audit.ask.verdict import verdict
 from sidecar.audit.errors import AuditError
 from sidecar.audit.gold.tables import INVARIANTS
-from sidecar.audit.lake import Lake
+from sidecar.audit.lake.lake import Lake
 from sidecar.audit.layers import BRONZE
-from sidecar.audit.pipeline import audit, to_do, verdict
-from sidecar.audit.source_uri import dump
+from sidecar.audit.run.pipeline import audit, to_do
+from sidecar.audit.source.uri import dump
 from tests.audit.lake.making import bronze
 from tests.audit.lake.test_killed import contents
 from tests.audit.lake.test_pipeline import gold_of, played

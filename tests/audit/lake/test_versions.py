@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from sidecar.audit import query
-from sidecar.audit.lake import Lake
+from sidecar.audit.ask import query
+from sidecar.audit.ask.verdict import verdict
+from sidecar.audit.lake.lake import Lake
 from sidecar.audit.layers import BRONZE
-from sidecar.audit.pipeline import audit, verdict
+from sidecar.audit.run.pipeline import audit
 from sidecar.coordinator.statelog.encoder import Encoder
 from sidecar.core.runtime.records import Key, Record, Tombstone
 from sidecar.state.codec import SCHEMA, Encoded, Stamp, StateCodec

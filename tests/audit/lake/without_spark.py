@@ -9,8 +9,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from sidecar.audit import ingest, pipeline
 from sidecar.audit.errors import AuditError
+from sidecar.audit.ingest import batch as ingest
+from sidecar.audit.run import pipeline
 
 SPARK: Any = None
 """In the place of a session, where nothing asks it."""

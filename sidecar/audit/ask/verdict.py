@@ -1,0 +1,97 @@
+"""The verdict of a lake: its findings in numbers, and whether its history is complete."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow.compute as pc
+
+from sidecar.audit.ask.completeness import Completeness, combined, completeness, reasons
+from sidecar.audit.gold.tables import GOLD
+from sidecar.audit.lake.lake import Lake
+from sidecar.audit.layers import BRONZE
+from sidecar.audit.moments import shown
+
+PUBLISHED = {"not_whole": "torn", "longest_hole": "wide"}
+"""Fields of `Completeness` whose name in a verdict's row is another one."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Findings of the whole lake, in numbers. `proven` and `possible`: second owners; `stale_writes`: records of fenced
+    coordinators; `went_back`: epochs that went back; `unreadable`: records that cannot be decoded; `completeness`:
+    completeness of the history (completeness.py)."""
+
+    proven: int
+    possible: int
+    stale_writes: int
+    went_back: int
+    unreadable: int
+    completeness: Completeness
+    groups: int
+    records: int
+
+    @property
+    def findings(self) -> int:
+        return self.proven + self.stale_writes + self.went_back
+
+    @property
+    def missing(self) -> int:
+        return self.completeness.missing
+
+    @property
+    def lost(self) -> int:
+        """Offsets that were never read."""
+        return self.completeness.lost + self.completeness.not_read
+
+    @property
+    def complete(self) -> bool:
+        return self.completeness.complete and not self.unreadable
+
+    @property
+    def complete_since_ms(self) -> int | None:
+        return self.completeness.since_ms
+
+    def row(self) -> dict[str, Any]:
+        """Returns the verdict as one row, for scripts."""
+        said = {name: value for name, value in asdict(self).items() if name != "completeness"}
+        known = {
+            PUBLISHED.get(n, n): v for n, v in asdict(self.completeness).items() if n not in ("since_ms", "since_known")
+        }
+        return {**said, **known, "complete_since_ms": self.complete_since_ms, "complete": self.complete}
+
+    def lines(self) -> list[str]:
+        """Returns the verdict as sentences, for users."""
+        out = [
+            f"{self.records:,} records of {self.groups:,} groups.",
+            f"Second owners: {self.proven} proven, {self.possible} possible. Writes of fenced coordinators:"
+            f" {self.stale_writes}. Epochs that went back: {self.went_back}.",
+        ]
+        if self.completeness.complete:
+            out.append("Every record is there, from the first one on.")
+            if self.completeness.without_record:
+                taken = self.completeness.without_record
+                out.append(f"{taken:,} offsets have no record: a transaction that is committed takes one.")
+        elif self.complete_since_ms is None or not self.completeness.since_known:
+            out.append("Since when the history is complete cannot be told yet.")
+        else:
+            out.append(f"The history is complete since {shown(self.complete_since_ms)}.")
+        return out + reasons(self.completeness, self.unreadable)
+
+
+def verdict(lake: Lake) -> Verdict:
+    """Returns the lake's verdict. Reads little: findings, and a row for each group."""
+    overlaps = lake.read_arrow(GOLD["second_owners"], ["grade"]).column("grade").to_pylist()
+    covered = lake.read_arrow(GOLD["coverage"]).to_pylist()
+    back = lake.read_arrow(GOLD["rebalances"], ["went_back"]).column("went_back")
+    return Verdict(
+        proven=overlaps.count("proven"),
+        possible=overlaps.count("possible"),
+        stale_writes=sum(f.rows for f in lake.files(GOLD["stale_writes"])),
+        went_back=pc.sum(back).as_py() or 0,
+        unreadable=sum(f.rows for f in lake.files(GOLD["unreadable"])),
+        completeness=combined(completeness(c) for c in covered if c["scope"] == "partition"),
+        groups=len({c["group_id"] for c in covered if c["scope"] == "group" and c["group_id"]}),
+        records=sum(f.rows for f in lake.files(BRONZE)),
+    )

@@ -1,0 +1,1 @@
+"""Typed silver rows from the records of the state topic."""

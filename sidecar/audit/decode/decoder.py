@@ -1,0 +1,346 @@
+"""Decoder of records as bytes (bronze) into typed Arrow tables (silver), one for each kind of record.
+
+Values of one schema are read by column (columns.py). A value that cannot be read by column is read by fastavro,
+which also decides what is damaged: such a record goes to the table `corrupt`, and decoding continues. A field that a
+schema does not have is null; one that the table does not have is left out. So older and newer versions of a schema fit
+in one table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from io import BytesIO
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from fastavro import parse_schema, schemaless_reader
+
+from sidecar.audit.columns import Table
+from sidecar.audit.decode.arrow import arrow_of, dig, mapped
+from sidecar.audit.decode.columns import Compiled
+from sidecar.audit.decode.nodes import LONG, Unfit, number
+from sidecar.audit.decode.rows import EMBEDDED, FIELD_OF, headers_rows, value_row
+from sidecar.audit.layers import CORRUPT, FROM_KEY, PATHS, SILVER
+from sidecar.state.codec import OWNER_CLAIM, SCHEMA
+from sidecar.state.fold import EPOCH_DIGITS
+from sidecar.state.schema import MARK, Schemas, StateError, published
+
+BODY_AT = len(MARK) + 8
+SLICE_ROWS, SLICE_BYTES = 65_536, 16 << 20
+"""Size limits of a slice: it fits in the processor's cache."""
+LAST_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999. Later times become this one, because readers cannot show them."""
+LONG_MAX = (1 << 63) - 1
+EMPTY = pa.scalar("")
+PAIRS = count()
+"""Numbers for the names of records that replace maps: each record of a schema needs a name of its own."""
+UNKNOWN_SCHEMA = "unknown schema"
+
+UNSOUND = (StateError, pa.ArrowException, KeyError, TypeError, ValueError, OverflowError)
+"""Errors raised by a value that is damaged or does not fit into its table."""
+
+Claims = Mapping[int, Sequence[tuple[int, int]]]
+"""State partition -> (offset, owner epoch) of its claims, in the order of their offsets."""
+
+
+def times(ms: Any) -> Any:
+    """Returns Unix milliseconds as timestamps, clipped to the years 1970 to 9999."""
+    clipped = pc.max_element_wise(ms, number(0), skip_nulls=False)
+    clipped = pc.min_element_wise(clipped, number(LAST_MS), skip_nulls=False)
+    return pc.multiply(clipped, number(1000)).cast(pa.timestamp("us", tz="UTC"))
+
+
+def claims_in(bronze: Any) -> list[tuple[int, int, int]]:
+    """Returns partition, offset and owner epoch of each claim, as defined by sidecar.state.fold.PartitionFold."""
+    mask = pc.and_(pc.fill_null(pc.equal(bronze["kind"], OWNER_CLAIM), False), pc.is_valid(bronze["value"]))
+    found = bronze.filter(mask)
+    rows = zip(*(found[n].to_pylist() for n in ("state_partition", "offset", "sub_id")), strict=True)
+    return [
+        (p, offset, min(int(sub), LONG_MAX))
+        for p, offset, sub in rows
+        if sub.isascii() and sub.isdigit() and len(sub) <= EPOCH_DIGITS
+    ]
+
+
+def schemas_in(bronze: Any) -> dict[str, str]:
+    """Returns fingerprint -> text of each valid schema among the records."""
+    mask = pc.and_(pc.fill_null(pc.equal(bronze["kind"], SCHEMA), False), pc.is_valid(bronze["value"]))
+    known = Schemas.empty()
+    for raw in bronze.filter(mask)["value"].to_pylist():
+        try:
+            known.learn(raw.decode())
+        except (StateError, UnicodeDecodeError):
+            continue  # the decoder adds it to the corrupt records
+    return known.texts
+
+
+def _bare(schema: Any) -> Any:
+    """Returns the schema without logical types, so that a time stays a number even if no calendar has it. Maps become
+    lists of pairs, which have the same encoding."""
+    if isinstance(schema, dict) and schema.get("type") == "map":
+        fields = [{"name": "name", "type": "string"}, {"name": "value", "type": _bare(schema["values"])}]
+        return {"type": "array", "items": {"type": "record", "name": f"Pair{next(PAIRS)}", "fields": fields}}
+    if isinstance(schema, dict):
+        return {k: _bare(v) for k, v in schema.items() if k != "logicalType"}
+    return [_bare(s) for s in schema] if isinstance(schema, list) else schema
+
+
+class Decoder:
+    """Decoder of batches of bronze records, in any order. `schemas`: fingerprint in hex -> JSON text, in addition to
+    this version's own schemas."""
+
+    def __init__(self, schemas: Mapping[str, str], claims: Claims) -> None:
+        self.schemas = Schemas.empty()
+        self._names: dict[str, str] = {}
+        """Kind -> name of its schemas."""
+        for name, text in published().items():
+            self.schemas.learn(text)
+            self._names[name.rsplit("-", 1)[0]] = json.loads(text)["name"]
+        for text in schemas.values():
+            self.schemas.learn(text)
+        self._steps: dict[str, Compiled | None] = {}
+        self._singles: dict[str, Any] = {}
+        self._claims = {
+            p: (pa.array([o for o, _ in rows], LONG), pa.array([None, *(e for _, e in rows)], LONG))
+            for p, rows in claims.items()
+        }
+
+    def decode(self, bronze: Any) -> dict[str, Any]:
+        """Returns table name -> its records, in the order of the batch; tables without records are left out."""
+        found: dict[str, list[Any]] = {}
+        for part in slices(bronze):
+            for name, batch in self._slice(part).items():
+                found.setdefault(name, []).append(batch)
+        return {name: pa.concat_batches(parts) for name, parts in found.items()}
+
+    def _slice(self, bronze: Any) -> dict[str, Any]:
+        kinds = bronze["kind"].dictionary_encode()
+        codes = pc.fill_null(kinds.indices.cast(LONG), number(-1))
+        out: dict[str, Any] = {}
+        lost: list[tuple[Any, str]] = [(where(pc.equal(codes, number(-1))), "the key cannot be read")]
+        for code, kind in enumerate(kinds.dictionary.to_pylist()):
+            at = where(pc.equal(codes, number(code)))
+            table = SILVER.get(kind)
+            if table is None:
+                lost.append((at, f"kind {kind!r} is not known here: a newer version may have written it"))
+                continue
+            made, broken = _Kind(self, kind, table, bronze.take(at)).tables()
+            lost += [(at.take(which), why) for which, why in broken]
+            if made is not None:
+                out[table.name] = made
+        corrupt = _corrupt(bronze, lost)
+        if corrupt is not None:
+            out[CORRUPT.name] = corrupt
+        return out
+
+    def step(self, fingerprint: str) -> Compiled | None:
+        """Returns the reader of that schema's values by column; None if they cannot be read by column."""
+        if fingerprint not in self._steps:
+            try:
+                self._steps[fingerprint] = Compiled(_bare(json.loads(self.schemas.texts[fingerprint])))
+            except (Unfit, KeyError, TypeError):
+                self._steps[fingerprint] = None
+        return self._steps[fingerprint]
+
+    def single(self, value: bytes) -> Any:
+        """Decodes one value with fastavro. Raises StateError."""
+        fingerprint = value[len(MARK) : BODY_AT].hex()
+        if fingerprint not in self._singles:
+            self._singles[fingerprint] = parse_schema(_bare(json.loads(self.schemas.texts[fingerprint])))
+        try:
+            return schemaless_reader(BytesIO(value[BODY_AT:]), self._singles[fingerprint], None)
+        except (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError) as exc:
+            raise StateError(f"damaged value: {exc!r}") from exc
+
+    def misfit(self, kind: str, fingerprint: str) -> str:
+        """Returns why a value of this kind cannot have that schema; empty if it can."""
+        text = self.schemas.texts.get(fingerprint)
+        if text is None:
+            return f"{UNKNOWN_SCHEMA} {fingerprint}"
+        schema = json.loads(text)
+        name = schema.get("name") if isinstance(schema, dict) else None
+        return "" if name == self._names[kind] else f"a {kind} with the schema of {name}"
+
+    def claimed(self, bronze: Any) -> Any:
+        """Returns the owner epoch of the last claim before each record; null if there is none."""
+        partitions, offsets = bronze["state_partition"], bronze["offset"]
+        epochs = pa.nulls(len(offsets), LONG)
+        for p in partitions.unique().to_pylist():
+            if p in self._claims:
+                at, claimed = self._claims[p]
+                found = claimed.take(pc.search_sorted(at, offsets, side="left"))
+                epochs = pc.if_else(pc.equal(partitions, p), found, epochs)
+        return epochs
+
+
+class _Kind:
+    """The records of one kind in a slice of bronze, being decoded."""
+
+    def __init__(self, decoder: Decoder, kind: str, table: Table, bronze: Any) -> None:
+        self.decoder, self.kind, self.table, self.bronze = decoder, kind, table, bronze
+        self.parts: list[tuple[Any, Any]] = []
+        """Row numbers, and those rows' columns that do not come from bronze."""
+        self.broken: list[tuple[Any, str]] = []
+        """Row numbers, and why these rows cannot be read."""
+
+    def tables(self) -> tuple[Any, list[tuple[Any, str]]]:
+        """Returns the kind's silver rows (None if there are none), and which rows cannot be read and why."""
+        value = self.bronze["value"]
+        gone = where(value.is_null())
+        if len(gone):
+            self.parts.append((gone, headers_rows(self.bronze["headers"].take(gone), self._schema())))
+        there = where(value.is_valid())
+        if self.kind == SCHEMA:
+            self._schemas(there)
+        elif len(there):
+            self._values(there)
+        rows = [w for w, _ in self.parts]
+        if not rows or not sum(map(len, rows)):
+            return None, self.broken
+        which, filled = pa.concat_arrays(rows), pa.concat_batches([b for _, b in self.parts])
+        if len(self.parts) > 1:
+            order = pc.sort_indices(which)
+            which, filled = which.take(order), filled.take(order)
+        return self._with_bronze(which, filled), self.broken
+
+    def _with_bronze(self, which: Any, filled: Any) -> Any:
+        b = self.bronze if len(which) == len(self.bronze) else self.bronze.take(which)
+        names = ("state_partition", "offset", "log_ms", "log_time", "group_id")
+        said: dict[str, Any] = {n: b[n] for n in names}
+        said["written_ms"] = filled["written_ms"]
+        said["written_time"] = times(filled["written_ms"])
+        said["claimed_epoch"] = self.decoder.claimed(b)
+        said["deleted"] = b["value"].is_null()
+        from_key = FROM_KEY.get(self.kind)
+        if from_key:
+            said[from_key] = b["sub_id"]
+        schema = self.table.arrow
+        columns = [said[f.name] if f.name in said else filled[f.name] for f in schema]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _schema(self) -> Any:
+        """Returns the schema of the columns that do not come from bronze."""
+        own = {FROM_KEY.get(self.kind)} | {"written_time", "claimed_epoch", "deleted"}
+        own |= {"state_partition", "offset", "log_ms", "log_time", "group_id"}
+        return pa.schema([f for f in self.table.arrow if f.name not in own])
+
+    def _add(self, which: Any, rows: list[dict[str, Any]]) -> None:
+        if rows:
+            self.parts.append((which, pa.RecordBatch.from_pylist(rows, schema=self._schema())))
+
+    def _schemas(self, there: Any) -> None:
+        rows, kept = [], []
+        for i, raw in zip(there.to_pylist(), self.bronze["value"].take(there).to_pylist(), strict=True):
+            try:
+                text = raw.decode()
+                Schemas.empty().learn(text)
+            except (StateError, UnicodeDecodeError) as exc:
+                self.broken.append((pa.array([i], LONG), str(exc)))
+            else:
+                rows.append({"why": "", "text": text})
+                kept.append(i)
+        self._add(pa.array(kept, LONG), rows)
+
+    def _values(self, there: Any) -> None:
+        prints = self.bronze["fingerprint"].take(there).dictionary_encode()
+        codes = pc.fill_null(prints.indices.cast(LONG), number(-1))
+        unmarked = there.filter(pc.equal(codes, number(-1)))
+        if len(unmarked):
+            self.broken.append((unmarked, "the value is not in Avro single-object encoding"))
+        for code, fingerprint in enumerate(prints.dictionary.to_pylist()):
+            which = there.filter(pc.equal(codes, number(code)))
+            misfit = self.decoder.misfit(self.kind, fingerprint)
+            if misfit:
+                self.broken.append((which, misfit))
+                continue
+            step = self.decoder.step(fingerprint)
+            left = which if step is None else self._by_column(which, step)
+            self._singly(left)
+
+    def _by_column(self, which: Any, step: Compiled) -> Any:
+        """Reads values by column. Returns the row numbers of those that cannot be read by column."""
+        bad, node = step.read(self.bronze["value"], which, BODY_AT)
+        good = which.filter(pc.invert(bad))
+        try:
+            self.parts.append((good, self._columns(node, len(good))))
+        except Unfit:
+            return which
+        return which.filter(bad)
+
+    def _columns(self, node: Any, rows: int) -> Any:
+        columns = []
+        for f in (schema := self._schema()):
+            inner = dig(node, PATHS[self.kind, f.name])
+            embedded = EMBEDDED.get((self.kind, f.name))
+            if inner is None:
+                columns.append(pa.nulls(rows, f.type) if f.nullable else pa.array([""] * rows, f.type))
+            elif embedded is None:
+                column = arrow_of(inner, f.type, FIELD_OF)
+                columns.append(column if f.nullable else pc.fill_null(column, EMPTY))
+            else:
+                firsts = arrow_of(inner, embedded.read_as, FIELD_OF)
+                if pa.types.is_list(firsts.type):  # a member's preferred protocol comes first
+                    some = pc.greater(pc.list_value_length(firsts), 0)
+                    begins = firsts.offsets.slice(0, len(firsts))
+                    firsts = firsts.values.take(pc.if_else(some, begins, pa.scalar(None, pa.int32())))
+                columns.append(mapped(firsts, embedded.of, f.type))
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _singly(self, which: Any) -> None:
+        schema, values = self._schema(), self.bronze["value"].take(which).to_pylist()
+        try:  # nearly always all are sound, and one batch is much cheaper
+            rows = [value_row(self.kind, schema, self.decoder.single(raw)) for raw in values]
+            pa.RecordBatch.from_pylist(rows, schema=schema).validate(full=True)
+            self._add(which, rows)
+        except UNSOUND:
+            self._judge(which, values)
+
+    def _judge(self, which: Any, values: Sequence[bytes]) -> None:
+        """Decodes each value by itself, because some of them are damaged."""
+        rows, kept = [], []
+        schema = self._schema()
+        for i, raw in zip(which.to_pylist(), values, strict=True):
+            try:
+                row = value_row(self.kind, schema, self.decoder.single(raw))
+                pa.RecordBatch.from_pylist([row], schema=schema).validate(full=True)
+            except UNSOUND as exc:
+                why = str(exc) if isinstance(exc, StateError) else f"value of {self.kind} does not fit: {exc!r}"
+                self.broken.append((pa.array([i], LONG), why))
+            else:
+                rows.append(row)
+                kept.append(i)
+        self._add(pa.array(kept, LONG), rows)
+
+
+def where(mask: Any) -> Any:
+    return pc.indices_nonzero(mask).cast(LONG)
+
+
+def slices(bronze: Any) -> Iterable[Any]:
+    """Yields the batch in slices within SLICE_ROWS and SLICE_BYTES."""
+    if isinstance(bronze, pa.Table):
+        for batch in bronze.to_batches():
+            yield from slices(batch)
+        return
+    rows = len(bronze)
+    if rows:
+        each = max(1, bronze["value"].nbytes // rows)
+        step = max(1, min(SLICE_ROWS, SLICE_BYTES // each))
+        for begin in range(0, rows, step):
+            yield bronze.slice(begin, step)
+
+
+def _corrupt(bronze: Any, lost: Iterable[tuple[Any, str]]) -> Any:
+    """Returns the unreadable records with the reasons, as rows of the table `corrupt`; None if there are none."""
+    found = [(which, why) for which, why in lost if len(which)]
+    if not found:
+        return None
+    which = pa.concat_arrays([w for w, _ in found])
+    reasons = pa.concat_arrays([pa.repeat(why, len(w)) for w, why in found])
+    order = pc.sort_indices(which)
+    part, reasons = bronze.take(which.take(order)), reasons.take(order)
+    columns = [reasons if f.name == "reason" else part[f.name] for f in CORRUPT.arrow]
+    return pa.RecordBatch.from_arrays(columns, schema=CORRUPT.arrow)

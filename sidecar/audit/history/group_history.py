@@ -1,0 +1,187 @@
+"""One group's history in words, from its records. Pure.
+
+Ownership comes from the audit's fold; all other events come from single records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sidecar.audit.history.fold import Fold, Interval
+from sidecar.audit.history.topic import Row
+from sidecar.core.kinds import REGISTRY
+from sidecar.core.runtime.records import Role
+from sidecar.core.runtime.registry import Registry
+from sidecar.state.codec import CONFIG, OWNER_CLAIM
+from sidecar.state.fold import UNFENCED, Claims
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event. `ms`: Unix time of its record; `who`: a member, an instance or a sidecar, empty for the whole group."""
+
+    ms: int
+    offset: int
+    what: str
+    who: str = ""
+    detail: str = ""
+    why: str = ""
+
+
+@dataclass
+class History:
+    """A group's history. `missing`: values of its keys that compaction removed; `complete_ms`: the time from which none
+    is missing, None: from the beginning."""
+
+    group_id: str
+    events: list[Event] = field(default_factory=list)
+    missing: int = 0
+    complete_ms: int | None = None
+    unreadable: int = 0
+    intervals: list[Interval] = field(default_factory=list)
+
+
+def ownership(rows: Iterable[Row]) -> list[History]:
+    """Returns, with one fold, ownership in each group of these rows, which are one partition's in the order of the log.
+    The only events are the coordinators' claims."""
+    claimed: list[Event] = []
+    unreadable: Counter[str] = Counter()
+    maker, fold = _EventMaker("", claimed), None
+    groups: set[str] = set()
+    times: dict[int, int] = {}
+    for row in rows:
+        times[row["offset"]] = row["time_ms"]
+        groups.add(row["group_id"])
+        if "problem" in row:
+            unreadable[row["group_id"]] += 1
+            continue
+        fold = fold or Fold(row["partition"])
+        fold.add(row)
+        if row["kind"] == OWNER_CLAIM:
+            maker.record(row)
+    found = {g: History(g, claimed, unreadable=unreadable[g] + unreadable[""]) for g in sorted(groups - {""})}
+    if fold is not None:
+        _add_ownership(found, fold, times)
+    return list(found.values())
+
+
+def history(group_id: str, rows: Iterable[Row], registry: Registry = REGISTRY) -> History:
+    """Returns a group's history. `rows`: of its partition, in the order of the log; other groups' rows are skipped."""
+    found = History(group_id)
+    maker = _EventMaker(group_id, found.events, registry)
+    fold: Fold | None = None
+    claims = Claims()
+    times: dict[int, int] = {}
+    for row in rows:
+        if row["group_id"] not in ("", group_id):
+            continue
+        times[row["offset"]] = row["time_ms"]
+        if "problem" in row:
+            found.unreadable += 1
+            found.events.append(
+                Event(row["time_ms"], row["offset"], "a record that cannot be read", "", row["problem"])
+            )
+            continue
+        fold = fold or Fold(row["partition"])
+        epoch = row["owner_epoch"]
+        fold.add(row)
+        if epoch is not None and row["kind"] not in UNFENCED and not claims.admits(epoch):
+            maker.add(row, "a write of a fenced owner, which counts for nothing", "", f"owner epoch {epoch}")
+            continue
+        if row["kind"] == OWNER_CLAIM and not row["tombstone"]:
+            claims.claim(epoch)
+        maker.record(row)
+    if fold is not None:
+        _add_ownership({group_id: found}, fold, times)
+        found.events += _moves(found.intervals)
+        found.events += [
+            Event(
+                o.time_ms,
+                o.offset,
+                "TWO OWNERS" if o.proven else "perhaps two owners",
+                o.second,
+                f"{o.place}, also {o.first}'s{'' if o.proven else ', or records are missing'}",
+            )
+            for o in fold.result.overlaps
+            if o.group_id == group_id
+        ]
+    found.events.sort(key=lambda e: e.offset)
+    return found
+
+
+def _add_ownership(found: Mapping[str, History], fold: Fold, times: Mapping[int, int]) -> None:
+    """Adds the fold's gaps and intervals to their groups. `times`: offset -> time of each record in the fold."""
+    for gap in fold.result.gaps:
+        if (of := found.get(gap.group_id)) is not None:
+            of.missing += gap.missing
+            of.complete_ms = max(of.complete_ms or 0, times[gap.offset])
+    for interval in fold.result.intervals:
+        if interval.listed and (of := found.get(interval.group_id)) is not None:
+            of.intervals.append(interval)
+
+
+def _moves(intervals: Sequence[Interval]) -> list[Event]:
+    """Returns an event for all that a member got with one record, and one for all that it gave up."""
+    places: dict[tuple[int, str, str], list[Interval]] = {}
+    heads: dict[tuple[int, str, str], tuple[int, str]] = {}
+    for i in intervals:
+        ends = [(i.from_offset, "owns", i.from_ms, i.from_why)]
+        if i.to_offset is not None:
+            ends.append((i.to_offset, "owns no more", i.to_ms or 0, i.to_why or ""))
+        for offset, what, ms, why in ends:
+            places.setdefault((offset, what, i.member_id), []).append(i)
+            heads[offset, what, i.member_id] = ms, why
+    return [
+        Event(
+            heads[at][0],
+            at[0],
+            at[1],
+            at[2],
+            " ".join(i.place for i in sorted(owned, key=lambda i: (i.topic, i.partition))),
+            heads[at][1],
+        )
+        for at, owned in places.items()
+    ]
+
+
+class _EventMaker:
+    """Makes events of records with the `history` functions of their kind. `_last`: the last value of each key."""
+
+    def __init__(self, group_id: str, events: list[Event], registry: Registry = REGISTRY) -> None:
+        self._group_id = group_id
+        self._events = events
+        self._registry = registry
+        self._last: dict[tuple[str, str], Mapping[str, Any]] = {}
+        self._targets = 0
+
+    def add(self, row: Row, what: str, who: str = "", detail: str = "") -> None:
+        self._events.append(Event(row["time_ms"], row["offset"], what, who, detail, row["why"]))
+
+    def record(self, row: Row) -> None:
+        key = (row["kind"], row["sub_id"])
+        body = json.loads(row["body"]) if row["body"] else None
+        if row["kind"] == OWNER_CLAIM and body is not None:
+            self.add(row, "coordinator", f"sidecar {body['node_id']}", f"{body['address']}, took over")
+        elif row["kind"] == CONFIG and row["group_id"] == self._group_id:
+            self.add(row, "setting", row["sub_id"], "removed" if body is None else f"= {body['value']}")
+        elif row["kind"] in self._registry.records:
+            self._of_kind(row, body, self._last.get(key))
+        if body is None:
+            self._last.pop(key, None)
+        else:
+            self._last[key] = body
+
+    def _of_kind(self, row: Row, body: Any, last: Any) -> None:
+        of = self._registry.records[row["kind"]]
+        changed, role = "", of.record.role
+        if role is Role.TARGET:
+            self._targets += body is not None
+        elif role is Role.TARGET_EPOCH:
+            changed, self._targets = f", changes {self._targets} members", 0
+        notes = of.kind.inspect.history.get(row["kind"])
+        for note in () if notes is None else notes(row["sub_id"], body, last):
+            self.add(row, note.what, note.who, note.detail + changed)

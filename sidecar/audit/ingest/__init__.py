@@ -1,0 +1,1 @@
+"""Ingestion: new records into bronze and silver, batch by batch."""

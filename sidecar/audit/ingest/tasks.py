@@ -1,0 +1,142 @@
+"""Executors' tasks for a batch: they write bronze, then make silver of it. The driver gets file infos, claims, schemas.
+
+State partition and offset identify a record. A source may have it twice: dumps overlap, or a folder got the same
+records again. Each task reports the ranges of offsets that it wrote of each partition, and whether they rose. Where a
+range leaves room for a second copy, the partition's files are rewritten with each record once. Two different records
+of one offset are refused.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, pairwise
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sidecar.audit.decode.decoder import Decoder, claims_in, schemas_in
+from sidecar.audit.errors import AuditError
+from sidecar.audit.lake.files import FileInfo, TableWriter, Target, in_duckdb, reports, typed
+from sidecar.audit.layers import BRONZE
+from sidecar.audit.source.uri import Split, opened, with_folders
+
+READ_AT_ONCE = 65_536
+DECODED_AT_ONCE = 16_384
+"""Rows of a decoded batch. Smaller batches are joined up to this size, which costs a copy."""
+
+
+class BronzeWriter:
+    """Writer of bronze that collects the driver's facts: claims, schemas, and ranges of offsets."""
+
+    def __init__(self, target: Target, skip: Mapping[int, int]) -> None:
+        """Opens the target. `skip`: offset of each partition below which the lake has all records."""
+        self.writer, self.skip = TableWriter(target), skip
+        self.claims: list[tuple[int, int, int]] = []
+        self.schemas: dict[str, str] = {}
+        self.seen: dict[int, int] = {}
+        self.spans: list[list[int]] = []
+        """Partition, first and last offset, and 1 if offsets rose from record to record, else 0."""
+
+    def write(self, batch: Any) -> None:
+        p, offset = batch["state_partition"], batch["offset"]
+        for one in p.unique().to_pylist():
+            below = self.skip.get(one, 0)
+            if below:
+                kept = pc.or_(pc.not_equal(p, one), pc.greater_equal(offset, below))
+                if not pc.all(kept).as_py():
+                    self.write(batch.filter(kept))
+                    return
+        for one in p.unique().to_pylist():
+            mine = offset if len(p.unique()) == 1 else offset.filter(pc.equal(p, one))
+            ends = pc.min_max(mine).as_py()
+            self._span(one, ends["min"], ends["max"], pc.all(pc.greater(mine[1:], mine[:-1])).as_py() is not False)
+            self.seen[one] = max(self.seen.get(one, 0), ends["max"] + 1)
+        self.claims += claims_in(batch)
+        self.schemas.update(schemas_in(batch))
+        self.writer.write(batch)
+
+    def _span(self, partition: int, first: int, last: int, rising: bool) -> None:
+        before = self.spans[-1] if self.spans else [-1, -1, -1, 0]
+        if rising and before[3] and before[0] == partition and before[2] + 1 == first:
+            before[2] = last
+        else:
+            self.spans.append([partition, first, last, int(rising)])
+
+    def close(self) -> list[str]:
+        said = {"claims": self.claims, "schemas": self.schemas, "seen": list(self.seen.items()), "spans": self.spans}
+        return [*reports({BRONZE.name: self.writer}), json.dumps({"facts": said})]
+
+
+def bronze_of_splits(splits: Sequence[Split], target: Target, skip: Mapping[int, int], ids: Iterator[int]) -> list[str]:
+    """Reads and writes the splits with these numbers. The records never go through the JVM."""
+    writer = BronzeWriter(target, skip)
+    for i in ids:
+        for batch in splits[i].batches():
+            writer.write(batch)
+    return writer.close()
+
+
+def in_doubt(facts: Iterable[Mapping[str, Any]]) -> list[int]:
+    """Returns the state partitions of which a record may have been written twice."""
+    spans = sorted(span for one in facts for span in one["spans"])
+    overlapping = {a[0] for a, b in pairwise(spans) if a[0] == b[0] and a[2] >= b[1]}
+    return sorted(overlapping | {p for p, _, _, rising in spans if not rising})
+
+
+def bronze_once(parts: Sequence[Sequence[FileInfo]], target: Target, ids: Iterator[int]) -> list[str]:
+    """Rewrites the parts with these numbers, each record once. Raises AuditError if two records of one offset
+    differ."""
+    import duckdb
+
+    writer = TableWriter(target)
+    for i in ids:
+        with tempfile.TemporaryDirectory(prefix="sidecar-audit-") as spill, duckdb.connect() as db:
+            db.execute(f"set temp_directory = '{spill}'; set TimeZone = 'UTC'; set threads = 1")
+            rows = in_duckdb(db, BRONZE, [f"{target.folder}/{f.path}" for f in parts[i]], target.folder)
+            said = "key, value, headers, log_ms, log_time_type"
+            twice = f'select state_partition, "offset" from {rows} group by all having count(distinct ({said})) > 1'
+            for p, offset in db.execute(f"{twice} order by 1, 2 limit 1").fetchall():
+                raise AuditError(f"two records of state partition {p} have the offset {offset}, and they differ")
+            once = f'select distinct on (state_partition, "offset") * from {rows} order by state_partition, "offset"'
+            for batch in db.sql(once).to_arrow_reader(READ_AT_ONCE):
+                writer.write(typed(batch, BRONZE))
+    return reports({BRONZE.name: writer})
+
+
+def silver_of_files(
+    parts: Sequence[Sequence[FileInfo]],
+    targets: Mapping[str, Target],
+    schemas: Mapping[str, str],
+    claims: Mapping[int, Sequence[tuple[int, int]]],
+    ids: Iterator[int],
+) -> list[str]:
+    """Decodes the bronze files of the parts with these numbers. `targets`: of the tables that still lack this batch."""
+    decoder = Decoder(schemas, claims)
+    writers = {name: TableWriter(target) for name, target in targets.items()}
+    for batch in enough(_rows(f) for i in ids for f in parts[i]):
+        for name, rows in decoder.decode(batch).items():
+            if name in writers:
+                writers[name].write(rows)
+    return reports(writers)
+
+
+def _rows(file: FileInfo) -> Iterator[Any]:
+    values = dict(file.partition)
+    with opened(file.path) as f:
+        for raw in f.iter_batches(READ_AT_ONCE):
+            yield typed(with_folders(raw, values), BRONZE)
+
+
+def enough(files: Iterable[Iterable[Any]]) -> Iterator[Any]:
+    """Yields the rows of small files joined: each batch has a fixed cost of decoding, however few its rows."""
+    waiting: list[Any] = []
+    for batch in chain.from_iterable(files):
+        waiting.append(batch)
+        if sum(map(len, waiting)) >= DECODED_AT_ONCE:
+            yield pa.concat_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_batches(waiting)

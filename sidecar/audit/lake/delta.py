@@ -1,0 +1,202 @@
+"""Tables of the lake, in Delta's format by delta-rs: one transaction for each batch, which no batch makes twice.
+
+Delta's protocol alone decides between writers: an entry of the log is put only if there is none of that number, and
+two transactions of the same batch exclude each other. So nothing is locked, on any storage.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, WriterProperties
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from sidecar.audit.columns import Table
+from sidecar.audit.lake.files import FileInfo, Target, batch_name, batch_of, partition_text
+from sidecar.audit.lake.storage import Folder, ObjectFolder
+
+APP = "group-state-audit"
+"""In Delta's log each batch is a transaction of this application, with its number as version."""
+ATTEMPT = "group-state-audit-attempt"
+"""A second application in Delta's log. Its version is the number of the attempt that made the batch."""
+KEPT, APPEND_ONLY = {"delta.logRetentionDuration": "interval 7 days"}, {"delta.appendOnly": "true"}
+WRITTEN = WriterProperties(compression="ZSTD", compression_level=1)
+
+
+@dataclass
+class _Opened:
+    """A log that has been read. `made`: when it was begun; `batch`: a version of it, and the last batch by then."""
+
+    log: DeltaTable
+    made: int | None
+    batch: tuple[int, int] = (-1, -1)
+
+    def last(self) -> int:
+        """Number of the last batch. The entries are read again to find it, so once for each version."""
+        version = self.log.version()
+        if self.batch[0] != version:
+            found = self.log.transaction_version(APP)
+            self.batch = (version, -1 if found is None else found)
+        return self.batch[1]
+
+
+class DeltaTables:
+    def __init__(self, root: Folder) -> None:
+        self.root = root
+        self._opened: dict[str, _Opened] = {}
+
+    def folder(self, table: Table) -> Folder:
+        return self.root / table.layer / table.name
+
+    def create(self, table: Table) -> None:
+        """Makes the table, empty, unless it is there."""
+        if self._log(table) is None:
+            DeltaTable.create(
+                str(self.folder(table)),
+                Schema.from_arrow(table.arrow),
+                mode="ignore",
+                partition_by=list(table.by) or None,
+                description=table.doc,
+                configuration={**KEPT, **(APPEND_ONLY if table.layer == "bronze" else {})},
+            )
+
+    def _log(self, table: Table) -> _Opened | None:
+        """As it is now. It is opened once, unless somebody has made it anew: a batch looks into each log several times,
+        and whoever opens one reads an entry for each batch since the last checkpoint."""
+        folder = self.folder(table)
+        made, known = _made(folder), self._opened.pop(str(folder), None)
+        if known is not None and made is not None and known.made == made:
+            known.log.update_incremental()
+        elif (log := _open(folder)) is not None:
+            known = _Opened(log, made)
+        else:
+            return None
+        self._opened[str(folder)] = known
+        return known
+
+    def target(self, table: Table, batch: int) -> Target:
+        return Target(table, str(self.folder(table)), batch_name(batch))
+
+    def committed(self, table: Table) -> int:
+        """Number of the last batch; -1: none."""
+        found = self._log(table)
+        return -1 if found is None else found.last()
+
+    def last(self, table: Table) -> tuple[int, int | None]:
+        """Number of the last batch, and of the attempt that made it."""
+        found = self._log(table)
+        return (-1, None) if found is None else (found.last(), found.log.transaction_version(ATTEMPT))
+
+    def commit(self, target: Target, files: Sequence[FileInfo], batch: int, attempt: int | None = None) -> bool:
+        """Makes the files visible, and in the same transaction removes the rows that earlier batches left open. Returns
+        False, with nothing done, if this batch was committed before."""
+        table = target.table
+        self.create(table)
+        opened = self._log(table)
+        assert opened is not None
+        if opened.last() >= batch:
+            return False
+        gone = [f for f in _infos(opened.log) if is_open(f)] if "open" in table.by else []
+        done = [Transaction(APP, batch), *([] if attempt is None else [Transaction(ATTEMPT, attempt)])]
+        try:
+            opened.log.create_write_transaction(
+                _actions(files, gone),
+                mode="append",
+                schema=opened.log.schema(),
+                partition_by=list(table.by),
+                commit_properties=CommitProperties(app_transactions=done),
+            )
+        except CommitFailedError:
+            opened.log.update_incremental()
+            if opened.last() < batch:
+                raise
+            return False
+        return True
+
+    def files(self, table: Table) -> list[FileInfo]:
+        """With paths that can be opened."""
+        found = self._log(table)
+        return [] if found is None else [_with_place(self.folder(table), f) for f in _infos(found.log)]
+
+    def compact(self, table: Table, upto: int, full_bytes: int) -> tuple[int, int]:
+        """Put small files together; returns how many became how many. Nothing is done while there are files of later
+        batches than `upto`, which somebody has to find by their number. Open rows go soon, so they stay as they are."""
+        log = _open(self.folder(table))
+        if log is None or any((batch_of(f.path) or 0) > upto for f in _infos(log)):
+            return 0, 0
+        try:
+            done = log.optimize.compact(
+                partition_filters=[("open", "=", "false")] if "open" in table.by else None,
+                target_size=full_bytes,
+                writer_properties=WRITTEN,
+            )
+        except CommitFailedError:  # somebody else has put them together
+            return 0, 0
+        return done["numFilesRemoved"], done["numFilesAdded"]
+
+    def vacuum(self, table: Table, hours: int) -> list[str]:
+        """Remove files that the log does not name, or names as removed, once they are so old; return which."""
+        found = _open(self.folder(table))
+        options: dict[str, Any] = {"retention_hours": hours, "enforce_retention_duration": False, "full": True}
+        # A vacuum is two entries in the log, also if it finds nothing.
+        if found is None or not found.vacuum(dry_run=True, **options):
+            return []
+        return found.vacuum(dry_run=False, **options)
+
+
+def is_open(file: FileInfo) -> bool:
+    """Whether a later batch replaces it."""
+    return ("open", "true") in file.partition
+
+
+def _actions(files: Sequence[FileInfo], gone: Sequence[FileInfo]) -> list[Any]:
+    now = int(time.time() * 1000)
+    added = [AddAction(quote(f.path, safe="/="), f.size, dict(f.partition), now, True, f.stats) for f in files]
+    return [*added, *(RemoveAction(f.path, True, now, f.size, dict(f.partition)) for f in gone)]
+
+
+def delta_files(folder: Folder) -> list[FileInfo]:
+    """The files of any Delta table, with paths that can be opened."""
+    log = _open(folder)
+    return [] if log is None else [_with_place(folder, f) for f in _infos(log)]
+
+
+def _with_place(folder: Folder, f: FileInfo) -> FileInfo:
+    return replace(f, path=str(folder / unquote(f.path)))
+
+
+def _infos(log: DeltaTable) -> list[FileInfo]:
+    """With paths as the log has them."""
+    by = log.metadata().partition_columns
+    rows = pa.table(log.get_add_actions(flatten=True)).to_pylist()
+    found = []
+    for row in sorted(rows, key=lambda r: str(r["path"])):
+        partition = tuple((n, partition_text(row.get(f"partition.{n}"))) for n in by)
+        found.append(FileInfo(str(row["path"]), row["size_bytes"], row.get("num_records") or 0, partition, ""))
+    return found
+
+
+def _made(folder: Folder) -> int | None:
+    """Returns when the table's log was begun; None if its first entry cannot be read."""
+    if isinstance(folder, ObjectFolder):
+        return 0
+    try:
+        return (Path(folder) / "_delta_log" / f"{0:020d}.json").stat().st_mtime_ns
+    except OSError:  # whoever opens the table is told what is wrong with it
+        return None
+
+
+def _open(folder: Folder) -> DeltaTable | None:
+    if not isinstance(folder, ObjectFolder) and not (folder / "_delta_log").is_dir():
+        return None
+    try:
+        return DeltaTable(str(folder))
+    except TableNotFoundError:
+        return None

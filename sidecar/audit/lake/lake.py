@@ -1,0 +1,198 @@
+"""The lake: bronze, silver and gold tables below one folder, written batch by batch, each batch exactly once.
+
+    lake.json                            format, and which incarnation of the topic is read by default
+    bronze/records/day=…/state_partition=…/…
+    silver/current/…, silver/members/…   (layers.py)
+    gold/…
+    _batches/00000003.ATTEMPT.json       what an attempt at batch 3 has read, written before bronze is committed
+    _batches/00000003.json               that batch 3 is done: offsets, counts
+    _batches/packed.json                 records of batches before, once run/maintain.py has packed them
+    incarnation-1/…                      the same again, of a topic that was re-created
+
+Executors write files straight from Arrow and tell the driver what they wrote; the driver makes them visible in one
+transaction for each table. What a killed attempt leaves is never visible, and maintenance removes it. The folder is on
+a file system that the driver and all executors share, or in an object store (storage.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from sidecar.audit.columns import Table
+from sidecar.audit.errors import AuditError
+from sidecar.audit.lake.delta import DeltaTables
+from sidecar.audit.lake.files import FileInfo, Target, batch_name, dataset, in_duckdb, listed
+from sidecar.audit.lake.storage import Folder, folder_at, put_json, read_json
+
+if TYPE_CHECKING:
+    from datetime import date
+    from os import PathLike
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    Days = tuple[date, date]
+
+FORMAT = "delta"
+RETENTION_HOURS = 7 * 24
+
+
+def unreadable(table: Table, exc: Exception) -> AuditError:
+    """Returns the error for a file that the lake names and that is missing or no Parquet."""
+    again = "" if table.layer == "bronze" else "; or fill another lake from this one's bronze"
+    return AuditError(f"{table.layer}.{table.name} cannot be read: {exc}. Put the file back from a backup{again}.")
+
+
+def is_lake(folder: Folder) -> bool:
+    return (folder / "lake.json").is_file()
+
+
+@dataclass(frozen=True)
+class Lake:
+    """`base`: its folder; `root`: that of the incarnation."""
+
+    base: Folder
+    incarnation: int
+    tables: DeltaTables = field(repr=False)
+
+    @classmethod
+    def at(cls, uri: str | PathLike[str], incarnation: int | None = None) -> Lake:
+        """A folder, or the URI of one in an object store; delta://FOLDER is the same as FOLDER. Raises AuditError."""
+        base = folder_at(str(uri).removeprefix(f"{FORMAT}://"))
+        try:
+            known = read_json(base / "lake.json") if is_lake(base) else {}
+        except OSError as exc:
+            raise AuditError(f"{base} cannot be read: {exc}") from exc
+        if known.get("format", FORMAT) != FORMAT:
+            raise AuditError(
+                f"{base} is a lake of plain Parquet files, which this version does not keep any more. Run the audit"
+                " anew into another folder: from the topic, or, with what compaction has removed since, from its"
+                f" bronze: `sidecar audit run --from parquet://{base}/bronze/records --lake FOLDER`"
+            )
+        number = known.get("incarnation", 0) if incarnation is None else incarnation
+        return cls(base, number, DeltaTables(base if number == 0 else base / f"incarnation-{number}"))
+
+    @property
+    def root(self) -> Folder:
+        return self.tables.root
+
+    def setup(self, tables: Sequence[Table] = ()) -> None:
+        """Make the lake and these tables, if they are not there."""
+        if not is_lake(self.base):
+            self._put(self.incarnation)
+        for table in tables:
+            self.tables.create(table)
+
+    def next_incarnation(self) -> Lake:
+        """Begin anew, for a topic that was re-created. What there is stays where it is."""
+        self._put(self.incarnation + 1)
+        return Lake.at(self.base)
+
+    def _put(self, incarnation: int) -> None:
+        try:
+            put_json(self.base / "lake.json", {"format": FORMAT, "incarnation": incarnation, "version": 1})
+        except OSError as exc:
+            raise AuditError(f"{self.base} cannot be made: {exc.strerror or exc}") from exc
+
+    def identity(self) -> str:
+        """Returns the identity of the lake's topic by its last batch; "" if that is unknown."""
+        said = self.batch(self.last_batch())
+        return "" if said is None else str(said["identity"])
+
+    # ---- batches ------------------------------------------------------------------------------------------
+    @property
+    def records(self) -> Folder:
+        return self.root / "_batches"
+
+    def record(self, batch: int, attempt: int | None = None) -> Folder:
+        return self.records / f"{batch:08d}{'' if attempt is None else f'.{attempt:016x}'}.json"
+
+    @property
+    def packed(self) -> Folder:
+        """Records of batches, shortened: those that have none of their own any more."""
+        return self.records / "packed.json"
+
+    def last_batch(self) -> int:
+        """Number of the last batch that is done in all tables of bronze and silver; -1: none."""
+        return max((int(p.stem) for p in self.records.glob("*.json") if p.stem.isdigit()), default=-1)
+
+    def batch(self, number: int) -> dict[str, Any] | None:
+        """Returns the record of the batch, or None."""
+        path = self.record(number)
+        return read_json(path) if path.exists() else None
+
+    # ---- writing ------------------------------------------------------------------------------------------
+    def committed(self, table: Table) -> int:
+        """Number of the last batch that this table has; -1: none."""
+        return self.tables.committed(table)
+
+    def done(self, tables: Sequence[Table]) -> int:
+        """Number of the last batch that all of these have."""
+        return min(self.committed(table) for table in tables)
+
+    def target(self, table: Table, batch: int) -> Target:
+        """Returns the place where tasks write files, for `commit`."""
+        return self.tables.target(table, batch)
+
+    def commit(self, target: Target, files: Sequence[FileInfo], batch: int, attempt: int | None = None) -> bool:
+        """Make them visible; in the same transaction the rows go that earlier batches left open. False: the table has
+        this batch already, and nothing was done."""
+        return self.tables.commit(target, files, batch, attempt)
+
+    # ---- reading ------------------------------------------------------------------------------------------
+    def files(
+        self, table: Table, batch: int | None = None, days: Days | None = None, group: str = ""
+    ) -> list[FileInfo]:
+        """All files that are visible now, or those that this batch wrote. `days`, `group`: without those that cannot
+        have a record of that day, or of that group: in bronze folders tell, elsewhere nothing does."""
+        found = self.tables.files(table)
+        if batch is not None:
+            found = [f for f in found if f.path.rsplit("/", 1)[-1].startswith(batch_name(batch))]
+        if days is not None and "day" in table.by:
+            found = [f for f in found if str(days[0]) <= str(dict(f.partition)["day"]) <= str(days[1])]
+        if group and "state_partition" in table.by:
+            theirs = self.partitions_of(group)
+            found = [f for f in found if not theirs or str(dict(f.partition)["state_partition"]) in theirs]
+        return found
+
+    def partitions_of(self, group: str) -> set[str]:
+        """The state partition that has the group, by gold's `coverage`; none if that does not know the group."""
+        from sidecar.audit.gold.tables import GOLD
+
+        where = ds.field("group_id") == group
+        found = self.read_arrow(GOLD["coverage"], ["state_partition"], where).column("state_partition")
+        return {str(p) for p in found.unique().to_pylist()}
+
+    def read(self, spark: SparkSession, table: Table, days: Days | None = None, group: str = "") -> DataFrame:
+        """Without a jar: the files that count are read as Parquet. `days`: the first and the last, of bronze; `group`:
+        its rows only."""
+        from pyspark.sql.functions import col
+
+        paths = [f.path for f in self.files(table, None, days, group)]
+        if not paths:
+            return spark.createDataFrame([], table.ddl)
+        base = str(self.tables.folder(table))
+        rows = spark.read.schema(table.ddl).option("basePath", base).parquet(*paths).select(*table.names)
+        return rows.where(col("group_id") == group) if group else rows
+
+    def read_arrow(self, table: Table, columns: Sequence[str] | None = None, where: Any = None) -> Any:
+        """`where`: an expression of pyarrow.dataset."""
+        paths = [f.path for f in self.files(table)]
+        names = list(columns or table.names)
+        if not paths:
+            return table.arrow.empty_table().select(names)
+        try:
+            return dataset(table, paths, str(self.tables.folder(table))).to_table(columns=names, filter=where)
+        except (OSError, pa.ArrowInvalid) as exc:
+            raise unreadable(table, exc) from exc
+
+    def sql(self, table: Table, db: Any = None) -> str:
+        """The table in this DuckDB, or in any, as what may follow FROM. It names files, so it is of one moment."""
+        paths = [f.path for f in self.files(table)]
+        if db is None:
+            return listed(table, paths)
+        return in_duckdb(db, table, paths, str(self.tables.folder(table)))

@@ -1,0 +1,209 @@
+"""The audit in a loop: a batch of new records at each interval, and an alert before history is lost.
+
+A batch is the same as that of a single run, so after a stop or a kill the next process continues from the lake. There
+is no other state: single runs and this loop may fill a lake in turn, one at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Gauge, start_http_server
+
+from sidecar.audit.ask.verdict import Verdict, verdict
+from sidecar.audit.errors import AuditError, NoTopic, Refused, number
+from sidecar.audit.ingest.batch import last_batch
+from sidecar.audit.ingest.plan import Batch
+from sidecar.audit.lake.lake import Lake
+from sidecar.audit.run.maintain import maintain
+from sidecar.audit.run.pipeline import audit, to_date
+from sidecar.audit.source.kafka import KafkaSource
+from sidecar.audit.source.lag import Lag, lags
+from sidecar.audit.source.uri import open_source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Say = Callable[[str], None]
+OLDEST = "group_state_audit_oldest_seconds"
+PER_PARTITION: dict[str, tuple[str, Callable[[Lag], float]]] = {
+    "group_state_audit_lag_records": ("Offsets that are not in the lake yet.", lambda r: r.behind),
+    "group_state_audit_compaction_lag_seconds": (
+        "Age at which compaction may remove a record.",
+        lambda r: r.allowed_ms / 1000,
+    ),
+}
+TOPIC_WAIT_S = 5.0
+"""Interval between two checks for a topic that does not exist yet."""
+
+
+class Metrics:
+    """Prometheus metrics of the audit. Names begin with group_state_audit_."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._lags = {
+            name: Gauge(name, doc, ["partition"], registry=self.registry) for name, (doc, _) in PER_PARTITION.items()
+        }
+        self.ok = self._gauge("up", "1 if the last batch succeeded.")
+        self.last = self._gauge("last_success_timestamp_seconds", "When a batch last succeeded.")
+        self.seconds = self._gauge("batch_seconds", "How long the last batch took.")
+        self.records = self._gauge("records", "Records in the lake.")
+        self.findings = self._gauge("findings", "Second owners (proven), writes of fenced ones, epochs that went back.")
+        self.complete = self._gauge("complete", "1 if every record is there, from the first one on.")
+        self.possible = self._gauge("possible_overlaps", "Second owners that are possible, and not proven.")
+        self.lost = self._gauge(
+            "lost_records", "Records that were gone before they were read, as found out since the start."
+        )
+        self.missing = self._gauge(
+            "missing_records", "Values that compaction took before they were read, in the whole lake, by revisions."
+        )
+        self._oldest = Gauge(
+            OLDEST, "Age of the oldest record that is not in the lake, at most.", ["partition"], registry=self.registry
+        )
+
+    def _gauge(self, name: str, doc: str) -> Gauge:
+        return Gauge(f"group_state_audit_{name}", doc, registry=self.registry)
+
+    def set_lags(self, found: list[Lag]) -> None:
+        """Sets the lag gauges. The oldest record's age keeps rising until the next call: while batches fail, history
+        comes closer to its loss; where nothing was left to read, a record may have been written since."""
+        for lag in found:
+            age = partial(_aged, (lag.age_ms or 0) / 1000, time.monotonic())
+            self._oldest.labels(str(lag.partition)).set_function(age)
+        for name, (_, value) in PER_PARTITION.items():
+            for lag in found:
+                self._lags[name].labels(str(lag.partition)).set(value(lag))
+
+    def serve(self, host: str, port: int) -> int:
+        """Serves the metrics over HTTP. Returns the port, which the system chooses if `port` is 0."""
+        server, _ = start_http_server(port, host, registry=self.registry)
+        return int(server.server_port)
+
+
+def _aged(age_s: float, since: float) -> float:
+    return age_s + time.monotonic() - since
+
+
+@dataclass
+class Continuous:
+    """A loop of batches. `every_s`: from the start of a batch to that of the next; after a batch of `max_records` the
+    next starts at once. A failed batch is tried again, unless it raises Refused. `maintain_every`: batches after which
+    the lake's small files are merged; 0: never."""
+
+    spark: SparkSession
+    source: str
+    lake: Lake
+    options: Mapping[str, str]
+    every_s: float = 30.0
+    say: Say = lambda text: None
+    metrics: Metrics = field(default_factory=Metrics)
+    stopped: threading.Event = field(default_factory=threading.Event)
+    maintain_every: int = 0
+    _baseline: Verdict | None = None
+    """The verdict at the start, or after the first batch of a new lake. `_lost` counts only losses since then: earlier
+    compaction is no loss of this audit."""
+    _last_verdict: Verdict | None = None
+    """The last verdict."""
+
+    def run(self) -> None:
+        """Runs batches until `stopped` is set. Waits for a topic that does not exist yet. The first batch raises
+        AuditError, because nothing has worked so far; later ones are tried again."""
+        if to_date(self.lake):
+            self._baseline = self._judge()
+        self._wait_for_topic()
+        if not self.stopped.is_set():
+            self._once()
+        while not self.stopped.is_set():
+            try:
+                self._once()
+            except Refused:
+                raise
+            except (AuditError, OSError) as exc:  # such as a lake on a full disk
+                self.metrics.ok.set(0)
+                self.say(f"{exc} It is tried again in {self.every_s:g} s.")
+                self.stopped.wait(self.every_s)
+
+    def _wait_for_topic(self) -> None:
+        """Waits until the topic exists: a sidecar creates it when it starts, which may be later than this."""
+        said = False
+        while not self.stopped.is_set():
+            try:
+                open_source(self.source, self.options).bounds()
+                return
+            except NoTopic as exc:
+                self.metrics.ok.set(0)
+                if not said:
+                    self.say(f"{exc}; this waits until it is there")
+                said = True
+                self.stopped.wait(min(TOPIC_WAIT_S, self.every_s))
+
+    def _once(self) -> None:
+        """Runs one batch, and waits for the rest of the interval unless the batch was full."""
+        begun = time.monotonic()
+        for lag in self._look():  # a batch may take long, or fail
+            if lag.lost_soon:
+                self.say(_alert(lag))
+        batch = audit(self.spark, self.source, self.lake, self.options, self.say)
+        self.lake = Lake.at(self.lake.base)
+        took = time.monotonic() - begun
+        self._report(batch, took)
+        self._look()
+        if batch.new and self.maintain_every and (batch.number + 1) % self.maintain_every == 0:
+            self.say(f"the lake: {maintain(self.lake)}")
+        most = number(self.options, "max_records", 0)
+        if not (batch.new and most and batch.records >= most):
+            self.stopped.wait(max(0.0, self.every_s - took))
+
+    def _report(self, batch: Batch, took: float) -> None:
+        """Updates metrics and verdict after a batch, and reports findings."""
+        m = self.metrics
+        m.ok.set(1)
+        m.last.set(time.time())
+        m.seconds.set(took)
+        if batch.new or self._last_verdict is None:
+            found = self._judge()
+            self._baseline = self._baseline or found
+            if found.findings:
+                self.say(f"{found.findings} findings: ask `sidecar audit overlaps` and `sidecar audit status`")
+
+    def _judge(self) -> Verdict:
+        """Returns the lake's verdict, and sets the metrics by it."""
+        self._last_verdict = found = verdict(self.lake)
+        m = self.metrics
+        m.records.set(found.records)
+        m.findings.set(found.findings)
+        m.possible.set(found.possible)
+        m.complete.set(found.complete)
+        m.missing.set(found.missing)
+        return found
+
+    def _look(self) -> list[Lag]:
+        """Measures how far the lake is behind the topic, and sets the metrics. Sources other than Kafka have no lag."""
+        source = open_source(self.source, self.options)
+        if not isinstance(source, KafkaSource):
+            return []
+        found = lags(source, last_batch(self.lake).position)
+        self.metrics.set_lags(found)
+        self.metrics.lost.set(self._lost() + sum(lag.lost for lag in found))
+        return found
+
+    def _lost(self) -> int:
+        """Returns losses since `_baseline`: unread offsets or, by revisions, missing values. Both may count the same
+        records, so this is the greater number."""
+        was, now = self._baseline, self._last_verdict
+        return 0 if was is None or now is None else max(now.lost - was.lost, now.missing - was.missing)
+
+
+def _alert(lag: Lag) -> str:
+    if lag.lost:
+        return f"partition {lag.partition}: {lag.lost:,} offsets were gone before they were read"
+    return (
+        f"partition {lag.partition}: {lag.behind:,} offsets are not in the lake, the oldest for "
+        f"{(lag.age_ms or 0) / 1000:,.0f} s; compaction may remove them after {lag.allowed_ms / 1000:,.0f} s"
+    )

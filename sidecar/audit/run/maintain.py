@@ -1,0 +1,69 @@
+"""Keeps a lake small: a batch leaves files in each table, and whoever reads them opens each.
+
+Delta's own compaction makes few files of many, in one transaction for each table, and its vacuum removes what no reader
+needs when it is old enough. What is recorded of former batches goes into one file. Batches go on meanwhile. It may be
+killed at any point: what it had not made visible does not count, and is removed like all that is old. It needs no
+Spark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sidecar.audit.gold.tables import GOLD
+from sidecar.audit.lake.lake import RETENTION_HOURS, Lake
+from sidecar.audit.lake.storage import put_json, read_json
+from sidecar.audit.layers import BRONZE, SILVER_TABLES
+
+TABLES = (BRONZE, *SILVER_TABLES.values(), *GOLD.values())
+FULL_BYTES = 64 << 20
+"""A file of this size is left as it is, and files are put together up to it."""
+PACKED = ("number", "source", "identity", "incarnation", "done_ms", "ranges", "lost", "counts")
+"""Fields of a past batch's record that are kept: all but those that only the next batch needed."""
+
+
+@dataclass
+class Maintained:
+    """`merged` small files became `into`; `removed`: files that no reader needed; `packed`: records of batches."""
+
+    merged: int = 0
+    into: int = 0
+    removed: int = 0
+    packed: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.merged:,} small files became {self.into:,}; {self.removed:,} files that nobody needs were removed;"
+            f" {self.packed:,} records of batches were packed"
+        )
+
+
+def maintain(lake: Lake, hours: int = RETENTION_HOURS, full_bytes: int = FULL_BYTES) -> Maintained:
+    """`hours`: how long what was replaced is kept for readers that have begun with it, and what is not visible for
+    writers that have not ended. Raises AuditError."""
+    told = Maintained()
+    for incarnation in range(lake.incarnation + 1):
+        one = Lake.at(lake.base, incarnation)
+        # The last batch that nobody has to find by its number any more: gold was made of it.
+        over = min(one.last_batch(), one.done(list(GOLD.values())))
+        for table in TABLES if over >= 0 else ():
+            merged, into = one.tables.compact(table, over, full_bytes)
+            told.merged, told.into = told.merged + merged, told.into + into
+            told.removed += len(one.tables.vacuum(table, hours))
+        told.packed += _pack_records(one, over - 1)
+    return told
+
+
+def _pack_records(lake: Lake, below: int) -> int:
+    """The records of batches that are over go into one file, and those of attempts away. The last two stay: of them the
+    next batch is made."""
+    old = [p for p in lake.records.glob("*.json") if p.name[:8].isdigit() and int(p.name[:8]) < below]
+    records = [read_json(p) for p in sorted(old, key=lambda p: p.name) if p.stem.isdigit()]
+    if records:
+        before = read_json(lake.packed) if lake.packed.exists() else []
+        known = {said["number"] for said in before}
+        more = [{name: said[name] for name in PACKED} for said in records if said["number"] not in known]
+        put_json(lake.packed, [*before, *more])
+    for path in old:
+        path.unlink(missing_ok=True)
+    return len(records)

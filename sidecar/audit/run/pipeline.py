@@ -1,0 +1,176 @@
+"""The whole audit: records into the lake, and from its silver to gold, batch by batch.
+
+Gold follows silver: a batch of gold takes the new rows of one batch of silver, and the carried tables of gold's
+previous batch. Carried tables lie beside gold's, in a folder for each batch, and are written before any table of gold
+has the batch. So a process that continues after a crash finds the same input, and each table takes a batch once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from deltalake.exceptions import CommitFailedError
+
+from sidecar.audit.errors import AuditError, number
+from sidecar.audit.gold.carried import CARRIED, CARRIED_VERSION
+from sidecar.audit.gold.tables import GOLD
+from sidecar.audit.gold.tasks import BETWEEN, ROWS_PER_TASK, Work, gold_of_units, planned
+from sidecar.audit.ingest.batch import ingest, recorded, waiting
+from sidecar.audit.ingest.plan import Batch
+from sidecar.audit.lake.files import FileInfo, Target, reported
+from sidecar.audit.lake.lake import Lake
+from sidecar.audit.lake.storage import Folder, put_json, read_json, remove_all
+from sidecar.audit.layers import BRONZE
+from sidecar.audit.run.gold_input import GoldInput, check_rebuildable, gold_input
+from sidecar.audit.run.spark_tasks import falling, numbered, parallelism
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Say = Callable[[str], None]
+LISTED = "files.json"
+FASTER = (CommitFailedError, AuditError, FileNotFoundError)
+"""Errors if another writer was faster: Delta's commit conflict, or the previous batch's carried tables are already
+removed, as a task or this process finds."""
+
+
+def audit(
+    spark: SparkSession, source: str, lake: Lake, options: Mapping[str, str] | None = None, say: Say = lambda text: None
+) -> Batch:
+    """Reads new records and brings gold up to date. The returned batch is `new` if either had work to do. Raises
+    AuditError."""
+    batch = ingest(spark, source, lake, options, say)
+    now = Lake.at(lake.base)
+    lake = lake if now.incarnation == lake.incarnation else now  # the topic may have been re-created
+    if batch.new:
+        say(f"batch {batch.number}: {batch.records:,} records of {batch.source}; now its tables are made")
+    made = make_gold(spark, lake, say, options)
+    return replace(batch, new=batch.new or made > 0)
+
+
+def to_do(source: str, lake: Lake, options: Mapping[str, str] | None = None) -> int:
+    """Returns about how many records `audit` would process; 0 if everything is up to date. Needs no Spark. Raises
+    AuditError."""
+    behind = lake.last_batch() >= 0 and not _up_to_date(lake)
+    return waiting(source, lake, options) + (sum(f.rows for f in lake.files(BRONZE)) if behind else 0)
+
+
+def make_gold(
+    spark: SparkSession, lake: Lake, say: Say = lambda text: None, options: Mapping[str, str] | None = None
+) -> int:
+    """Brings gold up to silver's last batch. Returns how many batches that took. Options: `rows_per_task`;
+    `memory_per_task`, such as 2GB. Raises AuditError."""
+    made = 0
+    lake.setup(list(GOLD.values()))
+    while (n := _done(lake) + 1) <= lake.last_batch():
+        part = gold_input(lake, n)
+        try:
+            _batch(spark, lake, part, options or {})
+        except FASTER:
+            if _done(lake) < part.batch:
+                raise
+            continue
+        made += 1
+        say(f"batch {part.batch}: gold is up to date")
+    return made
+
+
+def to_date(lake: Lake) -> bool:
+    """Returns whether the lake has a batch, and gold has the last one."""
+    return lake.last_batch() >= 0 and _up_to_date(lake)
+
+
+def _up_to_date(lake: Lake) -> bool:
+    return _done(lake) == lake.last_batch()
+
+
+def _done(lake: Lake) -> int:
+    """Returns the last batch that every table of gold has."""
+    return lake.done(list(GOLD.values()))
+
+
+def _left(lake: Lake, batch: int) -> Folder:
+    return lake.root / "_carried" / f"{batch:08d}"
+
+
+def _batch(spark: SparkSession, lake: Lake, part: GoldInput, options: Mapping[str, str]) -> None:
+    n, silver = part.batch, part.silver
+    carried = {} if part.first else _carried(lake, n - 1)
+    left = _left(lake, n)
+    if part.first and all(lake.committed(table) < 0 for table in GOLD.values()):
+        remove_all(left)  # left by an earlier version
+    gold = [lake.target(table, n) for table in GOLD.values() if lake.committed(table) < n]
+    targets = {f"gold.{t.table.name}": t for t in gold}
+    for layer, tables in (("carried", CARRIED), ("between", BETWEEN)):
+        targets |= {f"{layer}.{name}": Target(t, str(left / layer / name), "") for name, t in tables.items()}
+    work = Work(
+        {name: [f.path for f in files] for name, files in silver.items() if files},
+        {name: paths for name, (paths, _) in carried.items()},
+        targets,
+        options.get("memory_per_task", ""),
+        cuts=part.cuts,
+    )
+    rows = sum(f.rows for files in silver.values() for f in files) + sum(count for _, count in carried.values())
+    files = _folded(spark, work, _spread(lake, n, rows), number(options, "rows_per_task", ROWS_PER_TASK))
+    if not (left / LISTED).is_file():
+        _put_carried(left, files)
+    for target in gold:
+        lake.commit(target, files[f"gold.{target.table.name}"], n)
+    for old in (lake.root / "_carried").glob("????????"):
+        if int(old.name) < n:
+            remove_all(old)
+
+
+def _folded(spark: SparkSession, work: Work, rows: Mapping[int, int], most: int) -> dict[str, list[FileInfo]]:
+    """Runs gold's tasks for a batch. Returns the files that they wrote, by layer and table."""
+    at_once = parallelism(spark)
+    files: dict[str, list[FileInfo]] = defaultdict(list)
+    for units in planned(rows, at_once, most):
+        between = {name: [f"{t.folder}/{f.path}" for f in files[f"between.{name}"]] for name, t in _between(work)}
+        task = partial(gold_of_units, units, replace(work, between=between))
+        # The units of a task share their files, so a few tasks have all of them.
+        done = numbered(spark, len(units), task, falling([u.rows for u in units], at_once))
+        for name, made in reported(done).items():
+            files[name] += made
+    return files
+
+
+def _between(work: Work) -> list[tuple[str, Target]]:
+    return [(name, work.targets[f"between.{name}"]) for name in BETWEEN]
+
+
+def _spread(lake: Lake, n: int, rows: int) -> dict[int, int]:
+    """Returns about how many of the rows each state partition has: in proportion to its offsets in the lake, where new
+    ones count eleven times."""
+    now, before = recorded(lake, n).position, recorded(lake, n - 1).position
+    weights = {p: at + 10 * (at - before.get(p, 0)) for p, at in now.items()}
+    total = sum(weights.values())
+    return {p: rows * w // total for p, w in weights.items()} if total else {}
+
+
+def _put_carried(folder: Folder, files: Mapping[str, Sequence[FileInfo]]) -> None:
+    """Records which carried files count: a task or an attempt that died may have left others."""
+    named = {name: [[f"carried/{name}/{f.path}", f.rows] for f in files[f"carried.{name}"]] for name in CARRIED}
+    put_json(folder / LISTED, {"version": CARRIED_VERSION, "files": named})
+
+
+def _carried(lake: Lake, n: int) -> dict[str, tuple[list[str], int]]:
+    """Returns files and number of rows of each carried table that has rows. Raises AuditError."""
+    folder = _left(lake, n)
+    listed = folder / LISTED
+    said = read_json(listed) if listed.is_file() else {}
+    if said.get("version") != CARRIED_VERSION:
+        check_rebuildable(lake)
+        raise AuditError(
+            f"gold in {lake.root} was made by another version of this program: remove {lake.root / 'gold'} and"
+            f" {lake.root / '_carried'}, and run again. It is made anew from silver; nothing is lost."
+        )
+    return {
+        name: ([str(folder / path) for path, _ in files], sum(rows for _, rows in files))
+        for name, files in said["files"].items()
+        if files
+    }

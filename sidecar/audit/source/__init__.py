@@ -1,0 +1,1 @@
+"""Sources of records: the live topic, dumps of it, and other lakes; all give rows of bronze."""

@@ -1,0 +1,267 @@
+"""The live state topic as a source of bronze records."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sidecar.audit.errors import AuditError, Misused, NoTopic, number
+from sidecar.audit.source.bronze import bronze_batch
+from sidecar.kafka.errors import SecurityError
+from sidecar.kafka.no_group import of_partitions
+from sidecar.kafka.properties import librdkafka_of
+
+TOPIC = "__group_state"
+TIMEOUT_S = 30.0
+WAIT_S = 0.1
+AT_ONCE = 8_192
+"""Records of an Arrow batch, at most."""
+RECORDS_PER_TASK = 500_000
+Ranges = Mapping[int, tuple[int, int]]
+"""State partition -> its first offset, and the one behind its last."""
+FIXED = {
+    "group.id": "group-state-audit-is-no-group",
+    "enable.auto.commit": "false",
+    "enable.auto.offset.store": "false",
+    "enable.partition.eof": "true",
+    "allow.auto.create.topics": "false",
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+}
+"""Client properties that decide which records are read; options cannot set them."""
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+LIBRARY = {"log_level": "2", "fetch.message.max.bytes": "8388608", "queued.min.messages": "50000"}
+
+
+@dataclass(frozen=True)
+class KafkaOptions:
+    """Options of the Kafka source. `client`: properties that are passed to the Kafka client."""
+
+    bootstrap: str
+    topic: str
+    client: Mapping[str, str]
+    records_per_task: int = RECORDS_PER_TASK
+
+    @classmethod
+    def of(cls, address: str, options: Mapping[str, str]) -> KafkaOptions:
+        """Returns the options for an `address` HOST:PORT[,HOST:PORT...][/TOPIC]. Raises AuditError."""
+        bootstrap, _, topic = address.partition("/")
+        if not bootstrap:
+            raise AuditError("the address has no broker: write kafka://HOST:PORT[,HOST:PORT...]")
+        client = {n[len("kafka.") :]: v for n, v in options.items() if n.startswith("kafka.")}
+        try:
+            librdkafka_of(client)
+        except SecurityError as exc:
+            raise Misused(f"--command-config or kafka.NAME=VALUE: {exc}") from None
+        wrong = sorted(FIXED.keys() & client.keys())
+        if wrong:
+            raise Misused(f"kafka.{wrong[0]} cannot be set: what is read depends on it")
+        size = number(options, "records_per_task", RECORDS_PER_TASK)
+        return cls(bootstrap, topic or options.get("topic", TOPIC), client, max(1, size))
+
+    def config(self) -> dict[str, Any]:
+        return {"bootstrap.servers": self.bootstrap, **LIBRARY, **librdkafka_of(self.client)}
+
+    def consumer(self, trouble: list[str] | None = None) -> Any:
+        """Returns a consumer. When it is polled, it adds its connection errors to `trouble`. Raises AuditError."""
+        from confluent_kafka import Consumer, KafkaException
+
+        told = {} if trouble is None else {"error_cb": lambda error: trouble.append(error.str())}
+        try:
+            return Consumer({**self.config(), **FIXED, **told})
+        except KafkaException as exc:
+            raise AuditError(f"kafka.NAME=VALUE: {exc.args[0].str()}") from None
+
+
+@dataclass(frozen=True)
+class KafkaSplit:
+    """The offsets [start, end) of one topic partition."""
+
+    options: KafkaOptions
+    partition: int
+    start: int
+    end: int
+
+    def batches(self) -> Iterator[Any]:
+        from confluent_kafka import TopicPartition
+
+        consumer = self.options.consumer()
+        name = f"{self.options.topic}-{self.partition}"
+        try:
+            consumer.assign([TopicPartition(self.options.topic, self.partition, self.start)])
+            seen, ended, following = time.monotonic(), False, self.start
+            while not ended:
+                # `consume` waits for all the records it is asked for, although the partition may end before.
+                found = of_partitions(consumer.consume(max(1, min(AT_ONCE, self.end - following)), timeout=WAIT_S))
+                if found:
+                    seen = time.monotonic()
+                elif time.monotonic() - seen > TIMEOUT_S:
+                    raise AuditError(f"{name}: nothing within {TIMEOUT_S:g} s; can the brokers be reached?")
+                records, ended = self._records(found, name)
+                if records:
+                    following = records[-1].offset() + 1
+                    yield _batch(self.partition, records)
+        finally:
+            consumer.close()
+
+    def _records(self, found: list[Any], name: str) -> tuple[list[Any], bool]:
+        """Returns the messages that belong to this split, and whether the split ends with them. Raises AuditError."""
+        from confluent_kafka import KafkaError
+
+        whole = all(m.error() is None for m in found)
+        if found and whole and found[-1].offset() < self.end - 1:
+            return found, False
+        records, ended = [], False
+        for m in found:
+            error = m.error()
+            if error is None:
+                if m.offset() < self.end:
+                    records.append(m)
+                ended = ended or m.offset() >= self.end - 1
+            elif error.code() == KafkaError._PARTITION_EOF:
+                ended = ended or m.offset() >= self.end
+            elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+                raise AuditError(f"{name}: offset {self.start} is not in the topic any more; was it re-created?")
+            elif not error.retriable() or error.fatal():
+                raise AuditError(f"{name}: {error}")
+        return records, ended
+
+
+def _batch(partition: int, records: list[Any]) -> Any:
+    stamps = [m.timestamp() for m in records]
+    return bronze_batch(
+        partition,
+        [m.offset() for m in records],
+        [s[1] for s in stamps],
+        [s[0] for s in stamps],
+        [m.key() for m in records],
+        [m.value() for m in records],
+        [m.headers() for m in records],
+    )
+
+
+@dataclass(frozen=True)
+class KafkaSource:
+    options: KafkaOptions
+
+    @property
+    def shown(self) -> str:
+        return f"kafka://{self.options.bootstrap}/{self.options.topic}"
+
+    def identity(self) -> str:
+        """Returns the topic's id, which a re-created topic changes; empty if its brokers give topics no ids."""
+        from confluent_kafka import KafkaException, TopicCollection
+        from confluent_kafka.admin import AdminClient
+
+        admin = AdminClient(self.options.config())
+        try:
+            asked = admin.describe_topics(TopicCollection([self.options.topic]), request_timeout=TIMEOUT_S)
+            found = asked[self.options.topic].result()
+        except KafkaException as exc:
+            raise self._failed("its id", exc) from exc
+        told = str(found.topic_id)
+        return "" if told == NO_ID else told
+
+    def bounds(self) -> dict[int, tuple[int, int]]:
+        """Returns each partition's first offset, and the next one to be written."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        trouble: list[str] = []
+        consumer = self.options.consumer(trouble)
+        try:
+            topic = self.options.topic
+            found = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+            if found.error is not None:
+                raise KafkaException(found.error)
+            return {
+                p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=TIMEOUT_S)
+                for p in sorted(found.partitions)
+            }
+        except KafkaException as exc:
+            consumer.poll(WAIT_S)  # reports connection errors to `trouble`
+            raise self._failed("its offsets", exc, trouble) from exc
+        finally:
+            consumer.close()
+
+    def splits(self, ranges: Ranges) -> list[KafkaSplit]:
+        size = self.options.records_per_task
+        return [
+            KafkaSplit(self.options, p, at, min(at + size, end))
+            for p, (start, end) in sorted(ranges.items())
+            for at in range(start, end, size)
+        ]
+
+    def from_time(self, partitions: list[int], ms: int) -> dict[int, int]:
+        """Returns for each partition an offset before which all records have an earlier log time than `ms`."""
+        from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
+
+        trouble: list[str] = []
+        consumer = self.options.consumer(trouble)
+        try:
+            asked = [TopicPartition(self.options.topic, p, max(0, ms - 1)) for p in partitions]
+            found = consumer.offsets_for_times(asked, timeout=TIMEOUT_S)
+            wrong = next((t.error for t in found if t.error is not None), None)
+            if wrong is not None:
+                raise KafkaException(wrong)
+            return {t.partition: (1 << 62 if t.offset in (-1, OFFSET_END) else t.offset) for t in found}
+        except KafkaException as exc:
+            consumer.poll(WAIT_S)
+            raise self._failed("offsets by their times", exc, trouble) from exc
+        finally:
+            consumer.close()
+
+    def setting(self, name: str) -> str | None:
+        """Returns a setting of the topic; None if it has none of that name. Raises AuditError."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import (  # type: ignore[attr-defined]
+            AdminClient,
+            ConfigResource,
+            ResourceType,
+        )
+
+        resource = ConfigResource(ResourceType.TOPIC, self.options.topic)
+        admin = AdminClient(self.options.config())  # must outlive its response
+        try:
+            asked = admin.describe_configs([resource], request_timeout=TIMEOUT_S)
+            entry = asked[resource].result().get(name)
+        except KafkaException as exc:
+            raise AuditError(f"settings of {self.options.topic}: {exc.args[0]}; DescribeConfigs is needed") from exc
+        return None if entry is None else entry.value
+
+    def first_times(self, ranges: Ranges) -> dict[int, int]:
+        """Returns the log time of the first record in each partition's range; partitions without one are left out."""
+        from confluent_kafka import KafkaError, TopicPartition
+
+        name, waiting, found = self.options.topic, dict(ranges), dict[int, int]()
+        consumer = self.options.consumer()
+        try:
+            consumer.assign([TopicPartition(name, p, start) for p, (start, _) in ranges.items()])
+            end = time.monotonic() + TIMEOUT_S
+            while waiting:
+                for m in consumer.consume(len(waiting), timeout=WAIT_S):
+                    p, error = m.partition(), m.error()
+                    if p in waiting and error is None:
+                        if m.offset() < waiting[p][1]:
+                            found[p] = m.timestamp()[1]
+                        del waiting[p]
+                        consumer.pause([TopicPartition(name, p)])
+                    elif p in waiting and error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
+                        del waiting[p]
+                if time.monotonic() > end:
+                    raise AuditError(f"{name}: nothing within {TIMEOUT_S:g} s; can the brokers be reached?")
+            return found
+        finally:
+            consumer.close()
+
+    def _failed(self, what: str, exc: Any, trouble: list[str] | None = None) -> AuditError:
+        """Returns the error for a failed request. `trouble`: the client's connection errors."""
+        from confluent_kafka import KafkaError
+
+        error = exc.args[0]
+        if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+            return NoTopic(f"{self.shown}: there is no such topic")
+        denied = error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+        why = "; Describe and Read of the topic are needed" if denied else f": {trouble[-1]}" if trouble else ""
+        return AuditError(f"{self.shown}: {what} cannot be had: {error.str()}{why}")

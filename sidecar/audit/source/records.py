@@ -1,0 +1,260 @@
+"""The PySpark data source `group_state_records`: the state topic, or a copy of it, as rows of bronze. It needs no jars.
+
+    spark.dataSource.register(GroupStateRecords)
+    spark.read.format("group_state_records").option("uri", "kafka://host:9092").load()
+
+Options: `uri`; `topic`; `kafka.*`, passed through to the client; `records_per_task`. Of a stream also
+`starting_offsets` (earliest, or {"partition": offset}), `max_records` (of one batch), and `fail_on_data_loss` (true).
+Filters leave out what cannot match, and Spark still applies them: state_partition and offset from all sources; of the
+topic also group_id (its one state partition), and a lower bound of log_ms and log_time; of a copy in folders by day and
+state partition also group_id (of a lake: its `coverage` knows the partition), day, and both bounds of log_ms and
+log_time. A dump is always read whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import datasource as ds
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from sidecar.audit.errors import AuditError, number
+from sidecar.audit.layers import BRONZE
+from sidecar.audit.source.bronze import DAY_MS
+from sidecar.audit.source.kafka import KafkaSource
+from sidecar.audit.source.ranges import Ranges, limited, starting_offsets
+from sidecar.audit.source.uri import CopySource, Source, open_source
+from sidecar.core.vocabulary.placement import partition_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FROM = (ds.GreaterThan, ds.GreaterThanOrEqual)
+UPTO = (ds.LessThan, ds.LessThanOrEqual)
+EXACTLY = (ds.EqualTo, ds.EqualNullSafe)
+
+
+class SplitPartition(InputPartition):
+    def __init__(self, split: Any) -> None:
+        super().__init__(None)
+        self.split = split
+
+
+def rows_of(partition: InputPartition, schema: StructType) -> Iterator[Any]:
+    """Arrow batches as Spark wants them: it names the parts of lists differently."""
+    if not isinstance(partition, SplitPartition):
+        return  # Spark's way to say that there is no partition
+    wanted = to_arrow_schema(schema, timezone="UTC")
+    for batch in partition.split.batches():
+        yield pa.RecordBatch.from_arrays([batch[f.name].cast(f.type) for f in wanted], schema=wanted)
+
+
+class Wanted:
+    """The records that filters ask for, as far as that helps to read less. Nothing that could match is left out."""
+
+    def __init__(self) -> None:
+        self.partitions: set[int] | None = None
+        self.groups: set[str] | None = None
+        self.low, self.high = 0, 1 << 62
+        self.from_ms: int | None = None
+        self.to_ms: int | None = None
+
+    def add(self, f: Filter) -> None:
+        name = getattr(f, "attribute", ("",))[0]
+        value: Any = getattr(f, "value", None)
+        if name in ("state_partition", "group_id") and isinstance(f, (*EXACTLY, ds.In)):
+            values: set[Any] = set(value) if isinstance(f, ds.In) else {value}
+            if name == "state_partition":
+                self.partitions = values if self.partitions is None else self.partitions & values
+            elif "" not in values and None not in values:  # what is no group's is in any partition
+                self.groups = values if self.groups is None else self.groups & values
+        elif name == "offset" and isinstance(value, int):
+            self._offset(f, value)
+        elif name in ("log_ms", "log_time", "day") and value is not None and not isinstance(f, ds.In):
+            self._time(f, *_ms(value))
+
+    def _offset(self, f: Filter, value: int) -> None:
+        if isinstance(f, (*FROM, *EXACTLY)):
+            self.low = max(self.low, value + isinstance(f, ds.GreaterThan))
+        if isinstance(f, (ds.LessThan, ds.LessThanOrEqual, *EXACTLY)):
+            self.high = min(self.high, value + (not isinstance(f, ds.LessThan)))
+
+    def _time(self, f: Filter, first: int, last: int) -> None:
+        """`first`, `last`: the milliseconds that the value stands for, more than one for a day."""
+        if isinstance(f, (*FROM, *EXACTLY)):
+            self.from_ms = first if self.from_ms is None else max(first, self.from_ms)
+        if isinstance(f, (*UPTO, *EXACTLY)):
+            self.to_ms = last if self.to_ms is None else min(last, self.to_ms)
+
+    def days(self) -> tuple[str, str]:
+        """The first and the last day that are wanted, in ISO's form, which sorts by time."""
+        return _day(self.from_ms, "0000"), _day(self.to_ms, "9999-99-99")
+
+    def of(self, source: Source, bounds: Mapping[int, tuple[int, int]]) -> Ranges:
+        """The ranges that are left. A group's place and the order of times are only known of the topic itself. Only of
+        a lower bound of time: records need not be in the order of their times, and the broker tells the first one
+        that is as late, but not the last one that is as early."""
+        kept = dict(bounds)
+        if self.partitions is not None:
+            kept = {p: r for p, r in kept.items() if p in self.partitions}
+        if isinstance(source, KafkaSource):
+            if self.groups is not None:
+                theirs = {partition_for(g, len(bounds)) for g in self.groups}
+                kept = {p: r for p, r in kept.items() if p in theirs}
+            if self.from_ms is not None and kept:
+                starts = source.from_time(list(kept), self.from_ms)
+                kept = {p: (max(a, starts.get(p, a)), b) for p, (a, b) in kept.items()}
+        kept = {p: (max(a, self.low), min(b, self.high)) for p, (a, b) in kept.items()}
+        return {p: (a, b) for p, (a, b) in kept.items() if a < b}
+
+
+def _ms(value: Any) -> tuple[int, int]:
+    """The first and the last millisecond of what the value of a filter stands for."""
+    if isinstance(value, int):
+        return value, value
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+        ms = (aware - EPOCH) // timedelta(milliseconds=1)
+        return ms, ms
+    first = (value - EPOCH.date()).days * DAY_MS
+    return first, first + DAY_MS - 1
+
+
+def _day(ms: int | None, otherwise: str) -> str:
+    return otherwise if ms is None else (EPOCH + timedelta(milliseconds=ms)).date().isoformat()
+
+
+class RecordsReader(DataSourceReader):
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self.options, self.schema = dict(options), schema
+        self.wanted = Wanted()
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:
+        for f in filters:
+            self.wanted.add(f)
+        return filters
+
+    def partitions(self) -> list[InputPartition]:
+        source = _source(self.options)
+        if isinstance(source, CopySource):
+            source = replace(source, days=self.wanted.days(), groups=frozenset(self.wanted.groups or ()))
+        return [SplitPartition(s) for s in source.splits(self.wanted.of(source, source.bounds()))]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return rows_of(partition, self.schema)
+
+
+def _source(options: Mapping[str, str]) -> Source:
+    if "uri" not in options:
+        raise AuditError("the option uri is missing: kafka://HOST:PORT, delta://, parquet:// or file://")
+    return open_source(options["uri"], options)
+
+
+class RecordsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are {"topic": its id, "next": {partition: offset}}."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self.options, self.schema = dict(options), schema
+        self.source = _source(self.options)
+        self.until: dict[int, int] | None = None
+        """End offsets at the begin of a query that reads only the records of that moment."""
+
+    def initialOffset(self) -> dict[str, Any]:
+        starts = starting_offsets(self.options)
+        bounds = self.source.bounds()
+        return self._offset({p: max(low, starts.get(p, low)) for p, (low, _) in bounds.items()})
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        most = number(self.options, "max_records", 0)
+        return ReadMaxRows(most) if most else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self.until = {p: high for p, (_, high) in self.source.bounds().items()}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        ranges = self._ahead(start)
+        if isinstance(limit, ReadMaxRows):
+            ranges = limited(ranges, limit.max_rows)
+        return self._offset({**_next(start), **{p: b for p, (_, b) in ranges.items()}}, start["topic"])
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        return self._offset({p: high for p, (_, high) in self.source.bounds().items()})
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        begins, following = _next(start), _next(end)
+        ranges: Ranges = {}
+        bounds = self.source.bounds() if self._may_lose or following.keys() - begins.keys() else {}
+        for p, b in following.items():
+            begin = begins.get(p, 0)
+            if self._may_lose or p not in begins:
+                begin = max(begin, bounds[p][0])
+            if begin < b:
+                ranges[p] = (begin, b)
+        return [SplitPartition(s) for s in self.source.splits(ranges)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return rows_of(partition, self.schema)
+
+    def _offset(self, following: dict[int, int], topic: str | None = None) -> dict[str, Any]:
+        known = self.source.identity() if topic is None else topic
+        return {"topic": known, "next": {str(p): n for p, n in sorted(following.items())}}
+
+    @property
+    def _may_lose(self) -> bool:
+        return self.options.get("fail_on_data_loss", "true").lower() == "false"
+
+    def _ahead(self, start: dict[str, Any]) -> Ranges:
+        """Returns the offsets that are not read yet. Raises AuditError if some of them are gone."""
+        topic = self.source.identity()
+        if topic and start["topic"] and topic != start["topic"]:
+            raise AuditError(f"{self.source.shown} was re-created: begin with a new checkpoint, and keep what there is")
+        begins, ranges = _next(start), {}
+        for p, (low, high) in self.source.bounds().items():
+            begin = begins.get(p, low)
+            if begin < low and not self._may_lose:
+                raise AuditError(
+                    f"{self.source.shown}: partition {p} begins at {low}, but {begin} was to be read next; what is "
+                    "between is lost. To go on without it, set fail_on_data_loss to false"
+                )
+            end = high if self.until is None else min(high, self.until.get(p, high))
+            if begin < end:
+                ranges[p] = (begin, end)
+        return ranges
+
+
+def _next(offset: dict[str, Any]) -> dict[int, int]:
+    return {int(p): n for p, n in offset["next"].items()}
+
+
+class GroupStateRecords(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "group_state_records"
+
+    def schema(self) -> StructType | str:
+        return BRONZE.ddl
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return RecordsReader(self.options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return RecordsStream(self.options, schema)
+
+
+def records(spark: SparkSession, uri: str, options: Mapping[str, str] | None = None) -> DataFrame:
+    """The rows of bronze from any source."""
+    spark.dataSource.register(GroupStateRecords)
+    return spark.read.format(GroupStateRecords.name()).options(uri=uri, **(options or {})).load()
