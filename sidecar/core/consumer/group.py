@@ -23,8 +23,8 @@ from sidecar.core.consumer.records import (
     TargetRecord,
 )
 from sidecar.core.consumer.target_table import TargetAssignment
-from sidecar.core.modern.group import LEAVE_EPOCH, ModernGroup, of_kind
-from sidecar.core.modern.subscriptions import Subscription, Subscriptions
+from sidecar.core.modern.group import LEAVE_EPOCH, SubscribedGroup, of_kind
+from sidecar.core.modern.subscriptions import Subscription
 from sidecar.core.runtime.member_limits import bytes_of_member, bytes_of_protocols
 from sidecar.core.runtime.records import Epochs, Partitions, Tombstone
 from sidecar.core.vocabulary.errors import InvariantError
@@ -85,14 +85,13 @@ class Member:
 
 
 @dataclass(slots=True)
-class ConsumerGroup(ModernGroup[Member]):
+class ConsumerGroup(SubscribedGroup[Member]):
     """Hard state of a consumer group. All of it comes from records, or is derived from them."""
 
     target: TargetAssignment = field(default_factory=TargetAssignment)
     regexes: dict[str, RegexRecord] = field(default_factory=dict)
     owners: dict[bytes, dict[int, str]] = field(default_factory=dict)
     """Topic id -> partition -> the one member that owns it, assigned or not yet given up."""
-    subscriptions: Subscriptions = field(default_factory=Subscriptions)
     votes: Counter[str] = field(default_factory=Counter)
     """Number of members by the assignor that they ask for."""
     classic_members: int = 0
@@ -103,14 +102,9 @@ class ConsumerGroup(ModernGroup[Member]):
 
     kind = CONSUMER
     protocol_type = "consumer"
-    metadata_record = TargetMetadataRecord
+    group_record, target_member_record, metadata_record = GroupRecord, TargetMemberRecord, TargetMetadataRecord
 
     # ---- queries ----------------------------------------------------------------------------------------
-    @property
-    def held_bytes(self) -> int:
-        """About how many bytes the members take in memory."""
-        return self.members_bytes + self.subscriptions.held_bytes
-
     def state(self) -> GroupState:
         if not self.members:
             return GroupState.EMPTY
@@ -155,23 +149,7 @@ class ConsumerGroup(ModernGroup[Member]):
             self._ids[sub] = (image, regex, ids)
         return ids
 
-    def subscribed_topics(self) -> frozenset[str]:
-        return self.subscriptions.topics()
-
-    def hash_over(self, image: TopicImage) -> int:
-        return self.subscriptions.hash_over(image)
-
-    # ---- its records ------------------------------------------------------------------------------------
-    def epoch_record(self, epoch: int, metadata_hash: int, why: str) -> GroupRecord:
-        return GroupRecord(self.group_id, epoch, metadata_hash, why)
-
-    def empty_target_record(self, member_id: str, why: str) -> TargetMemberRecord:
-        return TargetMemberRecord(self.group_id, member_id, {}, {}, why)
-
     # ---- replay -----------------------------------------------------------------------------------------
-    def _replay_group(self, r: GroupRecord) -> None:
-        self.epoch, self.metadata_hash = r.epoch, r.metadata_hash
-
     def _replay_static(self, r: StaticMemberRecord) -> None:
         self.static_members[r.instance_id] = r.member_id
 
@@ -305,7 +283,7 @@ def bytes_of(m: Member | MemberRecord) -> int:
 
 
 ConsumerGroup.replays = {
-    GroupRecord: ConsumerGroup._replay_group,
+    GroupRecord: ConsumerGroup.replay_group,
     MemberRecord: ConsumerGroup._replay_member,
     StaticMemberRecord: ConsumerGroup._replay_static,
     TargetMetadataRecord: ConsumerGroup.replay_target_metadata,

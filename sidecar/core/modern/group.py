@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from sidecar.core.modern.records import TargetMetadataRecord
+from sidecar.core.modern.records import GroupRecord, TargetMemberRecord, TargetMetadataRecord
+from sidecar.core.modern.subscriptions import Subscriptions
 from sidecar.core.runtime.events import DeletionCheckReply
 from sidecar.core.runtime.records import Record, Tombstone
 from sidecar.core.vocabulary.errors import Code, CoordinatorError, InvariantError
@@ -142,6 +143,36 @@ class ModernGroup(Generic[M]):
     def forget_target_metadata(self) -> None:
         """Applies the tombstone of the target's epoch."""
         self.assignment_epoch, self.assignment_timestamp_ms = INITIAL_EPOCH, 0
+
+
+@dataclass(slots=True)
+class SubscribedGroup(ModernGroup[M]):
+    """Hard state of a group whose members subscribe to topics: a consumer or share group."""
+
+    group_record: ClassVar[type[GroupRecord]]
+    target_member_record: ClassVar[type[TargetMemberRecord]]
+
+    subscriptions: Subscriptions = field(default_factory=Subscriptions)
+
+    @property
+    def held_bytes(self) -> int:
+        """About how many bytes the members take in memory."""
+        return self.members_bytes + self.subscriptions.held_bytes
+
+    def subscribed_topics(self) -> frozenset[str]:
+        return self.subscriptions.topics()
+
+    def hash_over(self, image: TopicImage) -> int:
+        return self.subscriptions.hash_over(image)
+
+    def epoch_record(self, epoch: int, metadata_hash: int, why: str) -> GroupRecord:
+        return self.group_record(self.group_id, epoch, metadata_hash, why)
+
+    def empty_target_record(self, member_id: str, why: str) -> TargetMemberRecord:
+        return self.target_member_record(self.group_id, member_id, {}, {}, why)
+
+    def replay_group(self, r: GroupRecord) -> None:
+        self.epoch, self.metadata_hash = r.epoch, r.metadata_hash
 
 
 G = TypeVar("G", bound=ModernGroup[Any])

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from sidecar.core.modern.group import LEAVE_EPOCH, ModernGroup, of_kind
-from sidecar.core.modern.subscriptions import Subscriptions
+from sidecar.core.modern.group import LEAVE_EPOCH, SubscribedGroup, of_kind
 from sidecar.core.modern.target_table import MemberTable, MemberTargets
 from sidecar.core.runtime.member_limits import bytes_of_member
 from sidecar.core.runtime.records import Partitions, Tombstone
@@ -63,27 +62,21 @@ class Member:
 
 
 @dataclass(slots=True)
-class ShareGroup(ModernGroup[Member]):
+class ShareGroup(SubscribedGroup[Member]):
     """Hard state of a share group. All of it comes from records, or is derived from them."""
 
     target: MemberTargets[MemberTable] = field(default_factory=MemberTargets)
     placeholder: PlaceholderRecord | None = None
-    subscriptions: Subscriptions = field(default_factory=Subscriptions)
     _assignable: tuple[TopicImage, frozenset[str], Partitions] | None = None
     _differs: tuple[Partitions, bool] | None = None
 
     kind = SHARE
     protocol_type = "share"
-    metadata_record = TargetMetadataRecord
+    group_record, target_member_record, metadata_record = GroupRecord, TargetMemberRecord, TargetMetadataRecord
     owners: ClassVar[Mapping[bytes, object]] = {}
     """Always empty: no member waits for a partition that another member has."""
 
     # ---- queries ----------------------------------------------------------------------------------------
-    @property
-    def held_bytes(self) -> int:
-        """About how many bytes the members take in memory."""
-        return self.members_bytes + self.subscriptions.held_bytes
-
     def state(self) -> GroupState:
         return GroupState.STABLE if self.members else GroupState.EMPTY
 
@@ -98,12 +91,6 @@ class ShareGroup(ModernGroup[Member]):
             keys.append((Kind.PLACEHOLDER, ""))
         keys += [(Kind.TARGET_METADATA, ""), (Kind.GROUP, "")]
         return [Tombstone(kind, self.group_id, sub_id, why) for kind, sub_id in keys]
-
-    def subscribed_topics(self) -> frozenset[str]:
-        return self.subscriptions.topics()
-
-    def hash_over(self, image: TopicImage) -> int:
-        return self.subscriptions.hash_over(image)
 
     @property
     def initialised(self) -> Partitions:
@@ -132,17 +119,7 @@ class ShareGroup(ModernGroup[Member]):
         target = self.target.of(member_id)
         return both(target, self.assignable(image)) if self.differs(image) else target
 
-    # ---- records ----------------------------------------------------------------------------------------
-    def epoch_record(self, epoch: int, metadata_hash: int, why: str) -> GroupRecord:
-        return GroupRecord(self.group_id, epoch, metadata_hash, why)
-
-    def empty_target_record(self, member_id: str, why: str) -> TargetMemberRecord:
-        return TargetMemberRecord(self.group_id, member_id, {}, {}, why)
-
     # ---- replay -----------------------------------------------------------------------------------------
-    def _replay_group(self, r: GroupRecord) -> None:
-        self.epoch, self.metadata_hash = r.epoch, r.metadata_hash
-
     def _replay_target_member(self, r: TargetMemberRecord) -> None:
         self.target.put(r.member_id, r.partitions)
         self._differs = None
@@ -230,7 +207,7 @@ def bytes_of(m: Member | MemberRecord) -> int:
 
 
 ShareGroup.replays = {
-    GroupRecord: ShareGroup._replay_group,
+    GroupRecord: ShareGroup.replay_group,
     MemberRecord: ShareGroup._replay_member,
     TargetMetadataRecord: ShareGroup.replay_target_metadata,
     TargetMemberRecord: ShareGroup._replay_target_member,
