@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from sidecar.audit.columns import TEXT, Table, ddl
 from sidecar.audit.decode.decoder import LONG_MAX, UNKNOWN_SCHEMA, Decoder, schemas_in
 from sidecar.audit.gold.fold import fold
-from sidecar.audit.gold.frames import Database, Frame, done, sql
+from sidecar.audit.gold.frames import Database, Frame, computed, sql
 from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.gold.tasks import folding
 from sidecar.audit.ingest.tasks import enough
@@ -146,10 +146,10 @@ class _Read:
             claims=self.of("claims"),
             corrupt=self.of("corrupt"),
         )
-        claims = done(claims)
+        claims = computed(claims)
         query = f"""select r.*, c.epoch as {CLAIMED} from {{rows}} r asof left join {{claims}} c
             on r.state_partition = c.state_partition and r.offset > c.offset"""
-        return {name: done(sql(query, rows=self.of(name), claims=claims)) for name in sorted(self.names)}
+        return {name: computed(sql(query, rows=self.of(name), claims=claims)) for name in sorted(self.names)}
 
     def begins(self) -> dict[int, tuple[int, int]]:
         """The offsets before the first record of each state partition: nobody knows what was there."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sidecar.audit.gold.frames import Frame, done, sql
+from sidecar.audit.gold.frames import Frame, computed, sql
 
 NEVER = 9223372036854775807
 """Birth of a group that existed before a part of the log was lost: which of its members left then is unknown."""
@@ -23,7 +23,7 @@ def births(groups: Frame, classic: Frame, cuts: Frame, was: Mapping[str, Frame])
     born = "offset, written_ms from {{{}}} where revision = 1 and not deleted"
     records = f"""select state_partition, group_id, kind, {born.format("groups")} union all
         select state_partition, group_id, 'classic', {born.format("classic")}"""
-    return done(
+    return computed(
         sql(
             f"""with old as (select state_partition, group_id, kind, offset from {{births}}
                     where offset = {NEVER} or state_partition not in (select state_partition from {{lost}})
@@ -50,7 +50,7 @@ def births(groups: Frame, classic: Frame, cuts: Frame, was: Mapping[str, Frame])
     )
 
 
-def only_of_these(rebalances: Frame, births: Frame, cuts: Frame) -> Frame:
+def graded_by_births(rebalances: Frame, births: Frame, cuts: Frame) -> Frame:
     """Grades rebalances behind unread offsets as possible, unless their group was born behind those offsets."""
     return sql(
         """select r.* replace (case when r.from_offset >= c.begin and r.from_offset < coalesce(b.offset, c.never)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sidecar.audit.gold.frames import Frame, done, pack, sql
+from sidecar.audit.gold.frames import Frame, computed, pack, sql
 from sidecar.audit.gold.holdings import CHANGE, MEMBER, events
 from sidecar.audit.gold.steps import MISSING, ORDER, UNSURE, adjacent, whole
 from sidecar.audit.lake.files import duck_type
@@ -31,9 +31,9 @@ class Held(NamedTuple):
 
 def classic(assignments: Frame, members: Frame, groups: Frame, last: Frame, was: Frame) -> Held:
     """Returns holdings of classic groups. `last` and `was`: assignments and groups that the last batch carried."""
-    line = done(_line(assignments, members, groups, last, was))
+    line = computed(_line(assignments, members, groups, last, was))
     heads = _heads(line)
-    counted = done(_counted(line, heads))
+    counted = computed(_counted(line, heads))
     left = sql(
         f"""select {GROUP}, offset, revision, protocol_type, assigned_generation from {{heads}}
             where not deleted and latest""",
@@ -131,7 +131,7 @@ def _counted(line: Frame, heads: Frame) -> Frame:
 
 
 def _events(counted: Frame, heads: Frame) -> Frame:
-    chain = done(
+    chain = computed(
         sql(
             f"""with b as (select *, lag(held) over w as b_held, lag(deleted) over w as b_deleted,
                 lag(since) over w as b_since, lag(generation) over w as b_generation,

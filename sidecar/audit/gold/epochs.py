@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sidecar.audit.gold.frames import Frame, done, pack, sql
+from sidecar.audit.gold.frames import Frame, computed, pack, sql
 from sidecar.audit.gold.steps import graded
 
 GROUP = "state_partition, group_id, kind"
@@ -19,17 +19,17 @@ TIMES_OF_AIM = pack("offset = t.offset, ms = t.ms, written_ms = t.written_ms")
 TIMES_OF_LAST = pack("offset = c.offset, ms = c.ms, written_ms = c.written_ms")
 
 
-def epochs(rows: Frame, said: Frame) -> Frame:
-    """Returns the epochs of groups. `rows` and `said`: from rebalances.py."""
+def epochs(rows: Frame, details: Frame) -> Frame:
+    """Returns the epochs of groups. `rows` and `details`: from rebalances.py."""
     query = f"select row_number() over () as g, * from (select distinct {GROUP} from {{rows}})"
-    groups = done(sql(query, rows=rows))
-    return _grouped(_counted(_numbered(rows, groups)), _numbered(said, groups), groups)
+    groups = computed(sql(query, rows=rows))
+    return _grouped(_counted(_numbered(rows, groups)), _numbered(details, groups), groups)
 
 
 def _numbered(rows: Frame, groups: Frame) -> Frame:
     """Returns the rows with a number `g` of the group, and `nth` of the place in its sequence: a classic group's record
     may be there as `p`, as `g` and as `t`, in this order. Windows over numbers take half the time."""
-    return done(
+    return computed(
         sql(
             f"""select g, offset * 4 + case type when 'p' then 1 when 'g' then 2 when 't' then 3 else 0 end as nth,
                     r.* exclude ({GROUP})
@@ -80,7 +80,7 @@ def _counted(rows: Frame) -> Frame:
             where heads or complete or latest or type in ('m', 'p', 't', 'w')""",
         rows=numbered,
     )
-    return done(
+    return computed(
         sql(
             """select *, last_value(case when type in ('m', 'w') then nth end ignore nulls) over w as who_at,
                 last_value(case when type in ('p', 'w') then nth end ignore nulls) over w as prepared_at,
@@ -111,35 +111,35 @@ class _People(NamedTuple):
     """The start of a classic group's rebalance, and the last member that had joined, changed or left before it."""
 
 
-def _people(few: Frame, said: Frame) -> _People:
+def _people(few: Frame, details: Frame) -> _People:
     who = sql(
         """select f.g, f.nth, case when f.type = 'w' then s.acc.who else struct_pack(offset := f.offset,
                 written_ms := f.written_ms, member_id := s.member_id, what := case when not f.there then 'left'
                 when s.b_there then 'changed' else 'joined' end) end as who
-            from {few} f join {said} s on f.g = s.g and f.nth = s.nth where f.type in ('m', 'w')""",
+            from {few} f join {details} s on f.g = s.g and f.nth = s.nth where f.type in ('m', 'w')""",
         few=few,
-        said=said,
+        details=details,
     )
-    who = done(who)
+    who = computed(who)
     prepared = sql(
         """select f.g, f.nth, case when f.type = 'w' then s.acc.p_who
                 else struct_pack(offset := f.offset, w := w.who) end as p_who
-            from {few} f join {said} s on f.g = s.g and f.nth = s.nth
+            from {few} f join {details} s on f.g = s.g and f.nth = s.nth
                 left join {who} w on f.g = w.g and f.who_at = w.nth where f.type in ('p', 'w')""",
         few=few,
-        said=said,
+        details=details,
         who=who,
     )
-    return _People(who, done(prepared))
+    return _People(who, computed(prepared))
 
 
-def _began(few: Frame, said: Frame, groups: Frame, people: _People) -> Frame:
+def _began(few: Frame, details: Frame, groups: Frame, people: _People) -> Frame:
     """Returns the records that began epochs, with the member that caused each."""
     return sql(
         f"""with a as (select h.*, s.acc, s.began, coalesce(s.acc.head.revision, s.revision) as revision,
                     case when p.p_who.offset = s.began.offset and n.kind = 'classic'
                     then p.p_who.w else w.who end as m
-                from {{few}} h join {{said}} s on h.g = s.g and h.nth = s.nth join {{groups}} n on h.g = n.g
+                from {{few}} h join {{details}} s on h.g = s.g and h.nth = s.nth join {{groups}} n on h.g = n.g
                     left join {{who}} w on h.g = w.g and h.who_at = w.nth
                     left join {{prepared}} p on h.g = p.g and h.prepared_at = p.nth where h.heads),
             b as (select h.*, not coalesce(f.there, false) or coalesce(h.revision <= lag(h.revision) over w, false)
@@ -148,21 +148,21 @@ def _began(few: Frame, said: Frame, groups: Frame, people: _People) -> Frame:
                     and m.offset > coalesce(case when f.type = 'w' then fs.acc.head_offset else f.offset end, -1),
                     false) as theirs
                 from a h left join {{few}} f on h.g = f.g and h.former_at = f.nth
-                    left join {{said}} fs on f.type = 'w' and h.g = fs.g and h.former_at = fs.nth
+                    left join {{details}} fs on f.type = 'w' and h.g = fs.g and h.former_at = fs.nth
                 window w as (partition by h.g order by h.nth))
             select g, nth, struct_pack(offset := offset, there := there, head := coalesce(acc.head, {HEAD}),
                 done := coalesce(acc.done, false), at := coalesce(acc.head_offset, offset)) as h from b""",
         few=few,
-        said=said,
+        details=details,
         groups=groups,
         who=people.who,
         prepared=people.prepared,
     )
 
 
-def _grouped(few: Frame, said: Frame, groups: Frame) -> Frame:
+def _grouped(few: Frame, details: Frame, groups: Frame) -> Frame:
     """Returns a row per epoch: for the record that began it, or for what the last batch carried of it."""
-    people = _people(few, said)
+    people = _people(few, details)
     marks = sql(
         """select g, n as head_at, max(nth) as last_at,
                 min(nth) filter (where type = 't' and epoch = now) as target_at,
@@ -174,7 +174,7 @@ def _grouped(few: Frame, said: Frame, groups: Frame) -> Frame:
         f"""with a as (select m.*, b.h, t.target as t, case when c.nth is not null then {TIMES_OF_LAST} end as s,
                     lead(b.h.offset) over w as n_offset, lead(1) over w is null as latest
                 from {{marks}} m left join {{began}} b on m.g = b.g and m.head_at = b.nth
-                    left join {{said}} t on m.g = t.g and m.target_at = t.nth
+                    left join {{details}} t on m.g = t.g and m.target_at = t.nth
                     left join {{few}} c on m.g = c.g and m.complete_at = c.nth
                 window w as (partition by m.g order by m.head_at nulls first))
             select {GROUP}, a.*, coalesce(h.head.target, t) as target, case when kind = 'classic' then
@@ -184,12 +184,12 @@ def _grouped(few: Frame, said: Frame, groups: Frame) -> Frame:
                 left join {{few}} l on a.latest and a.g = l.g and a.last_at = l.nth
                 left join {{who}} w on l.g = w.g and l.who_at = w.nth
                 left join {{prepared}} p on l.g = p.g and l.prepared_at = p.nth
-                left join (select g, acc from {{said}} where type = 'w') o on a.g = o.g""",
+                left join (select g, acc from {{details}} where type = 'w') o on a.g = o.g""",
         few=few,
-        said=said,
+        details=details,
         groups=groups,
         marks=marks,
-        began=_began(few, said, groups, people),
+        began=_began(few, details, groups, people),
         who=people.who,
         prepared=people.prepared,
     )
@@ -215,7 +215,7 @@ def as_rebalances(found: Frame, whole: Frame) -> Frame:
     return graded(rows, whole, "since_offset", "until_offset")
 
 
-def left(found: Frame) -> Frame:
+def carried(found: Frame) -> Frame:
     return sql(
         f"""select {GROUP}, struct_pack(head_offset := coalesce(h.at, w_offset), there := coalesce(h.there, false),
                 head := case when h.there then {KEPT} end, live := live, who := who, p_who := p_who,

@@ -16,9 +16,9 @@ from sidecar.audit.columns import Table
 from sidecar.audit.gold import births, coordinators, epochs, holders, holdings, members, ownership, rebalances, shares
 from sidecar.audit.gold.carried import CARRIED
 from sidecar.audit.gold.classic import classic
-from sidecar.audit.gold.frames import Database, Frame, done, pack, shape, sql
+from sidecar.audit.gold.frames import Database, Frame, computed, pack, shape, sql
 from sidecar.audit.gold.kinds import CLASSIC, CONSUMER, MODERN, PROCESS, SHARE, TASKS, Modern, every, in_processes
-from sidecar.audit.gold.shares import NOBODY
+from sidecar.audit.gold.shares import NO_MEMBER
 from sidecar.audit.gold.standby import lacking, standbys_wanted, stateful
 from sidecar.audit.gold.steps import before_cuts, cuts, graded, keyed, read, revisions, stretches, unsure, valid
 from sidecar.audit.gold.tables import GOLD
@@ -97,13 +97,13 @@ class _Partitions(_Fold):
 
     def fold(self, silver: Frames, cut: Cuts) -> None:
         records = keyed(self.db, silver)
-        keys = done(records.select("* exclude (why)"))
-        revised = done(revisions(keys, self.was["revisions"]))
+        keys = computed(records.select("* exclude (why)"))
+        revised = computed(revisions(keys, self.was["revisions"]))
         left_out = self.cuts(keys, cut)
         seen = read(keys, self.silver["corrupt"], self.was["read"], left_out)
-        last = done(stretches(revised, seen, self.was["read"], left_out))
+        last = computed(stretches(revised, seen, self.was["read"], left_out))
         self.carry("read", last.where("until is null"))
-        claims = done(coordinators.claims(self.silver["claims"], self.was["claims"]))
+        claims = computed(coordinators.claims(self.silver["claims"], self.was["claims"]))
         self.add("coordinators", claims.where("not told_already"))
         self.carry("claims", claims.where("newest or open").select("* exclude (highest), now as highest"))
         writes = coordinators.outages(keys, claims, self.was["writes"])
@@ -111,14 +111,14 @@ class _Partitions(_Fold):
         self.carry("writes", writes.last)
         self.add("stale_writes", coordinators.stale_writes(records, claims))
         covered = coordinators.coverage(keys, self.silver["corrupt"], revised, self.was["coverage"])
-        per_group = done(covered)
+        per_group = computed(covered)
         self.add("coverage", coordinators.as_coverage(per_group, last, left_out))
         self.carry("coverage", per_group)
         self.carry("revisions", revised.where("latest and not deleted and revision is not null"))
         if not self.idle(("corrupt",), ()):
             self.add("unreadable", self.silver["corrupt"])
         whole = last.where("whole_from is not null")
-        self.out.between["whole"] = done(whole.select("state_partition, whole_from, until"))
+        self.out.between["whole"] = computed(whole.select("state_partition, whole_from, until"))
 
     def cuts(self, keys: Frame, new: Cuts) -> Frame | None:
         """None: everything was read, as it nearly always was."""
@@ -169,7 +169,7 @@ class _Groups(_Fold):
     def fold(self) -> None:
         if "streams_current" in self.silver:
             current, people = self.silver["streams_current"], valid(self.silver["streams_members"])
-            self.silver["streams_current"] = done(in_processes(current, people, self.was["members"]))
+            self.silver["streams_current"] = computed(in_processes(current, people, self.was["members"]))
         self.ownership()
         self.people()
         self.rebalances()
@@ -211,7 +211,7 @@ class _Groups(_Fold):
             events = sql("select * from {a} union all by name select * from {b}", a=events, b=wanted.events)
             self.carry("initialised", wanted.initialised)
             self.carry("subscribed", wanted.subscribed)
-        self.events = self.out.between["events"] = done(events)
+        self.events = self.out.between["events"] = computed(events)
         self.out.between["epochs"] = sql(
             """select state_partition, group_id, kind, member_id, member_epoch as epoch from {m}
                 union all select state_partition, group_id, 'classic', member_id, generation from {a}
@@ -222,14 +222,14 @@ class _Groups(_Fold):
 
     def people(self) -> None:
         modern = self.every("members", lambda m: f", member_id, {pack(m.member)} as payload")
-        found = done(members.members(self.whole_of(modern), self.of("classic_members"), self.was["members"]))
+        found = computed(members.members(self.whole_of(modern), self.of("classic_members"), self.was["members"]))
         self.add("members", members.as_members(found))
         self.carry("members", found.where("open"))
         if not self.idle(("streams_groups",), ("ready",)):
-            ready = done(members.states(members.READY, self.of("streams_groups"), self.was["ready"]))
+            ready = computed(members.states(members.READY, self.of("streams_groups"), self.was["ready"]))
             self.add("streams_not_ready", ready.where("state = 'not ready'"))
             self.carry("ready", ready.where("open"))
-            wanted = done(members.states(members.REPLICAS, self.of("streams_groups"), self.was["replicas"]))
+            wanted = computed(members.states(members.REPLICAS, self.of("streams_groups"), self.was["replicas"]))
             known = wanted.where("state is not null").select("*, state as num_standby_replicas")
             self.add("streams_standby_replicas", known)
             self.carry("replicas", wanted.where("open"))
@@ -242,19 +242,23 @@ class _Groups(_Fold):
         if not self.idle(("streams_topologies",), ()):
             self.add("streams_topology_changes", members.topologies(valid(self.silver["streams_topologies"])))
         if not self.idle(("share_placeholders",), ("placeholders",)):
-            had = done(members.states(members.PLACEHOLDERS, self.of("share_placeholders"), self.was["placeholders"]))
+            had = computed(
+                members.states(members.PLACEHOLDERS, self.of("share_placeholders"), self.was["placeholders"])
+            )
             self.add("share_placeholder_history", had.select("*, state as member_id, unnest(payload)"))
             self.carry("placeholders", had.where("open"))
         if not self.idle(("static_members",), ("static_members",)):
-            held = done(members.states(members.STATIC_MEMBERS, self.of("static_members"), self.was["static_members"]))
+            held = computed(
+                members.states(members.STATIC_MEMBERS, self.of("static_members"), self.was["static_members"])
+            )
             self.add("static_member_history", members.as_static(held))
             self.carry("static_members", held.where("open"))
         if not self.idle(("settings",), ()):
             self.add("setting_changes", members.settings(self.silver["settings"]))
         if not self.idle(("classic_members",), ("stale_claims",)):
-            told = members.told(valid(self.silver["classic_members"]), self.was["stale_claims"])
-            self.add("stale_claims", told.added)
-            self.carry("stale_claims", told.last)
+            stale = members.stale_claims(valid(self.silver["classic_members"]), self.was["stale_claims"])
+            self.add("stale_claims", stale.added)
+            self.carry("stale_claims", stale.last)
 
     def rebalances(self) -> None:
         line = rebalances.people(
@@ -265,16 +269,16 @@ class _Groups(_Fold):
         )
         groups = rebalances.new_epochs(self.every("groups", lambda m: ", epoch"), self.was["rebalances"])
         targets, moved = self.targets()
-        told = rebalances.told(line, groups, targets, moved, self.classic_steps(), self.was["rebalances"])
-        found = done(epochs.epochs(told.rows, told.said))
-        told_of = epochs.as_rebalances(found, self.whole)
+        sequence = rebalances.sequence(line, groups, targets, moved, self.classic_steps(), self.was["rebalances"])
+        found = computed(epochs.epochs(sequence.rows, sequence.details))
+        made = epochs.as_rebalances(found, self.whole)
         if self.cuts is not None:
             born = births.births(groups, valid(self.silver["classic_groups"]), self.cuts, self.was)
             self.carry("births", born)
-            told_of = births.only_of_these(told_of, born, self.cuts)
-        self.add("rebalances", told_of)
+            made = births.graded_by_births(made, born, self.cuts)
+        self.add("rebalances", made)
         self.carry("people", line.people)
-        self.carry("rebalances", epochs.left(found))
+        self.carry("rebalances", epochs.carried(found))
 
     def targets(self) -> tuple[Frame | None, Frame | None]:
         """Returns the complete targets, and how many partitions each moved."""
@@ -323,20 +327,20 @@ class _Places(_Fold):
         )
         overlaps = found.overlaps if cuts is None else ownership.doubted(found.overlaps, cuts)
         self.add("intervals", ended.where(f"kind in {OWNED}"))
-        self.add("second_owners", as_told(overlaps.where(f"kind in {(*OWNED, ACTIVE, PROCESS)}")))
-        self.add("unowned", as_told(found.unowned.where(f"kind in {(*OWNED, ACTIVE)}")))
+        self.add("second_owners", as_places(overlaps.where(f"kind in {(*OWNED, ACTIVE, PROCESS)}")))
+        self.add("unowned", as_places(found.unowned.where(f"kind in {(*OWNED, ACTIVE)}")))
         kinds = {kind for batch in found.kinds.batches() for kind in batch["kind"].to_pylist()}
         self.carry("intervals", found.intervals.where("open"))
         self.carry("doubtful", found.doubtful)
         self.carry("places", found.places)
-        several = found.intervals.where(f"kind in {SEVERAL} and member_id <> '{NOBODY}'")
+        several = found.intervals.where(f"kind in {SEVERAL} and member_id <> '{NO_MEMBER}'")
         if not self.idle((), ("holders",)) or not kinds.isdisjoint(SEVERAL):
             counts = holders.counted(several, self.was["holders"])
-            self.carry("holders", holders.left(counts))
+            self.carry("holders", holders.carried(counts))
             known = before_cuts(graded(counts, whole, "from_offset", "to_offset"), cuts, "to_offset")
             self.add("holders", holders.as_holders(known))
         if SHARE in kinds:
-            self.add("share_holdings", ended.where(f"kind = '{SHARE}' and member_id <> '{NOBODY}'"))
+            self.add("share_holdings", ended.where(f"kind = '{SHARE}' and member_id <> '{NO_MEMBER}'"))
             self.add("share_coverage", shares.coverage(found.unowned, cuts))
         if not kinds.isdisjoint(TASKS):
             tasks = ended.where(f"kind in {ROLES}")
@@ -352,7 +356,7 @@ class _Places(_Fold):
                 self.add("streams_standby_coverage", known)
 
 
-def as_told(rows: Frame) -> Frame:
+def as_places(rows: Frame) -> Frame:
     """A task is a place of a streams group."""
     return rows.select(
         f"""* replace (case when kind in {TASKS} then 'streams' else kind end as kind,

@@ -95,7 +95,7 @@ def sql(text: str, **frames: Frame) -> Frame:
     return next(iter(frames.values())).db.query(named)
 
 
-def done(frame: Frame) -> Frame:
+def computed(frame: Frame) -> Frame:
     """Computes the frame now and keeps the rows, for frames that are read more than once."""
     name = f"t{next(frame.db.numbers)}"
     frame.db.connection.execute(f"create temp table {name} as select * from {frame.name}")

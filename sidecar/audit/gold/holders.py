@@ -3,7 +3,7 @@ and warm-up tasks of a streams group."""
 
 from __future__ import annotations
 
-from sidecar.audit.gold.frames import Frame, done, sql
+from sidecar.audit.gold.frames import Frame, computed, sql
 
 PLACE = "state_partition, group_id, kind, topic_key, partition"
 
@@ -11,7 +11,7 @@ PLACE = "state_partition, group_id, kind, topic_key, partition"
 def counted(intervals: Frame, was: Frame) -> Frame:
     """Returns a row from each change of the number to the next; none where it is 0. `intervals`: all that have ended in
     this batch or are open; `was`: the last batch's numbers, which count all that began until then."""
-    return done(
+    return computed(
         sql(
             f"""with a as (select {PLACE}, i.topic, from_offset as n, from_ms as ms, from_written_ms as written_ms,
                         1 as d from {{intervals}} i left join {{was}} w using ({PLACE})
@@ -33,7 +33,7 @@ def counted(intervals: Frame, was: Frame) -> Frame:
     )
 
 
-def left(counts: Frame) -> Frame:
+def carried(counts: Frame) -> Frame:
     return counts.where("open").select("*, from_offset as n, from_ms as ms, from_written_ms as written_ms")
 
 

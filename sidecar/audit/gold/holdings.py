@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sidecar.audit.gold.frames import Frame, done, sql
+from sidecar.audit.gold.frames import Frame, computed, sql
 from sidecar.audit.gold.steps import MISSING, ORDER, adjacent
 
 MEMBER = "state_partition, group_id, member_id"
@@ -44,7 +44,7 @@ def modern(current: Frame, members: Frame, last: Frame) -> Held:
     )
     changed = f"""not carried and (not ({adjacent("b_raw_offset")}) or not b_live
         or assigned is distinct from b_assigned or pending is distinct from b_pending)"""
-    chain = done(
+    chain = computed(
         sql(
             f"""with a as (select *,
                 coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
@@ -74,7 +74,7 @@ def modern(current: Frame, members: Frame, last: Frame) -> Held:
 def events(changes: Frame, key: str) -> Frame:
     """Returns the events of changes. `key`: the field of a place that identifies its topic. A place is in one or more
     of the four lists, each a bit: 1 and 2 are assigned and pending, 4 and 8 the same before."""
-    numbered = done(sql("select row_number() over () as r, * from {changes}", changes=changes))
+    numbered = computed(sql("select row_number() over () as r, * from {changes}", changes=changes))
     lists = ("assigned", "pending", "b_assigned", "b_pending")
     parts = " union all ".join(
         f"select r, unnest({name}) as t, {1 << i} as bit from {{numbered}}" for i, name in enumerate(lists)

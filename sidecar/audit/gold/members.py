@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sidecar.audit.gold.frames import Frame, done, pack, sql
+from sidecar.audit.gold.frames import Frame, computed, pack, sql
 from sidecar.audit.gold.holdings import MEMBER
 from sidecar.audit.gold.kinds import HEAD
 from sidecar.audit.gold.steps import ORDER, lives
@@ -95,7 +95,7 @@ class StaleClaims(NamedTuple):
     last: Frame
 
 
-def told(records: Frame, was: Frame) -> StaleClaims:
+def stale_claims(records: Frame, was: Frame) -> StaleClaims:
     """Returns stale claims, each once: a member's record that only repeats them was written for another reason."""
     rows = sql(
         f"""select state_partition, group_id, member_id, {HEAD}, client_id,
@@ -110,7 +110,7 @@ def told(records: Frame, was: Frame) -> StaleClaims:
             from {{rows}} window w as (partition by {MEMBER} {ORDER})""",
         rows=rows,
     )
-    chain = done(every.where("latest or said is not null"))
+    chain = computed(every.where("latest or said is not null"))
     added = sql(
         """select state_partition, group_id, offset, log_ms as ms, written_ms, member_id, client_id,
                 unnest(said, max_depth := 2)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sidecar.audit.gold.frames import Frame, done, pack, sql
+from sidecar.audit.gold.frames import Frame, computed, pack, sql
 from sidecar.audit.gold.steps import graded
 
 PLACE = "state_partition, group_id, kind, topic_key, partition"
@@ -43,9 +43,9 @@ def owned(events: Frame, was: Frame, doubtful: Frame, places: Frame, whole: Fram
     known = _numbers(events, was, doubtful, places)
     events, was, doubtful, places = (_numbered(frame, known) for frame in (events, was, doubtful, places))
     marked = _marked(events, was)
-    intervals = done(_intervals(marked, was))
-    rows, before = _compared(done(_stretches(intervals, marked)), doubtful, places)
-    left = done(_longest(rows))
+    intervals = computed(_intervals(marked, was))
+    rows, before = _compared(computed(_stretches(intervals, marked)), doubtful, places)
+    left = computed(_longest(rows))
     unowned = _named(_unowned(before, left), known)
     return Owned(
         _named(_as_intervals(intervals), known),
@@ -53,7 +53,7 @@ def owned(events: Frame, was: Frame, doubtful: Frame, places: Frame, whole: Fram
         graded(unowned, whole, "from_offset", "to_offset"),
         _named(_doubtful(rows, before), known),
         _named(left, known),
-        done(sql("select distinct kind from {known}", known=known)),
+        computed(sql("select distinct kind from {known}", known=known)),
     )
 
 
@@ -61,7 +61,7 @@ def _numbers(*frames: Frame) -> Frame:
     """Returns a number `p` for each place in any of these: windows sort by it, and `_named` restores the key."""
     named = {f"f{i}": frame for i, frame in enumerate(frames)}
     every = " union ".join(f"select {PLACE} from {{{name}}}" for name in named)
-    return done(sql(f"select row_number() over () as p, * from ({every})", **named))
+    return computed(sql(f"select row_number() over () as p, * from ({every})", **named))
 
 
 def _numbered(rows: Frame, places: Frame) -> Frame:
@@ -92,7 +92,7 @@ def _marked(events: Frame, was: Frame) -> Frame:
         events=events,
         was=was,
     )
-    return done(
+    return computed(
         sql(
             """select *, type in ('a', 'p', 's') and coalesce(lag(type) over w, 'x') = 'x' as begins,
                     coalesce(last_value(case when type = 'x' then offset end ignore nulls) over earlier, -1) as no
@@ -204,14 +204,14 @@ def _compared(stretches: Frame, doubtful: Frame, places: Frame) -> tuple[Frame, 
     )
     kept = "p, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before, asked, c, o"
     # Where each began only after the one before had ended, that one lasted longest: no further comparison is needed.
-    near = done(
+    near = computed(
         sql(
             f"""select {kept}, lag(c) over w as pc, lag(o) over w as po, asked and phase = 0 as was_doubtful
                 from {{rows}} window w as (partition by p {IN_ORDER})""",
             rows=rows,
         )
     )
-    shared = done(sql("select distinct p from {near} where po.reach > s_offset or was_doubtful", near=near))
+    shared = computed(sql("select distinct p from {near} where po.reach > s_offset or was_doubtful", near=near))
     before = sql(
         f"""select {kept}, pc, po from {{near}} n anti join {{shared}} s on n.p = s.p where asked
             union all select {kept}, pc, po from (

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sidecar.audit.gold.epochs import GROUP, NOT_YET
-from sidecar.audit.gold.frames import Frame, done, pack, sql
+from sidecar.audit.gold.frames import Frame, computed, pack, sql
 from sidecar.audit.gold.holdings import HOLDER
 from sidecar.audit.gold.steps import ORDER
 
@@ -86,7 +86,7 @@ def people(current: Frame, members: Frame, classic_members: Frame, was: Frame) -
             where m.there or c.reached is not null""",
         rows=rows,
     )
-    return Line(done(line), reached, left)
+    return Line(computed(line), reached, left)
 
 
 MOVED = "not carried and partitions is distinct from b_partitions"
@@ -112,7 +112,7 @@ def moves(target_members: Frame, targets: Frame, was: Frame, pending: Frame, bef
         target_members=target_members,
         was=was,
     )
-    chain = done(
+    chain = computed(
         sql(
             f"""select *, lag(partitions) over w as b_partitions, lead(1) over w is null as latest
                 from {{rows}} window w as (partition by {HOLDER} {ORDER})""",
@@ -138,7 +138,7 @@ def moves(target_members: Frame, targets: Frame, was: Frame, pending: Frame, bef
         changes=changes,
         targets=targets,
     )
-    numbered = done(numbered)
+    numbered = computed(numbered)
     left = sql(f"select {HOLDER}, offset, partitions from {{chain}} where latest and not deleted", chain=chain)
     waiting = sql(
         f"""select {HOLDER}, offset, gain, place from {{numbered}} c anti join (
@@ -220,7 +220,7 @@ def classic_steps(groups: Frame, moved: Frame, was: Frame) -> Steps:
             select * from d""",
         rows=rows,
     )
-    chain = done(chain)
+    chain = computed(chain)
     made = sql(
         f"""with a as (select c.*, coalesce(m.moved, 0) as moved from {{chain}} c left join {{moved}} m
                 on c.state_partition = m.state_partition and c.group_id = m.group_id and c.offset = m.offset
@@ -246,15 +246,14 @@ def classic_steps(groups: Frame, moved: Frame, was: Frame) -> Steps:
 
 
 class GroupSequence(NamedTuple):
-    """All records of groups in one sequence: columns for counting (`rows`), and further ones of some records (`said`).
-    Types: `m` a member joined or left, `c` a current assignment, `p` a classic group's rebalance began, `g` an epoch
-    began or the group was removed, `t` an epoch's target is complete; `w` and `r` were carried by the last batch."""
+    """All records of groups in one sequence: columns for counting (`rows`), and more of some (`details`). Types: `m` a member joined or left, `c` a current assignment, `p` a classic group's rebalance began, `g` an epoch began or
+    the group was removed, `t` an epoch's target is complete; `w` and `r` were carried by the last batch."""
 
     rows: Frame
-    said: Frame
+    details: Frame
 
 
-def told(
+def sequence(
     line: Line,
     groups: Frame,
     targets: Frame | None,
@@ -272,7 +271,7 @@ def told(
             union all select {GROUP}, -1, 'w', null, null, acc.there, acc.head.epoch, acc.live, null, null, 0
                 from {{was}}
             union all select {GROUP}, -2, 'r', null, null, true, null, 0, null, epoch, members from {{reached}}"""
-    said = f"""select {GROUP}, offset, type, member_id, b_there, null as began, null as target, null as acc,
+    details = f"""select {GROUP}, offset, type, member_id, b_there, null as began, null as target, null as acc,
                 null as revision from {{line}} where type = 'm'
             union all select {GROUP}, offset, 'g', null, null, {LOGGED}, null, null, revision from {{groups}}
             union all select {GROUP}, -1, 'w', null, null, null, null, acc, null from {{was}}"""
@@ -281,7 +280,7 @@ def told(
         rows += f"""
             union all select {GROUP}, offset, 't', log_ms, written_ms, true, epoch, {no} from {{targets}}
                 where not deleted"""
-        said += f"""
+        details += f"""
             union all select t.state_partition, t.group_id, t.kind, t.offset, 't', null, null, null, {AIM}, null,
                 null
                 from {{targets}} t left join {{moved}} m on t.state_partition = m.state_partition
@@ -291,6 +290,6 @@ def told(
         frames["classic"] = classic
         rows += f"""
             union all select {GROUP}, offset, type, log_ms, written_ms, there, epoch, {no} from {{classic}}"""
-        said += f"""
+        details += f"""
             union all select {GROUP}, offset, type, null, null, began, target, null, revision from {{classic}}"""
-    return GroupSequence(sql(rows, **frames), sql(said, **frames))
+    return GroupSequence(sql(rows, **frames), sql(details, **frames))

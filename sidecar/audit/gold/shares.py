@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sidecar.audit.gold.frames import Frame, done, sql
+from sidecar.audit.gold.frames import Frame, computed, sql
 from sidecar.audit.gold.steps import before_cuts
 
 GROUP = "state_partition, group_id"
 PLACE = f"{GROUP}, topic_key, partition"
 EVER = -1
 """Offset before all records: no member must hold the partition until a record says so."""
-NOBODY = ""
+NO_MEMBER = ""
 """Id of the member that holds the partitions which no member must hold."""
 
 
@@ -62,7 +62,7 @@ def wanted(
         shown=shown,
     )
     topics = begun_or_ended(named)
-    places = done(places)
+    places = computed(places)
     events = _events(places, topics, holdings, held)
     line = _since(topics, since)
     latest = f"""select * exclude (latest, now) from (select *, lead(1) over
@@ -73,7 +73,7 @@ def wanted(
 
 def begun_or_ended(named: Frame) -> Frame:
     """Returns when the first member began to name something (`now` > 0), and when the last one ended it."""
-    return done(
+    return computed(
         sql(
             f"""with a as (select {GROUP}, n, log_ms, written_ms, why, unnest(said) as topic, 1 as gain from {{named}}
                     union all select {GROUP}, n, log_ms, written_ms, why, unnest(before), -1 from {{named}}),
@@ -90,7 +90,7 @@ def begun_or_ended(named: Frame) -> Frame:
 def _since(topics: Frame, was: Frame) -> Frame:
     """Returns when subscriptions to topics began (`now` > 0) and ended. `was`: the begins of those that the last batch
     left open, which are in no new record."""
-    return done(
+    return computed(
         sql(
             f"""select {GROUP}, topic, n, log_ms, written_ms, now from {{topics}} where n >= 0
                 union all select {GROUP}, topic, n, log_ms, written_ms, 1 from {{was}}""",
@@ -128,7 +128,7 @@ def chain(new: str, old: str, records: Frame, was: Frame) -> Frame:
     )
     query = f"""select *, lag(said) over w as before, lead(1) over w is null as latest
         from {{rows}} window w as (partition by {GROUP}, member_id order by n)"""
-    return done(sql(query, rows=rows).where("latest or said is distinct from before"))
+    return computed(sql(query, rows=rows).where("latest or said is distinct from before"))
 
 
 def _left(chain: Frame, column: str) -> Frame:
@@ -137,7 +137,7 @@ def _left(chain: Frame, column: str) -> Frame:
 
 def _events(places: Frame, topics: Frame, holdings: Frame, held: Frame) -> Frame:
     """Events of the nameless member. It holds a new partition unless a member must hold it at once."""
-    line = done(
+    line = computed(
         sql(
             f"""with a as (select {PLACE}, max(topic) as topic from {{places}} group by {PLACE}),
                 b as (select {PLACE}, n, log_ms, written_ms, why, gain, 0 as on_off from {{places}}
@@ -157,7 +157,7 @@ def _events(places: Frame, topics: Frame, holdings: Frame, held: Frame) -> Frame
     rest = "true as exact, offset - 1 as not_before, 0 as missing, null as epoch, null as b_epoch"
     return sql(
         f"""with known as (select {PLACE} from {{line}} where changed and n < 0
-                    union select {PLACE} from {{held}} where kind = 'share' and member_id = '{NOBODY}'),
+                    union select {PLACE} from {{held}} where kind = 'share' and member_id = '{NO_MEMBER}'),
                 new as (select {PLACE}, max(topic) as topic from (
                     select {PLACE}, topic from {{holdings}} where kind = 'share'
                     union all select {PLACE}, topic from {{line}} where changed and n >= 0)
@@ -165,7 +165,7 @@ def _events(places: Frame, topics: Frame, holdings: Frame, held: Frame) -> Frame
                 a as (select {PLACE}, topic, case when wanted then 'x' else 'a' end as type, n as offset,
                         log_ms as ms, written_ms, why from {{line}} where changed and n >= 0
                     union all select {PLACE}, topic, 'a', {EVER}, null, null, null from new)
-            select *, 'share' as kind, '{NOBODY}' as member_id, {rest} from a""",
+            select *, 'share' as kind, '{NO_MEMBER}' as member_id, {rest} from a""",
         line=line,
         holdings=holdings,
         held=held,
@@ -174,5 +174,5 @@ def _events(places: Frame, topics: Frame, holdings: Frame, held: Frame) -> Frame
 
 def coverage(unowned: Frame, cuts: Frame | None) -> Frame:
     """Lowers findings behind the first gap in the log to `possible`: members may have joined or left there."""
-    nobody = ", ".join(f"nullif({c}, '{NOBODY}') as {c}" for c in ("former_member_id", "member_id"))
+    nobody = ", ".join(f"nullif({c}, '{NO_MEMBER}') as {c}" for c in ("former_member_id", "member_id"))
     return before_cuts(unowned.where("kind = 'share'").select(f"* replace ({nobody})"), cuts, "to_offset")

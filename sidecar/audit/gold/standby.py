@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sidecar.audit.gold.frames import Frame, done, sql
+from sidecar.audit.gold.frames import Frame, computed, sql
 from sidecar.audit.gold.members import REPLICAS
 from sidecar.audit.gold.shares import GROUP, PLACE, begun_or_ended, chain
 
@@ -45,7 +45,7 @@ def standbys_wanted(groups: Frame, members: Frame, subtopologies: Frame, was: Ma
         subtopologies=subtopologies,
         processes=begun_or_ended(chain(of_members, carried, members, people)),
     )
-    return done(turns)
+    return computed(turns)
 
 
 def lacking(intervals: Frame, turns: Frame, read: Frame, was: Frame) -> Frame:
@@ -74,7 +74,7 @@ def lacking(intervals: Frame, turns: Frame, read: Frame, was: Frame) -> Frame:
         read=read,
     )
     since = "case when n < 0 then w.from_{0} else r.{1} end as from_{0}".format
-    return done(
+    return computed(
         sql(
             f"""select r.*, topic_key as subtopology, {since("offset", "n")}, {since("ms", "ms")},
                     {since("written_ms", "written_ms")}, to_offset is null as open

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sidecar.audit.gold.frames import Database, Frame, done, pack, sql
+from sidecar.audit.gold.frames import Database, Frame, computed, pack, sql
 from sidecar.audit.layers import FROM_KEY, SILVER
 from sidecar.state.fold import UNFENCED
 
@@ -38,7 +38,7 @@ def keyed(db: Database, silver: Mapping[str, Frame]) -> Frame:
 def cuts(keys: Frame, new: Frame, before: Frame) -> Frame:
     """Returns all offsets that were never read, with `written_ms` of the first record behind them. `new`: those right
     before this batch."""
-    return done(
+    return computed(
         sql(
             """select c.* exclude (written_ms), coalesce(c.written_ms, f.written_ms) as written_ms from (
                     select state_partition, from_offset, until_offset, written_ms, false as is_new from {before}
@@ -62,7 +62,7 @@ def read(keys: Frame, corrupt: Frame, before: Frame, cuts: Frame | None) -> Fram
         keys=keys,
         corrupt=corrupt,
     )
-    ends = done(
+    ends = computed(
         sql(
             """select coalesce(n.state_partition, b.state_partition) as state_partition,
                 coalesce(b.last_offset + 1, 0) as start, b.first_hole_offset as known_hole,
@@ -151,7 +151,7 @@ def revisions(keys: Frame, before: Frame) -> Frame:
         before=before,
     )
     # Windows over numbers take half the time.
-    known = done(sql(f"select row_number() over () as k, * from (select distinct {name} from {{rows}})", rows=rows))
+    known = computed(sql(f"select row_number() over () as k, * from (select distinct {name} from {{rows}})", rows=rows))
     return sql(
         f"""with a as (select *, coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
                 lag(offset) over w as b_offset, lead(1) over w is null as latest
@@ -187,7 +187,7 @@ def stretches(records: Frame, read: Frame, before: Frame, cuts: Frame | None) ->
         before=before,
         marks=marks,
     )
-    parts = done(parts)
+    parts = computed(parts)
     return sql(
         """with a as (select state_partition, offset, b_offset, repeats, log_ms, null as begin from {marks}
                 union all select state_partition, first_hole_offset, null, false, null, null from {parts} where torn
