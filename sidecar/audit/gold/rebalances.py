@@ -246,8 +246,10 @@ def classic_steps(groups: Frame, moved: Frame, was: Frame) -> Steps:
 
 
 class GroupSequence(NamedTuple):
-    """All records of groups in one sequence: columns for counting (`rows`), and more of some (`details`). Types: `m` a member joined or left, `c` a current assignment, `p` a classic group's rebalance began, `g` an epoch began or
-    the group was removed, `t` an epoch's target is complete; `w` and `r` were carried by the last batch."""
+    """All records of groups in one sequence: columns for counting (`rows`), and more of some (`details`).
+
+    Types: `m` a member joined or left, `c` a current assignment, `p` a classic group's rebalance began, `g` an epoch
+    began or the group was removed, `t` an epoch's target is complete; `w` and `r` were carried by the last batch."""
 
     rows: Frame
     details: Frame
