@@ -91,13 +91,13 @@ def _decoded(batches: Iterable[Any]) -> Iterator[Any]:
 
 def _folded(batches: Iterable[Any]) -> Iterator[Any]:
     with folding() as db:
-        there = _Read(db)
+        tables = _Read(db)
         for batch in batches:
             for name, rows in _apart(SILVER, batch):
-                there.add(name, rows)
-        if there.names:
-            there.read_again()
-            for name, frame in fold(db, there.claimed(), {}, there.begins()).gold.items():
+                tables.add(name, rows)
+        if tables.names:
+            tables.read_again()
+            for name, frame in fold(db, tables.claimed(), {}, tables.begins()).gold.items():
                 for rows in frame.batches():
                     yield _together(GOLD, name, typed(rows, GOLD[name]))
 
@@ -128,9 +128,10 @@ class _Read:
         self.db.connection.execute(f"delete from silver_corrupt where {where}")
         decoder = Decoder({text: text for text in texts}, {})
         for batch in unread:
-            said = {name: batch[name] for name in batch.schema.names}
-            said["headers"], said["fingerprint"] = headers_of([None] * len(batch)), fingerprints_of(batch["value"])
-            made = [said.get(f.name, pa.nulls(len(batch), f.type)) for f in BRONZE.arrow]
+            columns = {name: batch[name] for name in batch.schema.names}
+            columns["headers"] = headers_of([None] * len(batch))
+            columns["fingerprint"] = fingerprints_of(batch["value"])
+            made = [columns.get(f.name, pa.nulls(len(batch), f.type)) for f in BRONZE.arrow]
             bronze = pa.RecordBatch.from_arrays(made, names=list(BRONZE.names))
             for name, rows in decoder.decode(bronze).items():
                 self.add(name, typed(rows, SILVER[name]))

@@ -23,7 +23,7 @@ class Misused(AuditError):
 
 def number(options: Mapping[str, str], name: str, default: int) -> int:
     """Returns the value of an option that is a number. Raises Misused."""
-    said = options.get(name, str(default))
-    if not said.isascii() or not said.isdigit():
-        raise Misused(f"the option {name} is a number, not {said!r}")
-    return int(said)
+    text = options.get(name, str(default))
+    if not text.isascii() or not text.isdigit():
+        raise Misused(f"the option {name} is a number, not {text!r}")
+    return int(text)

@@ -55,11 +55,11 @@ class Verdict:
 
     def row(self) -> dict[str, Any]:
         """Returns the verdict as one row, for scripts."""
-        said = {name: value for name, value in asdict(self).items() if name != "completeness"}
+        fields = {name: value for name, value in asdict(self).items() if name != "completeness"}
         known = {
             PUBLISHED.get(n, n): v for n, v in asdict(self.completeness).items() if n not in ("since_ms", "since_known")
         }
-        return {**said, **known, "complete_since_ms": self.complete_since_ms, "complete": self.complete}
+        return {**fields, **known, "complete_since_ms": self.complete_since_ms, "complete": self.complete}
 
     def lines(self) -> list[str]:
         """Returns the verdict as sentences, for users."""

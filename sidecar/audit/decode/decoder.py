@@ -189,14 +189,14 @@ class _Kind:
     def tables(self) -> tuple[Any, list[tuple[Any, str]]]:
         """Returns the kind's silver rows (None if there are none), and which rows cannot be read and why."""
         value = self.bronze["value"]
-        gone = where(value.is_null())
-        if len(gone):
-            self.parts.append((gone, headers_rows(self.bronze["headers"].take(gone), self._schema())))
-        there = where(value.is_valid())
+        tombstones = where(value.is_null())
+        if len(tombstones):
+            self.parts.append((tombstones, headers_rows(self.bronze["headers"].take(tombstones), self._schema())))
+        with_value = where(value.is_valid())
         if self.kind == SCHEMA:
-            self._schemas(there)
-        elif len(there):
-            self._values(there)
+            self._schemas(with_value)
+        elif len(with_value):
+            self._values(with_value)
         rows = [w for w, _ in self.parts]
         if not rows or not sum(map(len, rows)):
             return None, self.broken
@@ -209,16 +209,16 @@ class _Kind:
     def _with_bronze(self, which: Any, filled: Any) -> Any:
         b = self.bronze if len(which) == len(self.bronze) else self.bronze.take(which)
         names = ("state_partition", "offset", "log_ms", "log_time", "group_id")
-        said: dict[str, Any] = {n: b[n] for n in names}
-        said["written_ms"] = filled["written_ms"]
-        said["written_time"] = times(filled["written_ms"])
-        said["claimed_epoch"] = self.decoder.claimed(b)
-        said["deleted"] = b["value"].is_null()
+        values: dict[str, Any] = {n: b[n] for n in names}
+        values["written_ms"] = filled["written_ms"]
+        values["written_time"] = times(filled["written_ms"])
+        values["claimed_epoch"] = self.decoder.claimed(b)
+        values["deleted"] = b["value"].is_null()
         from_key = FROM_KEY.get(self.kind)
         if from_key:
-            said[from_key] = b["sub_id"]
+            values[from_key] = b["sub_id"]
         schema = self.table.arrow
-        columns = [said[f.name] if f.name in said else filled[f.name] for f in schema]
+        columns = [values[f.name] if f.name in values else filled[f.name] for f in schema]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _schema(self) -> Any:
@@ -231,9 +231,9 @@ class _Kind:
         if rows:
             self.parts.append((which, pa.RecordBatch.from_pylist(rows, schema=self._schema())))
 
-    def _schemas(self, there: Any) -> None:
+    def _schemas(self, places: Any) -> None:
         rows, kept = [], []
-        for i, raw in zip(there.to_pylist(), self.bronze["value"].take(there).to_pylist(), strict=True):
+        for i, raw in zip(places.to_pylist(), self.bronze["value"].take(places).to_pylist(), strict=True):
             try:
                 text = raw.decode()
                 Schemas.empty().learn(text)
@@ -244,14 +244,14 @@ class _Kind:
                 kept.append(i)
         self._add(pa.array(kept, LONG), rows)
 
-    def _values(self, there: Any) -> None:
-        prints = self.bronze["fingerprint"].take(there).dictionary_encode()
+    def _values(self, places: Any) -> None:
+        prints = self.bronze["fingerprint"].take(places).dictionary_encode()
         codes = pc.fill_null(prints.indices.cast(LONG), number(-1))
-        unmarked = there.filter(pc.equal(codes, number(-1)))
+        unmarked = places.filter(pc.equal(codes, number(-1)))
         if len(unmarked):
             self.broken.append((unmarked, "the value is not in Avro single-object encoding"))
         for code, fingerprint in enumerate(prints.dictionary.to_pylist()):
-            which = there.filter(pc.equal(codes, number(code)))
+            which = places.filter(pc.equal(codes, number(code)))
             misfit = self.decoder.misfit(self.kind, fingerprint)
             if misfit:
                 self.broken.append((which, misfit))

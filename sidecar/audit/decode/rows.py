@@ -68,9 +68,9 @@ def _headers_columns(headers: Any) -> dict[str, Any]:
     columns = {}
     for name, column in HEAD.items():
         mine = pc.equal(names, pa.scalar(name))
-        said, rows = values.filter(mine), owners.filter(mine)[::-1]
+        matching, rows = values.filter(mine), owners.filter(mine)[::-1]
         places = pc.index_in(pa.arange(0, len(headers), 1), value_set=rows)
-        texts = said[::-1].take(places).cast(pa.string())
+        texts = matching[::-1].take(places).cast(pa.string())
         columns[column] = pc.fill_null(texts, pa.scalar("")) if column == "why" else texts.cast(pa.int64())
     return columns
 
@@ -78,10 +78,10 @@ def _headers_columns(headers: Any) -> dict[str, Any]:
 def headers_row(headers: list[dict[str, Any]] | None) -> dict[str, Any]:
     """Returns the columns from a tombstone's headers. Earlier versions wrote fewer: a missing number is null, a missing
     reason empty."""
-    said = {h["name"]: h["value"] or b"" for h in headers or []}
+    by_name = {h["name"]: h["value"] or b"" for h in headers or []}
 
     def number(name: str) -> int | None:
-        raw = said.get(name, b"")
+        raw = by_name.get(name, b"")
         try:
             n = int(raw)
         except ValueError:
@@ -89,7 +89,7 @@ def headers_row(headers: list[dict[str, Any]] | None) -> dict[str, Any]:
         return n if -(1 << 63) <= n < 1 << 63 else None
 
     return {
-        "why": said.get("why", b"").decode(errors="replace"),
+        "why": by_name.get("why", b"").decode(errors="replace"),
         "owner_epoch": number("owner_epoch"),
         "written_ms": number("time_ms"),
         "revision": number("revision"),

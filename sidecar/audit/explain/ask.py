@@ -13,23 +13,23 @@ LIMITS = Limits()
 
 
 def explain(
-    told: Replayed, image: TopicImage | None = None, limits: Limits = LIMITS, live: Live | None = None
+    replayed: Replayed, image: TopicImage | None = None, limits: Limits = LIMITS, live: Live | None = None
 ) -> Explanation:
     """Explains a group. `image`: the topics as they are now, None if unknown; `live`: the owner's soft state. Raises
     ExplainError."""
-    shard = told.shard(image or TopicImage())
-    group = shard.groups.get(told.group_id)
+    shard = replayed.shard(image or TopicImage())
+    group = shard.groups.get(replayed.group_id)
     if group is None:
         raise ExplainError(
-            f"The sidecars have no group {told.group_id}: it is the broker's own, or there is none.",
+            f"The sidecars have no group {replayed.group_id}: it is the broker's own, or there is none.",
             "sidecar groups list shows all groups and where they are.",
         )
     inspect, state = shard.registry.kinds[group.kind].inspect, group.state_name()
-    names = told.names | dict(image.names if image is not None else {})
-    found, facts = inspect.explain(told, group, image, live), inspect.facts(group)
+    names = replayed.names | dict(image.names if image is not None else {})
+    found, facts = inspect.explain(replayed, group, image, live), inspect.facts(group)
     views = ((m, inspect.member(group, m, names)) for m in group.member_ids())
     return Explanation(
-        told.group_id,
+        replayed.group_id,
         group.kind,
         state,
         inspect.states.get(state, state),
@@ -38,12 +38,12 @@ def explain(
         facts["epoch"],
         facts["assignment_epoch"],
         facts["assignor"],
-        told.why_of(shard.registry, Role.GROUP),
-        told.coordinator,
+        replayed.why_of(shard.registry, Role.GROUP),
+        replayed.coordinator,
         tuple(_seen(inspect, view, found.members[m]) for m, view in views if view is not None),
         tuple(found.waits),
-        removed(shard.registry, told.rows, limits),
-        (*found.notes, *managed(told.configs), *lost(told)),
+        removed(shard.registry, replayed.rows, limits),
+        (*found.notes, *managed(replayed.configs), *lost(replayed)),
         {name: value for name, value in facts.items() if name not in COMMON},
         inspect.phases,
         inspect.epoch_name,

@@ -53,17 +53,17 @@ def _beats(heartbeat: Callable[..., Event], *more: str) -> Callable[[Any], Event
 
     def beat(group: Any) -> Events:
         joined = (m for m in group.members.values() if m.member_epoch > 0 and getattr(m, "classic", None) is None)
-        said = ("client_id", "client_host", *more)
+        attributes = ("client_id", "client_host", *more)
         return [
-            heartbeat(group.group_id, m.member_id, m.member_epoch, **{name: getattr(m, name) for name in said})
+            heartbeat(group.group_id, m.member_id, m.member_epoch, **{name: getattr(m, name) for name in attributes})
             for m in islice(joined, 1)
         ]
 
     return beat
 
 
-def _joins_consumer(group: ConsumerGroup, member_id: str, wants: Any) -> Event:
-    names, regex = wants
+def _joins_consumer(group: ConsumerGroup, member_id: str, subscription: Any) -> Event:
+    names, regex = subscription
     return ConsumerHeartbeat(
         group.group_id,
         member_id,
@@ -82,11 +82,11 @@ def _leaves_consumer(group: ConsumerGroup, members: tuple[str, ...]) -> Events:
     return [LeaveGroup(group.group_id, tuple(Leaving(m, None, "what if") for m in members))] if members else ()
 
 
-def _joins_share(group: ShareGroup, member_id: str, wants: Any) -> Event:
-    return ShareHeartbeat(group.group_id, member_id, 0, topic_names=wants, client_id=member_id, client_host="/")
+def _joins_share(group: ShareGroup, member_id: str, topic_names: Any) -> Event:
+    return ShareHeartbeat(group.group_id, member_id, 0, topic_names=topic_names, client_id=member_id, client_host="/")
 
 
-def _joins_streams(group: StreamsGroup, member_id: str, wants: Any) -> Event:
+def _joins_streams(group: StreamsGroup, member_id: str, client_tags: Any) -> Event:
     """Returns a join of a member in a process of its own."""
     return StreamsHeartbeat(
         group.group_id,
@@ -98,16 +98,16 @@ def _joins_streams(group: StreamsGroup, member_id: str, wants: Any) -> Event:
         standby_tasks=(),
         warmup_tasks=(),
         process_id=member_id,
-        client_tags=wants,
+        client_tags=client_tags,
         client_id=member_id,
         client_host="/",
     )
 
 
 def _config_of_streams(group: StreamsGroup) -> Mapping[str, Any]:
-    told = group.assignment_configs
-    standbys = int(told.get("num.standby.replicas", 0))
-    tags = tuple(filter(None, told.get("rack.aware.assignment.tags", "").split(",")))
+    configs = group.assignment_configs
+    standbys = int(configs.get("num.standby.replicas", 0))
+    tags = tuple(filter(None, configs.get("rack.aware.assignment.tags", "").split(",")))
     return {
         "num_standby_replicas": standbys,
         "max_standby_replicas": standbys,

@@ -29,31 +29,31 @@ def reason(why: str) -> str:
     for begin, text in REASONS:
         if why.startswith(begin):
             rest = why[len(begin) :].strip(": ")
-            said = rest and rest != "not provided" and begin == "left"
-            return f"{text}: {rest}" if said else text
+            own_reason = rest and rest != "not provided" and begin == "left"
+            return f"{text}: {rest}" if own_reason else text
     return why or "no reason is recorded"
 
 
 def removed(registry: Registry, rows: Iterable[Row], limits: Limits) -> tuple[Removed, ...]:
     """Returns the former members, the latest first, without those that have come back under the same id."""
     clients: dict[str, str] = {}
-    gone: dict[str, Removed] = {}
+    former: dict[str, Removed] = {}
     for row in rows:
         if registry.role(row["kind"]) is not Role.MEMBER or "problem" in row:
             continue
-        who = row["sub_id"]
-        gone.pop(who, None)
+        member_id = row["sub_id"]
+        former.pop(member_id, None)
         if row["tombstone"]:
-            gone[who] = Removed(who, clients.get(who, ""), row["time_ms"], row["why"])
+            former[member_id] = Removed(member_id, clients.get(member_id, ""), row["time_ms"], row["why"])
         else:
-            clients[who] = json.loads(row["body"]).get("client_id", "")
-    return tuple(reversed(gone.values()))[: limits.removed]
+            clients[member_id] = json.loads(row["body"]).get("client_id", "")
+    return tuple(reversed(former.values()))[: limits.removed]
 
 
 def managed(configs: Mapping[str, str]) -> Iterable[str]:
     """Yields sentences about an operator's orders: release, adoption, forced rebalance."""
-    said = configs.get(cf.MANAGED)
-    if said == "false":
+    order = configs.get(cf.MANAGED)
+    if order == "false":
         yield "It was ordered back to the broker (sidecar groups release) and goes as soon as nobody owns anything."
     if configs.get(cf.VERDICT, "").startswith(cf.LATER):
         yield "It was ordered here (sidecar groups adopt), and its owner cannot take it in yet."
@@ -61,7 +61,7 @@ def managed(configs: Mapping[str, str]) -> Iterable[str]:
         yield f"A rebalance was asked for: {configs[cf.REBALANCE]}."
 
 
-def lost(told: Replayed) -> Iterable[str]:
-    unreadable = sum("problem" in row for row in told.rows)
+def lost(replayed: Replayed) -> Iterable[str]:
+    unreadable = sum("problem" in row for row in replayed.rows)
     if unreadable:
         yield f"{unreadable} records of its history cannot be read; what they said is not told here."

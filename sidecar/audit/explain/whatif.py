@@ -40,29 +40,29 @@ class Change:
     joins: int = 0
 
 
-def kind_of(told: Replayed, image: TopicImage) -> str:
+def kind_of(replayed: Replayed, image: TopicImage) -> str:
     """Returns the kind of the group. Raises ExplainError."""
-    return str(_group(told, told.shard(image)).kind)
+    return str(_group(replayed, replayed.shard(image)).kind)
 
 
-def what_if(told: Replayed, image: TopicImage, assignors: Mapping[str, Any], change: Change) -> WhatIf:
+def what_if(replayed: Replayed, image: TopicImage, assignors: Mapping[str, Any], change: Change) -> WhatIf:
     """Returns the moves that a change would cause. `assignors`: of the group's kind. Raises ExplainError, also for an
     assignor that is not installed here and for an unknown member."""
-    shard = told.shard(image, assignors)
-    group = _group(told, shard)
+    shard = replayed.shard(image, assignors)
+    group = _group(replayed, shard)
     run = DRY_RUNS.get(type(group))
     if run is None:
-        return WhatIf(told.group_id, change.leaves, change.joins, "", note=CLASSIC_NOTE)
+        return WhatIf(replayed.group_id, change.leaves, change.joins, "", note=CLASSIC_NOTE)
     wanted = getattr(group, "votes", None) or Counter([group.assignor] if group.assignor else [])
     if missing := [name for name in wanted if name not in assignors]:
         what = f"The assignor {', '.join(missing)} is not installed here."
         raise ExplainError(what, "Install its package beside this one.")
     leaves = tuple(_member(group, text) for text in change.leaves)
-    held = _held(shard, group, told.names | dict(image.names), run, now=True)
-    before = _target(told, image, assignors, run, Change())
-    after = _target(told, image, assignors, run, Change(leaves, change.joins))
+    held = _held(shard, group, replayed.names | dict(image.names), run, now=True)
+    before = _target(replayed, image, assignors, run, Change())
+    after = _target(replayed, image, assignors, run, Change(leaves, change.joins))
     if before is None or after is None:
-        return WhatIf(told.group_id, leaves, change.joins, group.assignor, note=DOWNGRADE_NOTE)
+        return WhatIf(replayed.group_id, leaves, change.joins, group.assignor, note=DOWNGRADE_NOTE)
     write = shard.registry.kinds[group.kind].inspect.place
     moves = [
         Move(write(*place), holder, to, _same(before.get(place, set()), holder, to))
@@ -70,13 +70,14 @@ def what_if(told: Replayed, image: TopicImage, assignors: Mapping[str, Any], cha
         for holder, to in _moved(held.get(place, set()), after.get(place, set()))
     ]
     kept = sum(len(after.get(place, set()) & holders) for place, holders in held.items())
-    return WhatIf(told.group_id, leaves, change.joins, group.assignor, tuple(moves), kept)
+    return WhatIf(replayed.group_id, leaves, change.joins, group.assignor, tuple(moves), kept)
 
 
-def _group(told: Replayed, shard: Shard) -> Any:
-    group = shard.groups.get(told.group_id)
+def _group(replayed: Replayed, shard: Shard) -> Any:
+    group = shard.groups.get(replayed.group_id)
     if group is None:
-        raise ExplainError(f"There is no group {told.group_id} in the state topic.", "sidecar groups list shows all.")
+        what = f"There is no group {replayed.group_id} in the state topic."
+        raise ExplainError(what, "sidecar groups list shows all.")
     return group
 
 
@@ -86,9 +87,9 @@ def _moved(holders: set[str], heirs: set[str]) -> Iterable[tuple[str, str]]:
     return zip_longest(sorted(holders - heirs), sorted(heirs - holders), fillvalue="")
 
 
-def _same(anyway: set[str], holder: str, to: str) -> bool:
+def _same(before: set[str], holder: str, to: str) -> bool:
     """Returns whether this move would also come without the change."""
-    return holder not in anyway and (to in anyway if to else not anyway)
+    return holder not in before and (to in before if to else not before)
 
 
 def _member(group: Any, text: str) -> str:
@@ -102,33 +103,33 @@ def _member(group: Any, text: str) -> str:
     ]
     if len(found) == 1:
         return found[0]
-    said = "no member is called so" if not found else f"{len(found)} members are called so: {', '.join(found)}"
-    raise ExplainError(f"{text}: {said}.", f"sidecar groups members {group.group_id} shows all members.")
+    problem = "no member is called so" if not found else f"{len(found)} members are called so: {', '.join(found)}"
+    raise ExplainError(f"{text}: {problem}.", f"sidecar groups members {group.group_id} shows all members.")
 
 
 def _target(
-    told: Replayed, image: TopicImage, assignors: Mapping[str, Any], run: DryRun, change: Change
+    replayed: Replayed, image: TopicImage, assignors: Mapping[str, Any], run: DryRun, change: Change
 ) -> Held | None:
     """Returns the target assignment after the change. None if the group would become a classic one, whose leader
     assigns. Raises ExplainError."""
-    shard = told.shard(image, assignors, run.config)
-    group = _group(told, shard)
+    shard = replayed.shard(image, assignors, run.config)
+    group = _group(replayed, shard)
     now = Now(MONO_MS, group.assignment_timestamp_ms)  # within the interval: all changes come into one assignment
     joins = run.joins(group, change.joins)
     if joins is None:
-        what = f"{told.group_id} has no members, so nobody knows what a new one would subscribe to."
+        what = f"{replayed.group_id} has no members, so nobody knows what a new one would subscribe to."
         raise ExplainError(what, "Ask again when it has a member.")
     for event in (*run.leave(group, change.leaves), *joins):
         shard.handle(event, NO_TOKEN, now)
-    found = shard.groups.get(told.group_id)
+    found = shard.groups.get(replayed.group_id)
     if type(found) is type(group):
         for event in run.beat(found):
             shard.handle(event, NO_TOKEN, now)
     _assign(shard, Now(now.mono_ms + INTERVAL_MS, now.wall_ms + INTERVAL_MS))
-    found = shard.groups.get(told.group_id)
+    found = shard.groups.get(replayed.group_id)
     if type(found) is not type(group):
         return None
-    return _held(shard, found, told.names | dict(image.names), run, now=False)
+    return _held(shard, found, replayed.names | dict(image.names), run, now=False)
 
 
 def _held(shard: Shard, group: Any, names: Mapping[bytes, str], run: DryRun, now: bool) -> Held:

@@ -20,8 +20,8 @@ def span(ms: int) -> str:
     if s < 10:
         return f"{s:.1f} s"
     parts = [(int(s) // 86_400, "d"), (int(s) // 3_600 % 24, "h"), (int(s) // 60 % 60, "min"), (int(s) % 60, "s")]
-    told = [f"{n} {unit}" for n, unit in parts if n]
-    return " ".join(told[:2])
+    amounts = [f"{n} {unit}" for n, unit in parts if n]
+    return " ".join(amounts[:2])
 
 
 def words(e: Explanation, now_ms: int) -> list[str]:
@@ -50,26 +50,26 @@ def _waits(e: Explanation, now_ms: int) -> Iterator[str]:
     if e.waits[0].to_do:
         first, waiting = e.waits[0], len({w.member for w in e.waits})
         until = "" if first.until_ms is None else f" {_left(first.until_ms, now_ms)}"
-        who = "1 member waits" if waiting == 1 else f"{waiting} members wait"
-        whom = [seen[holder].name for holder in dict.fromkeys(w.holder for w in e.waits)]
-        yield f"{who} for {listed(whom)} {first.to_do} since {_at(first.since_ms, now_ms)}.{until}"
+        subject = "1 member waits" if waiting == 1 else f"{waiting} members wait"
+        holders = [seen[holder].name for holder in dict.fromkeys(w.holder for w in e.waits)]
+        yield f"{subject} for {listed(holders)} {first.to_do} since {_at(first.since_ms, now_ms)}.{until}"
         return
     by_holder: dict[tuple[str, bool], list[Wait]] = {}
     for w in e.waits:
         by_holder.setdefault((w.holder, w.told), []).append(w)
-    for (holder, told), waits in list(by_holder.items())[:EACH]:
+    for (holder, notified), waits in list(by_holder.items())[:EACH]:
         places = [p for w in waits for p in w.partitions]
-        who = listed([seen[w.member].name for w in waits])
+        subject = listed([seen[w.member].name for w in waits])
         yield (
-            f"{who} {'waits' if len(waits) == 1 else 'wait'} for {seen[holder].name} to give up {listed(places)}. "
-            + _holds(seen[holder], told, waits[0], now_ms)
+            f"{subject} {'waits' if len(waits) == 1 else 'wait'} for {seen[holder].name} to give up {listed(places)}. "
+            + _holds(seen[holder], notified, waits[0], now_ms)
         )
     if len(by_holder) > EACH:
         yield f"{len(by_holder) - EACH} more members have partitions that others wait for (-o json tells all)."
 
 
-def _holds(holder: Seen, told: bool, wait: Wait, now_ms: int) -> str:
-    if told:
+def _holds(holder: Seen, notified: bool, wait: Wait, now_ms: int) -> str:
+    if notified:
         until = "" if wait.until_ms is None else " " + _left(wait.until_ms, now_ms)
         return f"It was told so {_ago(wait.since_ms, now_ms)} ago and has not said yet that it has.{until}"
     if holder.state == AWAY:
@@ -113,13 +113,13 @@ def _notes(e: Explanation) -> Sequence[str]:
 def if_words(w: WhatIf) -> list[str]:
     """Returns the outcome of a dry run as sentences."""
     changes = [f"{m} left" for m in w.leaves] + ([f"{_count(w.joins, 'new member')} joined"] if w.joins else [])
-    asked = " and ".join(changes)
+    condition = " and ".join(changes)
     if w.note:
-        return [f"If {asked}: {w.note}"]
+        return [f"If {condition}: {w.note}"]
     caused = [m for m in w.moves if not m.anyway]
     by = f" by {w.assignor}" if w.assignor else ""
     stay = "1 would stay where it is" if w.kept == 1 else f"{w.kept} would stay where they are"
-    out = [f"If {asked}, {_count(len(caused), 'partition')} would move{by}, and {stay}."]
+    out = [f"If {condition}, {_count(len(caused), 'partition')} would move{by}, and {stay}."]
     if len(w.moves) > len(caused):
         out.append(f"{len(w.moves) - len(caused)} more would move in any case.")
     out += [f"  {m.partition}: {m.holder or 'nobody'} -> {m.to or 'nobody'}" for m in caused]

@@ -32,7 +32,7 @@ def claims(records: Frame, was: Frame) -> Frame:
                     order by from_offset) as now,
                 lead(from_offset) over w as to_offset, lead(from_ms) over w as to_ms,
                 lead(from_written_ms) over w as to_written_ms, lag(claim) over w as former,
-                carried and coalesce(lead(carried) over w, false) as told_already,
+                carried and coalesce(lead(carried) over w, false) as already_ended,
                 lead(1) over (partition by state_partition, producer_id order by from_offset) is null as newest
                 from a window w as (partition by state_partition order by from_offset))
             select *, coalesce(before > producer_epoch, false) or was_fenced as fenced,

@@ -64,8 +64,8 @@ class Folded:
 class _Tables(dict[str, Frame]):
     """A table that is not there is an empty one, made when it is asked for."""
 
-    def __init__(self, db: Database, known: Mapping[str, Table], there: Frames) -> None:
-        super().__init__(there)
+    def __init__(self, db: Database, known: Mapping[str, Table], frames: Frames) -> None:
+        super().__init__(frames)
         self.db, self.known = db, known
 
     def __missing__(self, name: str) -> Frame:
@@ -104,7 +104,7 @@ class _Partitions(_Fold):
         last = computed(stretches(revised, seen, self.was["read"], left_out))
         self.carry("read", last.where("until is null"))
         claims = computed(coordinators.claims(self.silver["claims"], self.was["claims"]))
-        self.add("coordinators", claims.where("not told_already"))
+        self.add("coordinators", claims.where("not already_ended"))
         self.carry("claims", claims.where("newest or open").select("* exclude (highest), now as highest"))
         writes = coordinators.outages(keys, claims, self.was["writes"])
         self.add("outages", writes.outages)
@@ -175,18 +175,18 @@ class _Groups(_Fold):
         self.rebalances()
 
     def ownership(self) -> None:
-        gone = "deleted"
+        tombstone = "deleted"
         current = every(self.silver, "current", _held)
         removed = every(self.silver, "members", lambda kind, m: [(of, f"{FENCE}, member_id") for of in m.held])
         modern = holdings.modern(
-            self.whole_of(valid(current)), self.whole_of(valid(removed).where(gone)), self.was["holdings"]
+            self.whole_of(valid(current)), self.whole_of(valid(removed).where(tombstone)), self.was["holdings"]
         )
         self.carry("holdings", modern.last)
         assignments, events = self.was["assignments"], modern.events
         if not self.idle(("classic_assignments", "classic_groups"), ("assignments", "assigned_groups")):
             of_classic = classic(
                 self.of("classic_assignments"),
-                self.of("classic_members").where(gone),
+                self.of("classic_members").where(tombstone),
                 self.of("classic_groups"),
                 assignments,
                 self.was["assigned_groups"],
@@ -237,16 +237,16 @@ class _Groups(_Fold):
             parts = stateful(valid(self.silver["streams_topologies"]), self.was["stateful"])
             groups, people = valid(self.silver["streams_groups"]), valid(self.silver["streams_members"])
             self.out.between["wanted"] = standbys_wanted(groups, people, parts, self.was)
-            left = parts.where("latest and said is not null")
-            self.carry("stateful", left.select("state_partition, group_id, member_id, said as subtopologies"))
+            left = parts.where("latest and value is not null")
+            self.carry("stateful", left.select("state_partition, group_id, member_id, value as subtopologies"))
         if not self.idle(("streams_topologies",), ()):
             self.add("streams_topology_changes", members.topologies(valid(self.silver["streams_topologies"])))
         if not self.idle(("share_placeholders",), ("placeholders",)):
-            had = computed(
+            placeholders = computed(
                 members.states(members.PLACEHOLDERS, self.of("share_placeholders"), self.was["placeholders"])
             )
-            self.add("share_placeholder_history", had.select("*, state as member_id, unnest(payload)"))
-            self.carry("placeholders", had.where("open"))
+            self.add("share_placeholder_history", placeholders.select("*, state as member_id, unnest(payload)"))
+            self.carry("placeholders", placeholders.where("open"))
         if not self.idle(("static_members",), ("static_members",)):
             held = computed(
                 members.states(members.STATIC_MEMBERS, self.of("static_members"), self.was["static_members"])

@@ -77,9 +77,9 @@ MODERN: Mapping[str, Modern] = {
 def every(tables: Mapping[str, Frame], name: str, columns: Callable[[str, Modern], list[tuple[str, str]]]) -> Frame:
     """Returns the records of all kinds. `columns`: for a kind of group, the rows that each record makes, as pairs of a
     kind of holding and more columns. Tables that do not exist take no time."""
-    there = [kind for kind, modern in MODERN.items() if modern.tables + name in tables] or [CONSUMER]
+    kinds = [kind for kind, modern in MODERN.items() if modern.tables + name in tables] or [CONSUMER]
     selects, frames = [], {}
-    for kind in there:
+    for kind in kinds:
         modern = MODERN[kind]
         frames[kind] = tables[modern.tables + name]
         selects += [

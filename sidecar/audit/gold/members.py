@@ -20,10 +20,10 @@ CARRIED = f"""select state_partition, group_id, kind, key_id, state, last_offset
 def members(modern: Frame, classic: Frame, was: Frame) -> Frame:
     """Returns lives of members of all kinds of groups. `modern`: records with their `kind` and the payload; `was`: the
     open lives of the last batch."""
-    said = pack("instance_id, client_id, client_host, rack_id, process_id = null")
+    payload = pack("instance_id, client_id, client_host, rack_id, process_id = null")
     rows = sql(
         f"""select {_columns("kind", "member_id", "''", "payload")} from {{modern}}
-            union all select {_columns("'classic'", "member_id", "''", said)} from {{classic}}
+            union all select {_columns("'classic'", "member_id", "''", payload)} from {{classic}}
             union all {CARRIED}""",
         modern=modern,
         classic=classic,

@@ -27,7 +27,7 @@ class Wanted(NamedTuple):
     topics: Frame
     """Topics that members subscribe to, and since when."""
     made: Frame
-    """Places that were initialised, `since_offset` the record of which it is told how long that took."""
+    """Places that were initialised, `since_offset`: the record from which `after_ms` counts."""
 
 
 def wanted(
@@ -43,19 +43,19 @@ def wanted(
     records; `holdings`: events of holdings; `initialised`, `subscribed`, `since`: state that the last batch left;
     `held`: its open intervals."""
     shown = chain(
-        "'' as member_id, case when not deleted then initialised end as said",
-        "'' as member_id, initialised as said",
+        "'' as member_id, case when not deleted then initialised end as value",
+        "'' as member_id, initialised as value",
         placeholders,
         initialised,
     )
     named = chain(
-        "member_id, case when not deleted then topic_names end as said",
-        "member_id, topic_names as said",
+        "member_id, case when not deleted then topic_names end as value",
+        "member_id, topic_names as value",
         members,
         subscribed,
     )
     places = sql(
-        f"""with a as (select {GROUP}, n, log_ms, written_ms, why, unnest(said) as t, 1 as gain from {{shown}}
+        f"""with a as (select {GROUP}, n, log_ms, written_ms, why, unnest(value) as t, 1 as gain from {{shown}}
                 union all select {GROUP}, n, log_ms, written_ms, why, unnest(before), -1 from {{shown}})
             select {GROUP}, n, log_ms, written_ms, why, t.topic_id as topic_key, t.topic as topic,
                 unnest(t.partitions) as partition, gain from a""",
@@ -75,7 +75,7 @@ def begun_or_ended(named: Frame) -> Frame:
     """Returns when the first member began to name something (`now` > 0), and when the last one ended it."""
     return computed(
         sql(
-            f"""with a as (select {GROUP}, n, log_ms, written_ms, why, unnest(said) as topic, 1 as gain from {{named}}
+            f"""with a as (select {GROUP}, n, log_ms, written_ms, why, unnest(value) as topic, 1 as gain from {{named}}
                     union all select {GROUP}, n, log_ms, written_ms, why, unnest(before), -1 from {{named}}),
                 b as (select {GROUP}, topic, n, any_value(log_ms) as log_ms, any_value(written_ms) as written_ms,
                     any_value(why) as why, sum(gain) as net from a group by {GROUP}, topic, n),
@@ -126,13 +126,13 @@ def chain(new: str, old: str, records: Frame, was: Frame) -> Frame:
         records=records,
         was=was,
     )
-    query = f"""select *, lag(said) over w as before, lead(1) over w is null as latest
+    query = f"""select *, lag(value) over w as before, lead(1) over w is null as latest
         from {{rows}} window w as (partition by {GROUP}, member_id order by n)"""
-    return computed(sql(query, rows=rows).where("latest or said is distinct from before"))
+    return computed(sql(query, rows=rows).where("latest or value is distinct from before"))
 
 
 def _left(chain: Frame, column: str) -> Frame:
-    return chain.where("latest and said is not null").select(f"{GROUP}, member_id, said as {column}")
+    return chain.where("latest and value is not null").select(f"{GROUP}, member_id, value as {column}")
 
 
 def _events(places: Frame, topics: Frame, holdings: Frame, held: Frame) -> Frame:
@@ -174,5 +174,5 @@ def _events(places: Frame, topics: Frame, holdings: Frame, held: Frame) -> Frame
 
 def coverage(unowned: Frame, cuts: Frame | None) -> Frame:
     """Lowers findings behind the first gap in the log to `possible`: members may have joined or left there."""
-    nobody = ", ".join(f"nullif({c}, '{NO_MEMBER}') as {c}" for c in ("former_member_id", "member_id"))
-    return before_cuts(unowned.where("kind = 'share'").select(f"* replace ({nobody})"), cuts, "to_offset")
+    columns = ", ".join(f"nullif({c}, '{NO_MEMBER}') as {c}" for c in ("former_member_id", "member_id"))
+    return before_cuts(unowned.where("kind = 'share'").select(f"* replace ({columns})"), cuts, "to_offset")

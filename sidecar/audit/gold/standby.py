@@ -17,21 +17,21 @@ STATEFUL = "list_transform(list_filter(subtopologies, lambda s: len(s.changelog_
 
 def stateful(topologies: Frame, was: Frame) -> Frame:
     """Each change of the list of subtopologies with state. `was`: the lists that the last batch left."""
-    said = f"'' as member_id, case when not deleted then {STATEFUL} end as said"
-    return chain(said, "'' as member_id, subtopologies as said", topologies, was)
+    value = f"'' as member_id, case when not deleted then {STATEFUL} end as value"
+    return chain(value, "'' as member_id, subtopologies as value", topologies, was)
 
 
 def standbys_wanted(groups: Frame, members: Frame, subtopologies: Frame, was: Mapping[str, Frame]) -> Frame:
     """From which record `n` on how many standbys each task of the subtopologies with state should have; -1: from
     before. `groups`, `members`: valid records; `subtopologies`: of `stateful`; `was`: what the last batch left."""
-    replicas = f"'' as member_id, case when not deleted then {REPLICAS.state} end as said"
-    of_members = "member_id, case when not deleted then [process_id] end as said"
+    replicas = f"'' as member_id, case when not deleted then {REPLICAS.state} end as value"
+    of_members = "member_id, case when not deleted then [process_id] end as value"
     people = was["members"].where("kind = 'streams'")
-    carried = "key_id as member_id, [payload.process_id] as said"
+    carried = "key_id as member_id, [payload.process_id] as value"
     turns = sql(
-        f"""with a as (select {GROUP}, n, log_ms, written_ms, coalesce(said::int, 0) as replicas, null as stateful,
+        f"""with a as (select {GROUP}, n, log_ms, written_ms, coalesce(value::int, 0) as replicas, null as stateful,
                     0 as more from {{replicas}}
-                union all select {GROUP}, n, log_ms, written_ms, null, coalesce(said, []), 0 from {{subtopologies}}
+                union all select {GROUP}, n, log_ms, written_ms, null, coalesce(value, []), 0 from {{subtopologies}}
                 union all select {GROUP}, n, log_ms, written_ms, null, null, case when now > 0 then 1 else -1 end
                     from {{processes}}),
             b as (select {GROUP}, n, any_value(log_ms) as ms, any_value(written_ms) as written_ms,
@@ -41,7 +41,7 @@ def standbys_wanted(groups: Frame, members: Frame, subtopologies: Frame, was: Ma
                 from b window w as (partition by {GROUP} order by n))
             select * from c qualify (wanted, stateful) is distinct from lag((wanted, stateful))
                 over (partition by {GROUP} order by n)""",
-        replicas=chain(replicas, "'' as member_id, state as said", groups, was["replicas"]),
+        replicas=chain(replicas, "'' as member_id, state as value", groups, was["replicas"]),
         subtopologies=subtopologies,
         processes=begun_or_ended(chain(of_members, carried, members, people)),
     )
@@ -54,17 +54,19 @@ def lacking(intervals: Frame, turns: Frame, read: Frame, was: Frame) -> Frame:
     until then is at -1 here); `was`: the rows that it left open."""
     rows = sql(
         f"""with a as (select {PLACE}, case when from_offset > coalesce(last_offset, -1) then from_offset else -1
-                    end as n, from_ms as ms, from_written_ms as written_ms, kind, 1 as d, null as said
+                    end as n, from_ms as ms, from_written_ms as written_ms, kind, 1 as d, null as standbys
                     from {{intervals}} left join {{read}} using (state_partition)
                 union all select {PLACE}, to_offset, to_ms, to_written_ms, kind, -1, null from {{intervals}}
                     where not open
                 union all select {PLACE}, n, ms, written_ms, '', 0, list_contains(stateful, topic_key)::int * wanted
                     from (select distinct {PLACE} from {{intervals}}) join {{turns}} using ({GROUP})),
-            b as (select {PLACE}, n, any_value(ms) as ms, any_value(written_ms) as written_ms, max(said) as said,
+            b as (select {PLACE}, n, any_value(ms) as ms, any_value(written_ms) as written_ms,
+                max(standbys) as standbys,
                 coalesce(sum(d) filter (where kind = 'active'), 0) as a,
                 coalesce(sum(d) filter (where kind = 'standby'), 0) as s from a group by {PLACE}, n),
             c as (select {PLACE}, n, ms, written_ms, sum(a) over w > 0 as had, sum(s) over w as held,
-                last_value(said ignore nulls) over w as wanted from b window w as (partition by {PLACE} order by n)),
+                last_value(standbys ignore nulls) over w as wanted
+                from b window w as (partition by {PLACE} order by n)),
             d as (select *, case when had and held < wanted then (wanted, held) end as lack from c
                 qualify lack is distinct from lag(lack) over (partition by {PLACE} order by n))
             select *, lead(n) over w as to_offset, lead(ms) over w as to_ms, lead(written_ms) over w as to_written_ms

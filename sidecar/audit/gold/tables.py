@@ -4,7 +4,7 @@
 before either, so each has a bound beside it: `from_not_before_offset` is the last offset at which it certainly was not
 so, `to_not_before_offset` the last at which it certainly still was. Nothing was taken in between if the end is `exact`.
 
-What a member owned, and since when, is told by the revisions of its own records: the values of a key count up by one,
+The revisions of a member's own records show what it owned, and since when: the values of a key count up by one,
 so a gap in them is a value that is missing. That somebody did not own, or that nobody else was there, needs more, for
 compaction leaves nothing of a key that was ended, but offsets without a record. Transactions leave such offsets too,
 so they prove nothing by themselves. But compaction leaves one record of a key: where two records that follow each
@@ -14,7 +14,7 @@ that offset; and from the second record of such a pair on. It ends where a revis
 must come after that. A statement that covers only what is whole is `proven`.
 
 This holds if records are read before they can be compacted or were compacted before the first was read. A reader that
-compaction overtakes later is found out with the first missing value, and what was said since it was overtaken may be
+compaction overtakes later is found out with the first missing value, and what gold has of the time since then may be
 wrong; so may a key that in that time was ended, begun anew, and left at just the next revision.
 
 Times that end in `ms` are Unix ms. `written` is the writer's clock, the others are the timestamps of the log.

@@ -1,6 +1,6 @@
 """The executors' part in a batch of gold: each task folds some state partitions, reading and writing the lake's files.
 
-A state partition that is too large for one task is folded in three steps, each with tasks of its own: what is said of
+A state partition that is too large for one task is folded in three steps, each with tasks of its own: the tables of
 it as a whole; then parts of its groups; then parts of the places that these groups own, so that also one huge group
 has many tasks where most of its rows are. What a step leaves for the next are files as well. Only names of files and
 counts come to the driver.

@@ -254,8 +254,8 @@ class Fold:
     def _classic_group(self, row: Any, body: dict[str, Any]) -> None:
         group_id = row["group_id"]
         if row["tombstone"]:
-            gone = self._classic.pop(group_id, _Classic())
-            for member_id in sorted(gone.members):
+            former = self._classic.pop(group_id, _Classic())
+            for member_id in sorted(former.members):
                 self._hold(row, (group_id, member_id), {}, -1)
             return
         group = self._classic.setdefault(group_id, _Classic())

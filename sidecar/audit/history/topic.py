@@ -47,8 +47,8 @@ class Raw:
     @property
     def owner_epoch(self) -> int:
         """The owner epoch in a tombstone's headers; -1 if they have none, and for records with a value."""
-        told = self.headers.get("owner_epoch", "")
-        return int(told) if self.value is None and told.isdigit() else -1
+        epoch = self.headers.get("owner_epoch", "")
+        return int(epoch) if self.value is None and epoch.isdigit() else -1
 
 
 @dataclass(slots=True)
@@ -205,9 +205,9 @@ def row_of(partition: int, raw: Raw, schemas: Schemas) -> Row:
     if raw.key is None:
         return row | {"problem": "the key cannot be read"}
     if raw.value is None:
-        told = raw.headers
-        row |= {name: int(told[name]) for name in ("owner_epoch", "revision") if told.get(name, "").isdigit()}
-        return row | {"why": told.get("why", "")}
+        headers = raw.headers
+        row |= {name: int(headers[name]) for name in ("owner_epoch", "revision") if headers.get(name, "").isdigit()}
+        return row | {"why": headers.get("why", "")}
     try:
         body = schemas.decode(raw.value)
     except StateError as exc:

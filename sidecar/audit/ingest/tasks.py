@@ -66,8 +66,8 @@ class BronzeWriter:
             self.spans.append([partition, first, last, int(rising)])
 
     def close(self) -> list[str]:
-        said = {"claims": self.claims, "schemas": self.schemas, "seen": list(self.seen.items()), "spans": self.spans}
-        return [*reports({BRONZE.name: self.writer}), json.dumps({"facts": said})]
+        facts = {"claims": self.claims, "schemas": self.schemas, "seen": list(self.seen.items()), "spans": self.spans}
+        return [*reports({BRONZE.name: self.writer}), json.dumps({"facts": facts})]
 
 
 def bronze_of_splits(splits: Sequence[Split], target: Target, skip: Mapping[int, int], ids: Iterator[int]) -> list[str]:
@@ -96,8 +96,8 @@ def bronze_once(parts: Sequence[Sequence[FileInfo]], target: Target, ids: Iterat
         with tempfile.TemporaryDirectory(prefix="sidecar-audit-") as spill, duckdb.connect() as db:
             db.execute(f"set temp_directory = '{spill}'; set TimeZone = 'UTC'; set threads = 1")
             rows = in_duckdb(db, BRONZE, [f"{target.folder}/{f.path}" for f in parts[i]], target.folder)
-            said = "key, value, headers, log_ms, log_time_type"
-            twice = f'select state_partition, "offset" from {rows} group by all having count(distinct ({said})) > 1'
+            compared = "key, value, headers, log_ms, log_time_type"
+            twice = f'select state_partition, "offset" from {rows} group by all having count(distinct ({compared})) > 1'
             for p, offset in db.execute(f"{twice} order by 1, 2 limit 1").fetchall():
                 raise AuditError(f"two records of state partition {p} have the offset {offset}, and they differ")
             once = f'select distinct on (state_partition, "offset") * from {rows} order by state_partition, "offset"'

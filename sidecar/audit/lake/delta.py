@@ -103,11 +103,11 @@ class DeltaTables:
         assert opened is not None
         if opened.last() >= batch:
             return False
-        gone = [f for f in _infos(opened.log) if is_open(f)] if "open" in table.by else []
+        replaced = [f for f in _infos(opened.log) if is_open(f)] if "open" in table.by else []
         done = [Transaction(APP, batch), *([] if attempt is None else [Transaction(ATTEMPT, attempt)])]
         try:
             opened.log.create_write_transaction(
-                _actions(files, gone),
+                _actions(files, replaced),
                 mode="append",
                 schema=opened.log.schema(),
                 partition_by=list(table.by),
@@ -156,10 +156,10 @@ def is_open(file: FileInfo) -> bool:
     return ("open", "true") in file.partition
 
 
-def _actions(files: Sequence[FileInfo], gone: Sequence[FileInfo]) -> list[Any]:
+def _actions(files: Sequence[FileInfo], replaced: Sequence[FileInfo]) -> list[Any]:
     now = int(time.time() * 1000)
     added = [AddAction(quote(f.path, safe="/="), f.size, dict(f.partition), now, True, f.stats) for f in files]
-    return [*added, *(RemoveAction(f.path, True, now, f.size, dict(f.partition)) for f in gone)]
+    return [*added, *(RemoveAction(f.path, True, now, f.size, dict(f.partition)) for f in replaced)]
 
 
 def delta_files(folder: Folder) -> list[FileInfo]:
@@ -189,7 +189,7 @@ def _made(folder: Folder) -> int | None:
         return 0
     try:
         return (Path(folder) / "_delta_log" / f"{0:020d}.json").stat().st_mtime_ns
-    except OSError:  # whoever opens the table is told what is wrong with it
+    except OSError:  # the error is raised when the table is opened
         return None
 
 

@@ -100,8 +100,8 @@ class Lake:
 
     def identity(self) -> str:
         """Returns the identity of the lake's topic by its last batch; "" if that is unknown."""
-        said = self.batch(self.last_batch())
-        return "" if said is None else str(said["identity"])
+        record = self.batch(self.last_batch())
+        return "" if record is None else str(record["identity"])
 
     # ---- batches ------------------------------------------------------------------------------------------
     @property

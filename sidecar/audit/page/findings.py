@@ -107,9 +107,9 @@ def _stale_writes(source: Source, groups: Groups) -> Iterator[Finding]:
         )
     ):
         of = " ".join(filter(None, (kind, sub)))
-        told = "a claim of a fenced producer" if what == "claim" else f"a record ({of}) of a fenced coordinator"
+        described = "a claim of a fenced producer" if what == "claim" else f"a record ({of}) of a fenced coordinator"
         than = "" if last is None else f", the last claim was {last}"
-        text = f"{told}: owner epoch {mine}{than}; it changes nothing{f' ({why})' if why else ''}"
+        text = f"{described}: owner epoch {mine}{than}; it changes nothing{f' ({why})' if why else ''}"
         yield Finding("stale", FAULT, ms, None, offset, sp, text, groups.number.get((sp, group), NONE))
 
 
@@ -168,10 +168,10 @@ def _stale_claims(source: Source, groups: Groups) -> Iterator[Finding]:
         *("state_partition", "group_id", "ms", "offset", "member_id", "topic", "partitions", "generation", "holder")
     ):
         g = groups.number[sp, group]
-        told = ", ".join(map(str, parts[:MANY])) + (" and more" if len(parts) > MANY else "")
-        had = f"{groups.called(g, holder)}’s" if holder else "unowned"
-        got = f"got in generation {gen}" if gen >= 0 else "it does not say in which generation"
-        text = f"{groups.called(g, member)} said that it owned {topic}: {told} ({got}); they were {had}"
+        partitions = ", ".join(map(str, parts[:MANY])) + (" and more" if len(parts) > MANY else "")
+        whose = f"{groups.called(g, holder)}’s" if holder else "unowned"
+        generation = f"got in generation {gen}" if gen >= 0 else "it does not say in which generation"
+        text = f"{groups.called(g, member)} said that it owned {topic}: {partitions} ({generation}); they were {whose}"
         yield Finding("claimed", NOTE, ms, None, offset, sp, text, g, owner=groups.owner(g, member))
 
 

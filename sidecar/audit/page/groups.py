@@ -66,8 +66,8 @@ class Groups:
         g.rows["members"].sort(key=lambda n: (members["from_ms"][n], members["from_offset"][n]))
         for n in g.rows["members"]:
             g.owners.setdefault(members["member_id"][n], len(g.owners))
-            said = (members[c][n] for c in ("client_id", "instance_id", "process_id"))
-            g.clients[members["member_id"][n]] = tuple(said)
+            ids = (members[c][n] for c in ("client_id", "instance_id", "process_id"))
+            g.clients[members["member_id"][n]] = tuple(ids)
         g.rows["intervals"].sort(key=lambda n: (intervals["from_ms"][n], intervals["from_offset"][n]))
         for n in g.rows["intervals"]:
             g.owners.setdefault(intervals["member_id"][n], len(g.owners))
@@ -164,8 +164,8 @@ class Groups:
                     continue
                 place = self.place(number, t, n)
                 name = self.place_name(number, place)
-                had = "a member subscribed to it" if share else "the group had members"
-                text = f"{name} was nobody’s for {span(shared[1] - shared[0])} while {had}"
+                condition = "a member subscribed to it" if share else "the group had members"
+                text = f"{name} was nobody’s for {span(shared[1] - shared[0])} while {condition}"
                 if end is None:
                     text += "; it still is"
                 grave = NOTE if t["grade"][n] == "proven" else POSSIBLE

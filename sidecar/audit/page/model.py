@@ -106,30 +106,30 @@ def _begin(
 def _coordinators(source: Source, texts: Texts, most: int, left_out: list[str]) -> list[dict[str, Any]]:
     """Returns each state partition's claims, and how long it may have been without a coordinator before each.
 
-    `gone`: (partition, claim) -> time of that coordinator's last record, if it was followed by an outage; its bar ends
-    there. A coordinator that handed its partition over was there until then, whenever it wrote its last record."""
+    `last_ms`: (partition, claim) -> time of that coordinator's last record, if it was followed by an outage; its bar
+    ends there. A coordinator that handed its partition over was there until then, whenever it wrote its last record."""
     claims, outages = source.rows("coordinators"), source.rows("outages")
-    gone: dict[tuple[int, int], int] = {}
+    last_ms: dict[tuple[int, int], int] = {}
     by_partition: dict[int, tuple[list[int], list[int]]] = {}
     for n, p in enumerate(claims["state_partition"]):
         by_partition.setdefault(p, ([], []))[0].append(n)
     for n, (p, former, ms, why) in enumerate(outages.each("state_partition", "former_claim", "from_ms", "why")):
         if not handed_over(why):
-            gone[p, former] = ms
+            last_ms[p, former] = ms
             by_partition.setdefault(p, ([], []))[1].append(n)
     total = 0
     out: list[dict[str, Any]] = []
-    for p, (mine, away) in sorted(by_partition.items()):
+    for p, (mine, gaps) in sorted(by_partition.items()):
         mine.sort(key=lambda n: claims["from_offset"][n])
-        away.sort(key=lambda n: outages["from_offset"][n])
+        gaps.sort(key=lambda n: outages["from_offset"][n])
         share = max(most // len(by_partition), 1)
         total += max(len(mine) - share, 0)
         out.append(
             {
                 "sp": p,
                 "takeovers": sum(claims["from_why"][n] != RENEWED for n in mine[1:]),
-                "claims": _claims(claims, mine[-share:], gone, texts),
-                "outages": _outages(outages, away[-share:]),
+                "claims": _claims(claims, mine[-share:], last_ms, texts),
+                "outages": _outages(outages, gaps[-share:]),
             }
         )
     if total:
@@ -137,12 +137,12 @@ def _coordinators(source: Source, texts: Texts, most: int, left_out: list[str]) 
     return out
 
 
-def _claims(c: Rows, mine: list[int], gone: Mapping[tuple[int, int], int], texts: Texts) -> dict[str, Any]:
+def _claims(c: Rows, mine: list[int], last_ms: Mapping[tuple[int, int], int], texts: Texts) -> dict[str, Any]:
     begin = [c["from_ms"][n] for n in mine]
     ends = []
     for n in mine:
         end = c["to_ms"][n]
-        last = gone.get((c["state_partition"][n], c["claim"][n]))
+        last = last_ms.get((c["state_partition"][n], c["claim"][n]))
         ends.append(last if end is not None and last is not None else end)
     return {
         "t": deltas(begin),

@@ -131,16 +131,16 @@ class Continuous:
 
     def _wait_for_topic(self) -> None:
         """Waits until the topic exists: a sidecar creates it when it starts, which may be later than this."""
-        said = False
+        reported = False
         while not self.stopped.is_set():
             try:
                 open_source(self.source, self.options).bounds()
                 return
             except NoTopic as exc:
                 self.metrics.ok.set(0)
-                if not said:
+                if not reported:
                     self.say(f"{exc}; this waits until it is there")
-                said = True
+                reported = True
                 self.stopped.wait(min(TOPIC_WAIT_S, self.every_s))
 
     def _once(self) -> None:

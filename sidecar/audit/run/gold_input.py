@@ -63,8 +63,8 @@ def _begins(lake: Lake, upto: int) -> Ranges:
     """Returns the offsets before the start of reading in each state partition. Raises AuditError if later ones were
     lost."""
     found: Ranges = {}
-    for said in _records(lake, upto):
-        for p, (begin, end) in said["lost"].items():
+    for record in _records(lake, upto):
+        for p, (begin, end) in record["lost"].items():
             if begin:
                 raise AuditError(
                     f"gold of {lake.root} cannot be made anew: maintenance has put batches together between which"
@@ -79,6 +79,6 @@ def _records(lake: Lake, upto: int) -> Iterator[Mapping[str, Any]]:
     if lake.packed.exists():
         yield from read_json(lake.packed)
     for n in range(upto + 1):
-        said = lake.batch(n)
-        if said is not None:
-            yield said
+        record = lake.batch(n)
+        if record is not None:
+            yield record

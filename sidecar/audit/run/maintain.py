@@ -41,17 +41,17 @@ class Maintained:
 def maintain(lake: Lake, hours: int = RETENTION_HOURS, full_bytes: int = FULL_BYTES) -> Maintained:
     """`hours`: how long what was replaced is kept for readers that have begun with it, and what is not visible for
     writers that have not ended. Raises AuditError."""
-    told = Maintained()
+    report = Maintained()
     for incarnation in range(lake.incarnation + 1):
         one = Lake.at(lake.base, incarnation)
         # The last batch that nobody has to find by its number any more: gold was made of it.
         over = min(one.last_batch(), one.done(list(GOLD.values())))
         for table in TABLES if over >= 0 else ():
             merged, into = one.tables.compact(table, over, full_bytes)
-            told.merged, told.into = told.merged + merged, told.into + into
-            told.removed += len(one.tables.vacuum(table, hours))
-        told.packed += _pack_records(one, over - 1)
-    return told
+            report.merged, report.into = report.merged + merged, report.into + into
+            report.removed += len(one.tables.vacuum(table, hours))
+        report.packed += _pack_records(one, over - 1)
+    return report
 
 
 def _pack_records(lake: Lake, below: int) -> int:
@@ -61,8 +61,8 @@ def _pack_records(lake: Lake, below: int) -> int:
     records = [read_json(p) for p in sorted(old, key=lambda p: p.name) if p.stem.isdigit()]
     if records:
         before = read_json(lake.packed) if lake.packed.exists() else []
-        known = {said["number"] for said in before}
-        more = [{name: said[name] for name in PACKED} for said in records if said["number"] not in known]
+        known = {record["number"] for record in before}
+        more = [{name: record[name] for name in PACKED} for record in records if record["number"] not in known]
         put_json(lake.packed, [*before, *more])
     for path in old:
         path.unlink(missing_ok=True)

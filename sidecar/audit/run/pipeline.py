@@ -162,8 +162,8 @@ def _carried(lake: Lake, n: int) -> dict[str, tuple[list[str], int]]:
     """Returns files and number of rows of each carried table that has rows. Raises AuditError."""
     folder = _left(lake, n)
     listed = folder / LISTED
-    said = read_json(listed) if listed.is_file() else {}
-    if said.get("version") != CARRIED_VERSION:
+    listing = read_json(listed) if listed.is_file() else {}
+    if listing.get("version") != CARRIED_VERSION:
         check_rebuildable(lake)
         raise AuditError(
             f"gold in {lake.root} was made by another version of this program: remove {lake.root / 'gold'} and"
@@ -171,6 +171,6 @@ def _carried(lake: Lake, n: int) -> dict[str, tuple[list[str], int]]:
         )
     return {
         name: ([str(folder / path) for path, _ in files], sum(rows for _, rows in files))
-        for name, files in said["files"].items()
+        for name, files in listing["files"].items()
         if files
     }

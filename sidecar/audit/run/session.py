@@ -49,29 +49,29 @@ def session(settings: Mapping[str, str] | None = None) -> SparkSession:
 
     from sidecar.audit.source.records import GroupStateRecords
 
-    said = dict(settings or {})
+    overrides = dict(settings or {})
     running = SparkSession.getActiveSession()
     if "SPARK_REMOTE" in os.environ:
         _find_python()  # for a server that is started here
         running = SparkSession.builder.getOrCreate()
     if running is not None:
-        for name, value in {PUSH_DOWN: "true", **said}.items():
+        for name, value in {PUSH_DOWN: "true", **overrides}.items():
             running.conf.set(name, value)
-    spark: SparkSession = running or SparkSession.builder.config(conf=_conf(said)).getOrCreate()
+    spark: SparkSession = running or SparkSession.builder.config(conf=_conf(overrides)).getOrCreate()
     spark.dataSource.register(GroupStateRecords)
     return spark
 
 
-def _conf(said: Mapping[str, str]) -> SparkConf:
+def _conf(overrides: Mapping[str, str]) -> SparkConf:
     """Returns the configuration of a new session. Starts the JVM first: only it knows what is configured elsewhere."""
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
 
     _find_python()
-    if str(said.get("spark.master", "local")).startswith("local") and not any(n in os.environ for n in ELSEWHERE):
+    if str(overrides.get("spark.master", "local")).startswith("local") and not any(n in os.environ for n in ELSEWHERE):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     launch = SparkConf(loadDefaults=False)
-    for name, value in {**LAUNCHED, **said}.items():
+    for name, value in {**LAUNCHED, **overrides}.items():
         launch.set(name, value)
     try:
         SparkContext._ensure_initialized(conf=launch)
@@ -82,7 +82,7 @@ def _conf(said: Mapping[str, str]) -> SparkConf:
         if conf.get(name) in (None, SUBMITTED.get(name)):
             conf.set(name, value)
     conf.set("spark.executorEnv.PYTHONPATH", _path(conf.get("spark.executorEnv.PYTHONPATH", "") or ""))
-    for name, value in said.items():
+    for name, value in overrides.items():
         conf.set(name, value)
     if str(conf.get("spark.master")).startswith("local") and not conf.contains("spark.driver.bindAddress"):
         conf.set("spark.driver.bindAddress", "127.0.0.1")

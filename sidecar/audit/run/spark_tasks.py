@@ -68,16 +68,16 @@ def numbered(spark: SparkSession, n: int, task: Task, shares: Sequence[range] = 
         import pyarrow as pa
 
         ids = (i for batch in batches for i in batch.column(0).to_pylist())
-        told = list(task(chain.from_iterable(listed[i] for i in ids)))
-        yield pa.RecordBatch.from_arrays([pa.array(told, pa.string())], ["told"])
+        reports = list(task(chain.from_iterable(listed[i] for i in ids)))
+        yield pa.RecordBatch.from_arrays([pa.array(reports, pa.string())], ["report"])
 
-    rows = spark.range(0, len(listed), 1, len(listed)).mapInArrow(run, "told string")
+    rows = spark.range(0, len(listed), 1, len(listed)).mapInArrow(run, "report string")
     try:
-        return [json.loads(row.told) for row in rows.collect()]
+        return [json.loads(row.report) for row in rows.collect()]
     except PySparkException as exc:
-        said = TASK_SAID.search(str(exc))
-        if said is not None:
-            raise AuditError(said[1]) from exc
+        message = TASK_SAID.search(str(exc))
+        if message is not None:
+            raise AuditError(message[1]) from exc
         failed = TASK_FAILED.search(str(exc))
         if failed is None:
             raise

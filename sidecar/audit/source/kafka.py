@@ -68,9 +68,9 @@ class KafkaOptions:
         """Returns a consumer. When it is polled, it adds its connection errors to `trouble`. Raises AuditError."""
         from confluent_kafka import Consumer, KafkaException
 
-        told = {} if trouble is None else {"error_cb": lambda error: trouble.append(error.str())}
+        callbacks = {} if trouble is None else {"error_cb": lambda error: trouble.append(error.str())}
         try:
-            return Consumer({**self.config(), **FIXED, **told})
+            return Consumer({**self.config(), **FIXED, **callbacks})
         except KafkaException as exc:
             raise AuditError(f"kafka.NAME=VALUE: {exc.args[0].str()}") from None
 
@@ -157,12 +157,12 @@ class KafkaSource:
 
         admin = AdminClient(self.options.config())
         try:
-            asked = admin.describe_topics(TopicCollection([self.options.topic]), request_timeout=TIMEOUT_S)
-            found = asked[self.options.topic].result()
+            futures = admin.describe_topics(TopicCollection([self.options.topic]), request_timeout=TIMEOUT_S)
+            found = futures[self.options.topic].result()
         except KafkaException as exc:
             raise self._failed("its id", exc) from exc
-        told = str(found.topic_id)
-        return "" if told == NO_ID else told
+        topic_id = str(found.topic_id)
+        return "" if topic_id == NO_ID else topic_id
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         """Returns each partition's first offset, and the next one to be written."""
@@ -200,8 +200,8 @@ class KafkaSource:
         trouble: list[str] = []
         consumer = self.options.consumer(trouble)
         try:
-            asked = [TopicPartition(self.options.topic, p, max(0, ms - 1)) for p in partitions]
-            found = consumer.offsets_for_times(asked, timeout=TIMEOUT_S)
+            times = [TopicPartition(self.options.topic, p, max(0, ms - 1)) for p in partitions]
+            found = consumer.offsets_for_times(times, timeout=TIMEOUT_S)
             wrong = next((t.error for t in found if t.error is not None), None)
             if wrong is not None:
                 raise KafkaException(wrong)
@@ -224,8 +224,8 @@ class KafkaSource:
         resource = ConfigResource(ResourceType.TOPIC, self.options.topic)
         admin = AdminClient(self.options.config())  # must outlive its response
         try:
-            asked = admin.describe_configs([resource], request_timeout=TIMEOUT_S)
-            entry = asked[resource].result().get(name)
+            futures = admin.describe_configs([resource], request_timeout=TIMEOUT_S)
+            entry = futures[resource].result().get(name)
         except KafkaException as exc:
             raise AuditError(f"settings of {self.options.topic}: {exc.args[0]}; DescribeConfigs is needed") from exc
         return None if entry is None else entry.value

@@ -14,14 +14,14 @@ Ranges = dict[int, tuple[int, int]]
 def starting_offsets(options: Mapping[str, str]) -> dict[int, int]:
     """Returns the first offset to read of each partition; one that is missing begins at its first record. Raises
     Misused."""
-    said = options.get("starting_offsets", "earliest")
-    if said == "earliest":
+    text = options.get("starting_offsets", "earliest")
+    if text == "earliest":
         return {}
     try:
-        return {int(p): int(n) for p, n in json.loads(said).items()}
+        return {int(p): int(n) for p, n in json.loads(text).items()}
     except (ValueError, AttributeError, TypeError):
         raise Misused(
-            f'the option starting_offsets is earliest, or {{"partition": offset}} in JSON, not {said!r}'
+            f'the option starting_offsets is earliest, or {{"partition": offset}} in JSON, not {text!r}'
         ) from None
 
 

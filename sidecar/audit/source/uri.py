@@ -174,9 +174,9 @@ class CopySource:
             names = [n for n in ("state_partition", "offset") if n not in file.values]
             named = file.values.get("state_partition")
             with opened(file.path) as f:
-                told = [_offsets(f.metadata, g) for g in range(f.metadata.num_row_groups)]
-                if named is not None and None not in told:
-                    for low, high in filter(None, told):
+                row_groups = [_offsets(f.metadata, g) for g in range(f.metadata.num_row_groups)]
+                if named is not None and None not in row_groups:
+                    for low, high in filter(None, row_groups):
                         _widen(found, int(named), low, high)
                     continue
                 for raw in f.iter_batches(1 << 18, columns=names):
@@ -206,8 +206,8 @@ def _offsets(about: Any, group: int) -> tuple[int, int] | None:
     for i in range(columns.num_columns):
         column = columns.column(i)
         if column.path_in_schema == "offset":
-            told = column.statistics
-            return (told.min, told.max + 1) if told is not None and told.has_min_max else None
+            statistics = column.statistics
+            return (statistics.min, statistics.max + 1) if statistics is not None and statistics.has_min_max else None
     return None
 
 
@@ -310,7 +310,7 @@ def dump(batches: Iterable[Any], path: Path) -> int:
         for batch in batches:
             names = ("state_partition", "offset", "log_ms", "log_time_type", "key", "value", "headers")
             for p, offset, ms, kind, key, value, headers in zip(*(batch[n].to_pylist() for n in names), strict=True):
-                said = [(h["name"], h["value"]) for h in headers]
-                f.write(msgspec.json.encode(DumpRecord(p, offset, ms, kind, key, value, said)) + b"\n")
+                pairs = [(h["name"], h["value"]) for h in headers]
+                f.write(msgspec.json.encode(DumpRecord(p, offset, ms, kind, key, value, pairs)) + b"\n")
                 written += 1
     return written
