@@ -295,8 +295,8 @@ def report(
     with _errors():
         tables = at_one_batch(found, lambda: {name: found.read_arrow(table) for name, table in GOLD.items()})
     title, now_ms = f"Group {group}" if group else "Groups", int(time.time() * 1000)
-    asked = None if since is None and until is None else Period(moment_of(since, 0), moment_of(until, now_ms))
-    shown = view(tables, groups=() if group is None else (group,), title=title, until_ms=now_ms, period=asked)
+    period = None if since is None and until is None else Period(moment_of(since, 0), moment_of(until, now_ms))
+    shown = view(tables, groups=() if group is None else (group,), title=title, until_ms=now_ms, period=period)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(build(shown))
     echo(f"the page: {out}")
@@ -363,13 +363,13 @@ def _lake(path: str) -> Lake:
 
 
 def _options(pairs: list[str] | None, command_config: Path | None) -> dict[str, str]:
-    said = {} if command_config is None else {f"kafka.{n}": v for n, v in properties(command_config).items()}
+    options = {} if command_config is None else {f"kafka.{n}": v for n, v in properties(command_config).items()}
     for pair in pairs or ():
         name, separator, value = pair.partition("=")
         if not separator:
             raise typer.BadParameter(f"{pair!r} is no NAME=VALUE.")
-        said[name.strip()] = value.strip()
-    return said
+        options[name.strip()] = value.strip()
+    return options
 
 
 def _between(group: str | None, since: str | None, until: str | None) -> dict[str, Any]:
@@ -390,14 +390,14 @@ def _show(lake: Lake, sql: str, given: dict[str, Any], output: Output) -> list[d
 
     with _errors():
         rows = query.ask(lake, sql, given)
-    told = [
+    formatted = [
         {n.removesuffix("_ms") if _is_time(n) else n: shown(v) if _is_moment(n, v) else v for n, v in row.items()}
         for row in rows
     ]
     if output is Output.TABLE:
-        told = [{n: "" if v is None else v for n, v in row.items()} for row in told]
-    print_rows(told, output)
-    if not told:
+        formatted = [{n: "" if v is None else v for n, v in row.items()} for row in formatted]
+    print_rows(formatted, output)
+    if not formatted:
         echo("Nothing was found.", err=True)
     return rows
 

@@ -4,11 +4,11 @@ Everything goes over the Kafka protocol through any sidecar, as settings of the 
 so the broker's authorizer decides, and Kafka's own kafka-configs can do the same. What only looks is in look.py and
 listing.py.
 
-A sidecar may die before it has answered. Then the command looks whether its word has been recorded, and says it again
-if it has not; what it says is recorded or not, and never half.
+A sidecar may die before it has answered. Then the command looks whether its order has been recorded, and sends it again
+if it has not; an order is recorded as a whole or not at all.
 
 Exit codes are those of exits.py: 0 done, 1 refused, 2 wrong usage, 3 timed out: the text says whether it goes on or
-must be said again.
+must be ordered again.
 """
 
 from __future__ import annotations
@@ -66,12 +66,14 @@ def adopt(
     admin.set_and_confirm("sidecar.managed", "true", lambda: admin.glance().get("sidecar.managed") == "true")
 
     def arrived() -> str:
-        told = admin.glance()
-        if told.get("sidecar.managed") == "false":
-            admin.refused(told["sidecar.why"], "The group stays with the broker. Say it again when that has changed.")
-        if told.get("sidecar.state") == "sidecar":
+        configs = admin.glance()
+        if configs.get("sidecar.managed") == "false":
+            admin.refused(
+                configs["sidecar.why"], "The group stays with the broker. Say it again when that has changed."
+            )
+        if configs.get("sidecar.state") == "sidecar":
             return f"{group} is with the sidecars now."
-        if told.get("sidecar.managed") == "true" and admin.has_no_members():
+        if configs.get("sidecar.managed") == "true" and admin.has_no_members():
             if admin.is_nowhere():
                 return (
                     f"There is no group {group} yet. Whoever comes under that name comes to the sidecars; "
@@ -100,13 +102,13 @@ def release(
         return
     admin.set_and_confirm("sidecar.managed", "false", lambda: admin.glance().get("sidecar.managed") == "false")
 
-    def gone() -> str:
-        told = admin.glance()
-        if told.get("sidecar.why", "").startswith(cf.NOT_GIVEN_BACK):
-            admin.refused(told["sidecar.why"], "The group stays with the sidecars.")
-        return f"{group} is with the broker now." if told.get("sidecar.state") == "broker" else ""
+    def released() -> str:
+        configs = admin.glance()
+        if configs.get("sidecar.why", "").startswith(cf.NOT_GIVEN_BACK):
+            admin.refused(configs["sidecar.why"], "The group stays with the sidecars.")
+        return f"{group} is with the broker now." if configs.get("sidecar.state") == "broker" else ""
 
-    admin.done("release", admin.wait(gone), output)
+    admin.done("release", admin.wait(released), output)
 
 
 def _taken_back(admin: _GroupAdmin) -> str:
@@ -114,16 +116,16 @@ def _taken_back(admin: _GroupAdmin) -> str:
     if admin.look().get("sidecar.managed") not in ("true", cf.LATER):
         admin.refused(f"There is no group {admin.group}.", ROUTE)
 
-    def removed(told: Mapping[str, str]) -> bool:
-        return "sidecar.state" in told and "sidecar.managed" not in told
+    def removed(configs: Mapping[str, str]) -> bool:
+        return "sidecar.state" in configs and "sidecar.managed" not in configs
 
     admin.set_and_confirm("sidecar.managed", None, lambda: removed(admin.glance()))
 
     def left() -> str:
-        if not removed(told := admin.glance()):
+        if not removed(configs := admin.glance()):
             return ""
         taken = f"There is no group {admin.group}. The order that it comes to the sidecars is taken back."
-        return taken + (" The patterns still name it." if told["sidecar.state"] == "comes" else "")
+        return taken + (" The patterns still name it." if configs["sidecar.state"] == "comes" else "")
 
     return admin.wait(left)
 
@@ -143,10 +145,10 @@ def rebalance(
 ) -> None:
     """Have a group assigned anew."""
     admin = _GroupAdmin(group, bootstrap, command_config, timeout)
-    told = admin.look()
-    if told.get("sidecar.state", "broker") == "broker":
+    configs = admin.look()
+    if configs.get("sidecar.state", "broker") == "broker":
         admin.refused(f"{group} is not with the sidecars.", f"`sidecar groups adopt {group}` takes it over.")
-    before = int(told["sidecar.epoch"])
+    before = int(configs["sidecar.epoch"])
     removed = _removed(admin, remove_instance or [])
 
     def anew() -> int:
@@ -232,8 +234,8 @@ class _GroupAdmin:
     def set_and_confirm(self, name: str, value: str | None, recorded: Callable[[], bool]) -> None:
         """Repeats until it is recorded; None removes the setting. `recorded`: whether it is, without an answer.
 
-        Only a sidecar that has just answered a question is told. One that is down is found so in GLANCE_S: a question
-        may be given up early and asked again, a change that is given up may still be recorded."""
+        Only a sidecar that has just answered a question is sent the change. One that is down is found so in GLANCE_S: a
+        question may be given up early and asked again, a change that is given up may still be recorded."""
         from confluent_kafka import KafkaException
 
         while True:
@@ -291,7 +293,7 @@ class _GroupAdmin:
 
     def _anew(self) -> None:
         """librdkafka asks the controller about groups' settings, which a broker of KRaft says is any broker that lives.
-        That one's sidecar may be down, and only a new client is told of another broker."""
+        That one's sidecar may be down, and only a new client learns of another broker."""
         self._kafka = self.client.admin(self.bootstrap, cf.CLI_CLIENT)
 
     def has_no_members(self) -> bool:
@@ -319,7 +321,7 @@ class _GroupAdmin:
             return future.result()
         except KafkaException as exc:
             error = exc.args[0]
-            if error.code() < 0:  # librdkafka's own: no broker has said anything
+            if error.code() < 0:  # librdkafka's own: no broker has answered
                 raise Failed(Code.UNREACHED, f"{self.bootstrap}: {error.str()}", CHECK) from None
             self.refused(error.str(), "Check the group's id, and whether this user may DESCRIBE_CONFIGS of the group.")
 
@@ -329,8 +331,8 @@ class _GroupAdmin:
     def wait(self, done: Callable[[], str], state: Callable[[], tuple[str, str]] | None = None) -> str:
         """Until `done` says what has happened. `state`: what is wrong, and what to do next, if it takes too long."""
         while time.monotonic() < self._until:
-            if told := done():
-                return told
+            if result := done():
+                return result
             self._pause("it is recorded and not done yet")
         what, then = state() if state else (GOES_ON, self._postponed() + CAUSE)
         raise Failed(TIMED_OUT, f"{self.group}: not done in time; {what}", then)
@@ -346,9 +348,9 @@ class _GroupAdmin:
 
     def _postponed(self) -> str:
         """Returns a line with the owner's reason if it has postponed the order, and "" if not."""
-        told = self.glance()
-        return f"The owner waits: {told.get('sidecar.why')}\n" if told.get("sidecar.managed") == cf.LATER else ""
+        configs = self.glance()
+        return f"The owner waits: {configs.get('sidecar.why')}\n" if configs.get("sidecar.managed") == cf.LATER else ""
 
-    def done(self, action: str, told: str, output: Document, removed: Sequence[str] = ()) -> None:
-        body = {"group": self.group, "action": action, "removed": list(removed), "result": told}
-        print_document(body, output, [*(f"{i} was removed." for i in removed), told])
+    def done(self, action: str, result: str, output: Document, removed: Sequence[str] = ()) -> None:
+        body = {"group": self.group, "action": action, "removed": list(removed), "result": result}
+        print_document(body, output, [*(f"{i} was removed." for i in removed), result])

@@ -64,12 +64,12 @@ def explain(
 
     def show() -> Code:
         client = client_of(command_config)
-        told = _replayed(client, bootstrap, topic, group)
+        replayed = _replayed(client, bootstrap, topic, group)
         if if_leaves or if_joins:
-            return _what_if(told, client, bootstrap, tuple(if_leaves or ()), if_joins, output)
+            return _what_if(replayed, client, bootstrap, tuple(if_leaves or ()), if_joins, output)
         from sidecar.audit.explain.words import words
 
-        found = _explained(told, _image(client, bootstrap), _live(group, admin or [], Asking(token_file, ca)))
+        found = _explained(replayed, _image(client, bootstrap), _live(group, admin or [], Asking(token_file, ca)))
         lines = words(found, _now_ms())
         print_document({**asdict(found), "words": lines}, output, lines)
         return Code.OK if found.stable else Code.FINDINGS
@@ -135,32 +135,32 @@ def _replayed(client: Client, bootstrap: str, topic: str, group: str) -> Replaye
 
     try:
         with readable(), client.reader(bootstrap, topic) as reader:
-            told = replayed(group, reader.read_group(group))
+            result = replayed(group, reader.read_group(group))
     except ExplainError as exc:
         raise Failed(Code.FINDINGS, str(exc), exc.then) from None
-    if not told.records:
-        since = " any more" if any(row["group_id"] == group for row in told.rows) else ""
+    if not result.records:
+        since = " any more" if any(row["group_id"] == group for row in result.rows) else ""
         where = _elsewhere(client, bootstrap, group)
         raise Failed(Code.FINDINGS, f"{topic} has no records of group {group}{since}: {where}.", ROUTE)
-    return told
+    return result
 
 
 def _elsewhere(client: Client, bootstrap: str, group: str) -> str:
     """Returns the place of a group without records, in words."""
     try:
-        there = group in client.ask(bootstrap, cf.CLI_CLIENT, listed)
+        exists = group in client.ask(bootstrap, cf.CLI_CLIENT, listed)
     except Failed:
         return "it is the broker's, or there is none"
-    return "it is the broker's" if there else "there is no such group, or this user may not see it"
+    return "it is the broker's" if exists else "there is no such group, or this user may not see it"
 
 
-def _explained(told: Replayed, image: TopicImage | None, live: Live | None = None) -> Explanation:
+def _explained(replayed: Replayed, image: TopicImage | None, live: Live | None = None) -> Explanation:
     """Returns the explanation of a group. Raises Failed."""
     from sidecar.audit.explain.ask import explain
     from sidecar.audit.explain.model import ExplainError
 
     try:
-        return explain(told, image, live=live)
+        return explain(replayed, image, live=live)
     except ExplainError as exc:
         raise Failed(Code.FINDINGS, str(exc), exc.then) from None
 
@@ -171,12 +171,12 @@ def _live(group: str, admins: list[str], asking: Asking) -> Live | None:
 
     for admin in admins:
         try:
-            told = asking.get(admin, f"/group?id={quote(group, safe='')}").get("live")
+            live = asking.get(admin, f"/group?id={quote(group, safe='')}").get("live")
         except Failed as failed:
             echo(failed.what, err=True)
             continue
-        if told is not None:
-            return Live.of(told)
+        if live is not None:
+            return Live.of(live)
     if admins:
         echo(f"None of these sidecars owns {group}, so only its records are told.", err=True)
     return None
@@ -197,7 +197,7 @@ def _now_ms() -> int:
 
 # ---- what if --------------------------------------------------------------------------------------------------------
 def _what_if(
-    told: Replayed, client: Client, bootstrap: str, leaves: tuple[str, ...], joins: int, output: Document
+    replayed: Replayed, client: Client, bootstrap: str, leaves: tuple[str, ...], joins: int, output: Document
 ) -> Code:
     from sidecar.audit.explain.model import ExplainError
     from sidecar.audit.explain.whatif import Change, kind_of, what_if
@@ -205,21 +205,21 @@ def _what_if(
 
     image = client.ask(bootstrap, "sidecar-explain", topics)
     try:
-        found = what_if(told, image, _assignors(told, kind_of(told, image)), Change(leaves, joins))
+        found = what_if(replayed, image, _assignors(replayed, kind_of(replayed, image)), Change(leaves, joins))
     except ExplainError as exc:
         raise Failed(Code.FINDINGS, str(exc), exc.then) from None
     print_document(asdict(found), output, if_words(found))
     return Code.OK
 
 
-def _assignors(told: Replayed, kind: str) -> Mapping[str, Any]:
+def _assignors(replayed: Replayed, kind: str) -> Mapping[str, Any]:
     """Returns the built-in assignors of the group's kind, and those that the group names. Raises Failed."""
     from sidecar.process.assignors import OFFERED, UnknownAssignor, load
 
     offered = OFFERED.get(kind)
     if offered is None:
         return {}
-    named = {getattr(r, name, None) for r in told.records for name in ("server_assignor", "assignor")}
+    named = {getattr(r, name, None) for r in replayed.records for name in ("server_assignor", "assignor")}
     try:
         return load(dict.fromkeys([*offered.built_in, *sorted(n for n in named if n)]), offered)
     except UnknownAssignor as exc:
@@ -306,14 +306,14 @@ def _lines(found: Mapping[str, Any]) -> list[str]:
     }
     out = []
     for name, value in found.items():
-        told = shown(value) if value and name.endswith("_ms") else in_words(value)
-        if told != "" and name not in UNTOLD:
-            out.append(f"{labels.get(name, name).removesuffix('_ms').replace('_', ' ')}: {told}")
+        text = shown(value) if value and name.endswith("_ms") else in_words(value)
+        if text != "" and name not in UNTOLD:
+            out.append(f"{labels.get(name, name).removesuffix('_ms').replace('_', ' ')}: {text}")
     out.append(f"members: {len(members)}")
     for m in members:
-        who = m["member"] + (f" as {m['instance']}" if m.get("instance") else "")
+        member = m["member"] + (f" as {m['instance']}" if m.get("instance") else "")
         names = ("client", "host", "protocol", "epoch", "state", "process")
-        out.append(f"  {who} ({', '.join(f'{n} {m[n]}' for n in names if m.get(n))})")
+        out.append(f"  {member} ({', '.join(f'{n} {m[n]}' for n in names if m.get(n))})")
         out += [f"    {n.replace('_', ' ')}: {in_words(m[n])}" for n in ("owns", "gives_up", "target") if m.get(n)]
         for c in m.get("stale_claims", []):
             held = f"held by {c['holder']}" if c["holder"] else "held by nobody"

@@ -96,8 +96,8 @@ def owner(
         with _reading(bootstrap, topic, command_config) as reader:
             rows, groups = _owners(reader, what, group, at_ms)
         if not rows:
-            told = f"Nobody owned {what} then, as far as {topic} says."
-            raise Failed(Code.FINDINGS, told, f"Is it a group of the sidecars, or a partition of one? {ROUTE}")
+            problem = f"Nobody owned {what} then, as far as {topic} says."
+            raise Failed(Code.FINDINGS, problem, f"Is it a group of the sidecars, or a partition of one? {ROUTE}")
         print_rows(rows, output)
         for found in groups:
             _warn(found)
@@ -121,9 +121,9 @@ def _owners(reader: Reader, what: str, group: str | None, at_ms: int) -> tuple[l
         raise typer.BadParameter(f"{what} is no partition, as TOPIC-0 is, and no task, as 0_1 is.")
     if group is not None or place is None or of_group.intervals:
         found = list(_at(of_group, at_ms, what if group is not None else None))
-        nobody = [{**dict.fromkeys(OWNED, ""), "group": named, **_coordinator(of_group, at_ms)}]
-        there = any(e.what != "coordinator" and e.ms <= at_ms for e in of_group.events)
-        return found or (nobody if there and place is None and group is None else []), [of_group]
+        unowned = [{**dict.fromkeys(OWNED, ""), "group": named, **_coordinator(of_group, at_ms)}]
+        existed = any(e.what != "coordinator" and e.ms <= at_ms for e in of_group.events)
+        return found or (unowned if existed and place is None and group is None else []), [of_group]
     rows, groups = [], []
     for p in range(reader.partitions()):
         taken = reader.read(p, lambda key: key.kind in OWNING)
@@ -173,10 +173,10 @@ def _in_order(i: Interval) -> tuple[str, int, str, str]:
 def _epoch(found: History, member_epoch: int, at_ms: int) -> int:
     """Returns the member's epoch; of a group that was a classic one then, its generation: a kept assignment is not
     written again."""
-    told = [e for e in found.events if e.ms <= at_ms and (e.what == "group epoch" or e.detail.startswith(GENERATION))]
-    if not told or told[-1].what == "group epoch":
+    epochs = [e for e in found.events if e.ms <= at_ms and (e.what == "group epoch" or e.detail.startswith(GENERATION))]
+    if not epochs or epochs[-1].what == "group epoch":
         return member_epoch
-    return int(told[-1].detail.removeprefix(GENERATION).split(",")[0])
+    return int(epochs[-1].detail.removeprefix(GENERATION).split(",")[0])
 
 
 def _coordinator(found: History, at_ms: int) -> dict[str, str]:
@@ -223,5 +223,5 @@ def _warn(found: History) -> None:
             err=True,
         )
     if found.unreadable:
-        told = f"{found.unreadable} records of group {found.group_id} cannot be read"
-        echo(f"{told}; the others do not say what they said.", err=True)
+        problem = f"{found.unreadable} records of group {found.group_id} cannot be read"
+        echo(f"{problem}; the others do not say what they said.", err=True)

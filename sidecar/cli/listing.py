@@ -48,12 +48,12 @@ class Listing:
         return [
             {
                 "group": group_id,
-                **told,
+                **fields,
                 "members": self.members.get(group_id, ""),
                 **({} if self.lag is None else {"lag": self.lag.get(group_id, "")}),
                 "where": WHERE.get(self.where.get(group_id, ""), self.where.get(group_id, "")),
             }
-            for group_id, told in sorted(self.groups.items())
+            for group_id, fields in sorted(self.groups.items())
         ]
 
 
@@ -122,8 +122,8 @@ async def with_lag(cluster: Cluster) -> Listing:
 
     found = await gathered(cluster)
     by_node: dict[int, dict[str, str]] = {}
-    for group_id, told in found.groups.items():
-        by_node.setdefault(told["node"], {})[group_id] = told["type"]
+    for group_id, fields in found.groups.items():
+        by_node.setdefault(fields["node"], {})[group_id] = fields["type"]
     view = await MetadataReader({}).read(await cluster.anyone(), cluster)
     reader = LagReader(cluster.node, ANSWER_S)
     await reader.read(by_node, view.leaders)
@@ -163,7 +163,7 @@ async def _members(conn: BrokerConnection, groups: Mapping[str, Mapping[str, Any
         "streams": (std, "StreamsGroupDescribe", lambda names: std.StreamsGroupDescribeRequest(group_ids=names)),
     }
     for kind, (module, api, request) in described.items():
-        for names in group_batches(g for g, told in groups.items() if told["type"] == kind):
+        for names in group_batches(g for g, fields in groups.items() if fields["type"] == kind):
             for d in (await conn.request(module, api, request(names))).groups:
                 if d.error_code == Kafka.NONE:
                     found.members[d.group_id] = len(d.members)
@@ -180,8 +180,8 @@ async def _whereabouts(conn: BrokerConnection, found: Listing) -> None:
         resources = [dc.DescribeConfigsResource(cf.GROUP, name, None) for name in names]
         res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=resources))
         for r in res.results:
-            told = {c.name: c.value for c in r.configs or ()}
-            if cf.STATE in told:
-                found.where[r.resource_name] = told[cf.STATE] or ""
-            if told.get(cf.MANAGED):
-                found.orders[r.resource_name] = told[cf.MANAGED] or ""
+            configs = {c.name: c.value for c in r.configs or ()}
+            if cf.STATE in configs:
+                found.where[r.resource_name] = configs[cf.STATE] or ""
+            if configs.get(cf.MANAGED):
+                found.orders[r.resource_name] = configs[cf.MANAGED] or ""

@@ -187,8 +187,9 @@ def _body(patterns: Stored) -> dict[str, Any]:
 
 
 def _show(stored: Stored, output: Document) -> None:
-    told = [f"{n}: {OWN if v is None else ', '.join(v) or 'none'}" for n, v in stored.items()]
-    print_document(_body(stored), output, [*told, *(f"warning: {d}" for v in stored.values() for d in doubts(v or ()))])
+    lines = [f"{n}: {OWN if v is None else ', '.join(v) or 'none'}" for n, v in stored.items()]
+    warnings = [f"warning: {d}" for v in stored.values() for d in doubts(v or ())]
+    print_document(_body(stored), output, [*lines, *warnings])
 
 
 def _lines(seen: Preview) -> list[str]:
@@ -213,12 +214,12 @@ async def look(cluster: Cluster) -> Stored:
     from sidecar.wire.generated import describe_configs as dc
 
     conn = await cluster.anyone()
-    asked = dc.DescribeConfigsResource(cf.BROKER, "", list(cf.BROKER_MOVES))
-    (result,) = (await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=[asked]))).results
+    resource = dc.DescribeConfigsResource(cf.BROKER, "", list(cf.BROKER_MOVES))
+    (result,) = (await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=[resource]))).results
     if result.error_code != Kafka.NONE:
         _refused(result.error_code, result.error_message, "DESCRIBE_CONFIGS")
-    told = {c.name: c.value for c in result.configs}
-    return {n: None if told.get(n) is None else split(told[n] or "") for n in cf.BROKER_MOVES}
+    configs = {c.name: c.value for c in result.configs}
+    return {n: None if configs.get(n) is None else split(configs[n] or "") for n in cf.BROKER_MOVES}
 
 
 async def store(cluster: Cluster, wanted: Stored) -> None:

@@ -31,7 +31,7 @@ class Program(TyperGroup):
             try:
                 return super().invoke(ctx)
             finally:
-                sys.stdout.flush()  # what cannot be written at the very end would be told on stderr
+                sys.stdout.flush()  # an error at the very end would go to stderr
         except KeyboardInterrupt:  # older versions of typer end with 1
             raise typer.Exit(int(Code.INTERRUPTED)) from None
         except BrokenPipeError as exc:  # a connection's is one, too, and typer takes any for stdout's

@@ -56,8 +56,13 @@ def repair(
         what = f"These {len(rows)} records of {group} would be removed; nothing was written."
         raise Failed(Code.FINDINGS, what, "Back the topic up with `sidecar state dump`, and say it again with --yes.")
     _bury(client, bootstrap, topic, partition, [key for key, _, _ in rows])
-    who = f"sidecar {found.coordinator.node_id}" if found.coordinator else "the sidecar that coordinates the group"
-    echo(f"{len(rows)} records were removed. Restart {who}: it reads the group again when it takes over.", err=True)
+    coordinator = (
+        f"sidecar {found.coordinator.node_id}" if found.coordinator else "the sidecar that coordinates the group"
+    )
+    echo(
+        f"{len(rows)} records were removed. Restart {coordinator}: it reads the group again when it takes over.",
+        err=True,
+    )
 
 
 def _looked(reader: Any, group: str) -> tuple[int, Replayed, list[Fault]]:

@@ -29,8 +29,8 @@ def become_parent(s: Settings, config: Path | None, given: dict[str, Any]) -> No
     env = dict(os.environ)
     hand_over(sockets, env)
     form = s.log.format if s.log.format != "auto" else "text" if sys.stderr.isatty() else "json"
-    told = json.dumps({"config": None if config is None else str(config), **given})
-    worker = (sys.executable, *WORKER, told)
+    arguments = json.dumps({"config": None if config is None else str(config), **given})
+    worker = (sys.executable, *WORKER, arguments)
     # Without the site's packages it takes a third of the memory and of the time.
     command = (sys.executable, "-I", "-S", parent.__file__, s.log.level, form, str(s.node_id), *worker)
     sys.stdout.flush()

@@ -251,11 +251,11 @@ def _require_no_sidecar(client: Client, bootstrap: str, owners_group: str) -> No
 
     found = client.ask(bootstrap, "sidecar-state", look)
     if found.error_code not in (Kafka.NONE, Kafka.GROUP_ID_NOT_FOUND):
-        told = f"{owners_group}: {name_of(found.error_code)}"
-        raise Failed(Code.UNREACHED, told, "Try again; a cluster that has just started needs a moment.")
+        problem = f"{owners_group}: {name_of(found.error_code)}"
+        raise Failed(Code.UNREACHED, problem, "Try again; a cluster that has just started needs a moment.")
     if found.members:
-        who = f"{len(found.members)} sidecars run: they are members of {owners_group}."
-        raise Failed(Code.FINDINGS, who, "Stop them first. One that was killed is a member for 6 s more.")
+        problem = f"{len(found.members)} sidecars run: they are members of {owners_group}."
+        raise Failed(Code.FINDINGS, problem, "Stop them first. One that was killed is a member for 6 s more.")
 
 
 def _made(client: Client, bootstrap: str, topic: str, fits: Callable[[int], object]) -> None:
@@ -276,8 +276,8 @@ def _made(client: Client, bootstrap: str, topic: str, fits: Callable[[int], obje
 
     code = client.ask(bootstrap, "sidecar-state", make)
     if code not in (Kafka.NONE, Kafka.TOPIC_ALREADY_EXISTS):
-        told = f"{topic} was not made: {name_of(code)}"
-        raise Failed(Code.FINDINGS, told, "May this user create it? `sidecar acls` prints the rights.")
+        problem = f"{topic} was not made: {name_of(code)}"
+        raise Failed(Code.FINDINGS, problem, "May this user create it? `sidecar acls` prints the rights.")
 
 
 # ---- writing ------------------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ if __name__ == "__main__":
     sys.path.append(str(Path(__file__).parents[2]))
 
 
-def main(told: str, parent: str) -> None:
-    """Runs the sidecar. `told`: the arguments of `sidecar run`, as JSON; `parent`: what parent.py adds."""
+def main(arguments: str, parent: str) -> None:
+    """Runs the sidecar. `arguments`: the arguments of `sidecar run`, as JSON; `parent`: what parent.py adds."""
     from sidecar.process.orphans import dies_with
 
     dies_with(int(parent.partition(":")[0]))  # before all that takes time
@@ -28,7 +28,7 @@ def main(told: str, parent: str) -> None:
     from sidecar.process.settings import load
     from sidecar.process.worker import ParentEnd
 
-    given = json.loads(told)
+    given = json.loads(arguments)
     config = given.pop("config")
     settings = load(None if config is None else Path(config), given)
 

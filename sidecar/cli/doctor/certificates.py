@@ -12,10 +12,10 @@ ASKED = "Name the admin address of each sidecar: --admin HOST:PORT, once for eac
 
 def certificates(f: Facts) -> Check:
     name = "certificates"
-    told = f.answered()
-    if not told:
+    sidecars = f.answered()
+    if not sidecars:
         return Check(name, Status.UNKNOWN, "No sidecar was asked.", ASKED)
-    ends = {s.node_id: s.certificate_ends_ms / 1000 for s in told if s.certificate_ends_ms}
+    ends = {s.node_id: s.certificate_ends_ms / 1000 for s in sidecars if s.certificate_ends_ms}
     if not ends:
         return Check(name, Status.OK, "No sidecar that was asked has TLS.")
     dates = ", ".join(f"sidecar {n} until {_date(at_s)}" for n, at_s in ends.items())

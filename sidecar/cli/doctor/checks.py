@@ -49,9 +49,9 @@ def listeners(f: Facts) -> Check:
     if isinstance(f.nodes, Unknown):
         return Check(name, Status.UNKNOWN, f.nodes.why, "Name the clients' listener in --bootstrap.")
     starting = {s.node_id for s in f.answered() if s.problems}
-    asked = {s.node_id for s in f.answered()}
+    answered = {s.node_id for s in f.answered()}
     if _of_no_broker(f):  # it may be any of those that were not asked under their own node id
-        starting |= {n.node_id for n in f.nodes} - asked
+        starting |= {n.node_id for n in f.nodes} - answered
     bare = [n for n in f.nodes if n.sidecar is False and n.node_id not in starting]
     dead = [n for n in f.nodes if n.sidecar is None]
     if bare and len(bare) + len(dead) == len(f.nodes):
@@ -199,9 +199,9 @@ def transactions(f: Facts) -> Check:
         return Check(name, Status.UNKNOWN, "Topics or nodes are not known.", f"DESCRIBE of {TRANSACTIONS} is needed.")
     known = _known(f)
     topic = f.topics.get(TRANSACTIONS)
-    wants = [int(c[TXN_REPLICAS]) for c in known if TXN_REPLICAS in c]
-    if topic is None and wants and max(wants) > len(f.nodes):
-        finding = f"{TXN_REPLICAS}={max(wants)} with {len(f.nodes)} brokers: {TRANSACTIONS} cannot be made."
+    configured = [int(c[TXN_REPLICAS]) for c in known if TXN_REPLICAS in c]
+    if topic is None and configured and max(configured) > len(f.nodes):
+        finding = f"{TXN_REPLICAS}={max(configured)} with {len(f.nodes)} brokers: {TRANSACTIONS} cannot be made."
         return Check(name, Status.FAIL, finding, f"Set {TXN_REPLICAS}={len(f.nodes)} at the brokers and restart them.")
     if topic is not None and topic.leaderless:
         finding = f"Partitions {_list(topic.leaderless)} of {TRANSACTIONS} have no leader: some fences cannot be taken."
@@ -285,24 +285,24 @@ def broker_settings(f: Facts) -> Check:
 
 def same_versions(f: Facts) -> Check:
     name = "versions"
-    told = f.answered()
-    if not told:
+    sidecars = f.answered()
+    if not sidecars:
         return Check(name, Status.UNKNOWN, "No sidecar was asked.", ADMINS)
-    versions = sorted({s.version for s in told})
+    versions = sorted({s.version for s in sidecars})
     if len(versions) > 1:
         finding = f"The sidecars are of versions {_list(versions)}."
         return Check(name, Status.WARN, finding, "Finish the rolling upgrade.")
-    slow = [s.node_id for s in told if s.kernel == "python"]
+    slow = [s.node_id for s in sidecars if s.kernel == "python"]
     if slow:
         finding = f"Sidecar {_list(slow)} runs without its compiled kernel, and so more slowly."
         return Check(name, Status.WARN, finding, "Install it where there is a C compiler, or from a wheel.")
-    return Check(name, Status.OK, f"{len(told)} of version {versions[0]}.")
+    return Check(name, Status.OK, f"{len(sidecars)} of version {versions[0]}.")
 
 
 def same_groups(f: Facts) -> Check:
     name = "patterns of groups"
-    told = f.answered()
-    if not told:
+    sidecars = f.answered()
+    if not sidecars:
         return Check(name, Status.UNKNOWN, "No sidecar was asked.", ADMINS)
     if found := [d for patterns in f.patterns() for d in doubts(patterns)]:
         remedy = (
@@ -312,7 +312,7 @@ def same_groups(f: Facts) -> Check:
     if not isinstance(f.stored, Unknown) and any(f.stored.values()):
         return Check(name, Status.OK, "They are stored in the state topic, which all sidecars follow.")
     for setting in ("groups.include", "groups.exclude"):
-        values = _by_value(told, setting)
+        values = _by_value(sidecars, setting)
         if len(values) > 1:
             finding = (
                 f"{setting} differs: {_differ(values)}. Some fronts send clients to sidecars, others to the broker."
@@ -327,11 +327,13 @@ def same_groups(f: Facts) -> Check:
 
 def same_settings(f: Facts) -> Check:
     name = "settings of the sidecars"
-    told = f.answered()
-    if len(told) < 2:
-        return Check(name, Status.UNKNOWN, f"{len(told)} sidecars were asked: there is nothing to compare.", ADMINS)
-    names = sorted({n for s in told for n in s.settings if n.startswith(SAME)} - {"groups.include", "groups.exclude"})
-    different = [f"{n}: {_differ(v)}" for n in names if len(v := _by_value(told, n)) > 1]
+    sidecars = f.answered()
+    if len(sidecars) < 2:
+        return Check(name, Status.UNKNOWN, f"{len(sidecars)} sidecars were asked: there is nothing to compare.", ADMINS)
+    names = sorted(
+        {n for s in sidecars for n in s.settings if n.startswith(SAME)} - {"groups.include", "groups.exclude"}
+    )
+    different = [f"{n}: {_differ(v)}" for n in names if len(v := _by_value(sidecars, n)) > 1]
     if different:
         finding = f"They differ. {'; '.join(different)}"
         return Check(name, Status.WARN, finding, "Whoever owns a group decides by its own. Set them alike everywhere.")
@@ -340,12 +342,12 @@ def same_settings(f: Facts) -> Check:
 
 def clocks(f: Facts) -> Check:
     name = "clocks"
-    told = f.answered()
-    if not told:
+    sidecars = f.answered()
+    if not sidecars:
         return Check(name, Status.UNKNOWN, "No sidecar was asked.", ADMINS)
-    skews = {s.node_id: s.skew_ms for s in told} | ({-1: 0} if len(told) == 1 else {})
+    skews = {s.node_id: s.skew_ms for s in sidecars} | ({-1: 0} if len(sidecars) == 1 else {})
     apart = max(skews.values()) - min(skews.values())
-    against = "this machine's" if len(told) == 1 else "each other's"
+    against = "this machine's" if len(sidecars) == 1 else "each other's"
     finding = f"The sidecars' clocks are within {apart} ms of {against}."
     remedy = "Times in records and in the audit are wrong by so much. Let NTP or chrony set the clocks."
     if apart > SKEW_FAIL_MS:
@@ -460,9 +462,9 @@ def _each(known: Sequence[Configs], name: str, bad: Callable[[int], bool], text:
     return [f"{name}={v}: {text}" for v in values]
 
 
-def _by_value(told: Sequence[About], setting: str) -> dict[str, list[int]]:
+def _by_value(sidecars: Sequence[About], setting: str) -> dict[str, list[int]]:
     values: dict[str, list[int]] = {}
-    for s in told:
+    for s in sidecars:
         values.setdefault(_list(_parts(s.settings.get(setting))), []).append(s.node_id)
     return values
 

@@ -81,9 +81,9 @@ async def _brokers(cluster: Cluster, topic: str) -> Facts:
     nodes = await asyncio.gather(*(_node(cluster, b.node_id, f"{b.host}:{b.port}") for b in res.brokers))
     facts.nodes = sorted(nodes, key=lambda n: n.node_id)
     try:
-        anyone = await cluster.anyone()
-        facts.state_configs = await configs(anyone, TOPIC, topic, STATE_NAMES)
-        facts.stored = await configs(anyone, cf.BROKER, "", list(cf.BROKER_MOVES))
+        broker = await cluster.anyone()
+        facts.state_configs = await configs(broker, TOPIC, topic, STATE_NAMES)
+        facts.stored = await configs(broker, cf.BROKER, "", list(cf.BROKER_MOVES))
     except NO_ANSWER as exc:
         facts.state_configs = facts.stored = Unknown(str(exc) or "no answer in time")
     brokers: dict[int, Configs | Unknown] = {}
@@ -124,8 +124,8 @@ async def configs(conn: BrokerConnection, kind: int, name: str, names: list[str]
     """Returns the settings that have a value. Raises ConnectionLost, TimeoutError, WireError."""
     from sidecar.wire.generated import describe_configs as dc
 
-    asked = dc.DescribeConfigsResource(kind, name, names)
-    res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=[asked]))
+    resource = dc.DescribeConfigsResource(kind, name, names)
+    res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=[resource]))
     result = res.results[0]
     if result.error_code != Kafka.NONE:
         return Unknown(f"DescribeConfigs of {name or 'all brokers'}: {name_of(result.error_code)}")
@@ -136,22 +136,22 @@ def about(admin: str, asking: Asking) -> About | Unknown:
     """Returns a sidecar by its admin address. Its clock is compared with this one's, in the middle of the question."""
     try:
         began = time.time()
-        told: Mapping[str, Any] = asking.get(admin, "/about")
+        answer: Mapping[str, Any] = asking.get(admin, "/about")
         here_ms = int((began + time.time()) * 500)
         ready = asking.get(admin, "/readyz")
         owners = asking.get(admin, "/owners")
         return About(
             admin,
-            told["version"],
-            told["node_id"],
-            told["settings"],
-            told["wall_ms"] - here_ms,
+            answer["version"],
+            answer["node_id"],
+            answer["settings"],
+            answer["wall_ms"] - here_ms,
             tuple(ready["problems"]),
             tuple(owners.get("owners", ())),
-            told["kernel"],
+            answer["kernel"],
             tuple(ready.get("denials", ())),
             ready.get("last_denial"),
-            told.get("certificate_ends_ms", 0),
+            answer.get("certificate_ends_ms", 0),
         )
     except Failed as failed:
         return Unknown(failed.what)
@@ -161,16 +161,16 @@ def about(admin: str, asking: Asking) -> About | Unknown:
 
 def rights(client: Client, bootstrap: str, principal: str, facts: Facts) -> Rights | Unknown:
     """Returns the ACLs. The brokers' settings tell whether there is an authorizer, and who the super users are."""
-    told = (
+    broker_configs = (
         [] if isinstance(facts.brokers, Unknown) else [c for c in facts.brokers.values() if not isinstance(c, Unknown)]
     )
-    if told and not any(c.get(AUTHORIZER) for c in told):
+    if broker_configs and not any(c.get(AUTHORIZER) for c in broker_configs):
         return Rights(enforced=False)
-    users = tuple(u.strip() for c in told for u in c.get(SUPER_USERS, "").split(";") if u.strip())
+    users = tuple(u.strip() for c in broker_configs for u in c.get(SUPER_USERS, "").split(";") if u.strip())
     grants = _grants(client, bootstrap)
     if isinstance(grants, Unknown):
         return grants
-    return Rights(True, principal, users, grants, any(c.get(EVERYONE, "").lower() == "true" for c in told))
+    return Rights(True, principal, users, grants, any(c.get(EVERYONE, "").lower() == "true" for c in broker_configs))
 
 
 def _grants(client: Client, bootstrap: str) -> tuple[Grant, ...] | Unknown:
@@ -223,8 +223,8 @@ def readers_of(client: Client, bootstrap: str, topic: str) -> tuple[str, ...] | 
         listed = admin.list_consumer_groups(request_timeout=ACLS_S).result()
         ids = sorted(g.group_id for g in listed.valid)
         for at in range(0, len(ids), GROUPS_AT_ONCE):
-            asked = admin.describe_consumer_groups(ids[at : at + GROUPS_AT_ONCE], request_timeout=ACLS_S)
-            for group_id, future in asked.items():
+            futures = admin.describe_consumer_groups(ids[at : at + GROUPS_AT_ONCE], request_timeout=ACLS_S)
+            for group_id, future in futures.items():
                 group = None if future.exception() is not None else future.result()
                 held = (m.assignment for m in group.members if m.assignment is not None) if group is not None else ()
                 if any(p.topic == topic for a in held for p in a.topic_partitions):

@@ -40,11 +40,13 @@ def others_rights(f: Facts) -> Check:
         return Check(name, Status.OK, finding)
     if not r.principal:
         return Check(name, Status.UNKNOWN, "Nobody said who the sidecars are.", "Name them: --principal User:NAME.")
-    found = [(need, why, who) for need, why in harmful(f.state_topic, _group(f)) if (who := _who(need, r))]
+    found = [
+        (need, why, principals) for need, why in harmful(f.state_topic, _group(f)) if (principals := _who(need, r))
+    ]
     if not found:
         return Check(name, Status.OK, f"Only {r.principal}, and super users, may touch what is the sidecars'.")
-    told = (f"{_some(who)} may {why} ({need.text()})" for need, why, who in found)
-    return Check(name, Status.WARN, "; ".join(told) + ".", "\n".join(_remedy(f, found)))
+    findings = (f"{_some(principals)} may {why} ({need.text()})" for need, why, principals in found)
+    return Check(name, Status.WARN, "; ".join(findings) + ".", "\n".join(_remedy(f, found)))
 
 
 def _group(f: Facts) -> str:
@@ -57,22 +59,27 @@ def _who(need: Need, r: Rights) -> list[str]:
     return holders(need, r)
 
 
-def _some(who: list[str]) -> str:
-    more = len(who) - SHOWN
-    return ", ".join(who[:SHOWN]) + (f" and {more} others" if more > 0 else "")
+def _some(principals: list[str]) -> str:
+    more = len(principals) - SHOWN
+    return ", ".join(principals[:SHOWN]) + (f" and {more} others" if more > 0 else "")
 
 
 def _remedy(f: Facts, found: list[tuple[Need, str, list[str]]]) -> Iterator[str]:
     yield "Take these rights away, or deny them where they come from a pattern or *, to each principal by its name:"
-    asked = [(need, who) for need, _, whos in found for who in whos if who not in ("everybody", "User:*")]
-    for need, who in asked[:SHOWN]:
+    denied = [
+        (need, principal)
+        for need, _, principals in found
+        for principal in principals
+        if principal not in ("everybody", "User:*")
+    ]
+    for need, principal in denied[:SHOWN]:
         name = [f"{f.state_topic}-", "--resource-pattern-type", "prefixed"]
-        words = ["kafka-acls.sh", "--bootstrap-server", f.bootstrap, "--add", "--deny-principal", who]
+        words = ["kafka-acls.sh", "--bootstrap-server", f.bootstrap, "--add", "--deny-principal", principal]
         words += ["--operation", need.operation, OPTIONS[need.kind]]
         yield shlex.join(words + (name if need.kind == "transactional-id" else [need.name]))
-    if len(asked) > SHOWN:
-        yield f"{len(asked) - SHOWN} more are to be denied"
-    if any(who in ("everybody", "User:*") for _, _, whos in found for who in whos):
+    if len(denied) > SHOWN:
+        yield f"{len(denied) - SHOWN} more are to be denied"
+    if any(principal in ("everybody", "User:*") for _, _, principals in found for principal in principals):
         yield "What everybody may do cannot be denied to all but the sidecars: grant it to those that need it instead."
 
 

@@ -18,8 +18,8 @@ REMEDY = re.compile(r"\. (?=[A-Z])")
 def denial_text(denial: Mapping[str, Any]) -> str:
     """Returns one refusal as text, with its time and remedy. It may be of another version, which has other fields."""
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(denial.get("at_ms", 0) / 1000))
-    told = f"{denial.get('kind')}: {denial.get('problem')} ({denial.get('times')} times, last at {at})"
-    return f"{told}. {denial.get('remedy')}"
+    text = f"{denial.get('kind')}: {denial.get('problem')} ({denial.get('times')} times, last at {at})"
+    return f"{text}. {denial.get('remedy')}"
 
 
 def remedies(problems: Iterable[str]) -> list[str]:

@@ -63,10 +63,10 @@ def holders(need: Need, rights: Rights) -> list[str]:
     sidecars."""
     known = {rights.principal, *rights.super_users}
     found = []
-    for who in sorted({g.principal for g in rights.grants if g.allow} - known):
-        theirs = [g for g in rights.grants if g.principal == who or (g.principal == EVERYBODY and not g.allow)]
+    for principal in sorted({g.principal for g in rights.grants if g.allow} - known):
+        theirs = [g for g in rights.grants if g.principal == principal or (g.principal == EVERYBODY and not g.allow)]
         if _granted(need, theirs, anywhere=False):
-            found.append(who)
+            found.append(principal)
     return found
 
 
