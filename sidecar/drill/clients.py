@@ -51,9 +51,9 @@ class Journal:
             held = self.current()
             self.owned += [Owned(self.name, p["partition"], at) for p in e["partitions"] if p["partition"] not in held]
         elif name in ("partitions_revoked", "partitions_lost"):
-            gone = {p["partition"] for p in e["partitions"]}
+            revoked = {p["partition"] for p in e["partitions"]}
             for o in self.owned:
-                if o.to_ms is None and o.partition in gone:
+                if o.to_ms is None and o.partition in revoked:
                     o.to_ms, o.lost = at, name == "partitions_lost"
         elif name == "records_consumed":
             for p in e["partitions"]:

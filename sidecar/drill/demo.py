@@ -220,13 +220,13 @@ def _kill_owner(s: Scenario, say: Callable[[str], None], mark: Callable[[str, bo
     probe = s.probe
     s.wait("a heartbeat accepted by another owner", lambda: probe.first_after(at) is not None, 30)
     new = s.kafka.owner_of(GROUP, skip=owner.node_id)
-    heard_s = probe.first_after(at) or 0.0
-    say(f"first heartbeat accepted [bold]{heard_s:.2f} s[/] after the kill, by sidecar {new.node_id}")
-    heard_ms = at_ms + heard_s * 1000
+    accepted_s = probe.first_after(at) or 0.0
+    say(f"first heartbeat accepted [bold]{accepted_s:.2f} s[/] after the kill, by sidecar {new.node_id}")
+    accepted_ms = at_ms + accepted_s * 1000
 
     def commits_ms() -> list[float]:
         """Return the commits after that heartbeat: an earlier answer may be the former owner's from before the kill."""
-        return [c[0] for j in s.journals for c in j.commit_log if c[0] >= heard_ms]
+        return [c[0] for j in s.journals for c in j.commit_log if c[0] >= accepted_ms]
 
     s.wait("a commit by a consumer", lambda: bool(commits_ms()), 30)
     first = min(commits_ms())

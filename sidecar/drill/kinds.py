@@ -105,8 +105,8 @@ def streams_program(folder: Path) -> Path:
         command = [java(), "-m", "jdk.compiler/com.sun.tools.javac.Main", *where]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            said = (done.stdout + done.stderr)[-2000:]
-            raise ArtifactError(f"{PROGRAM.name} cannot be compiled; it needs a JDK, not only a JRE: {said}")
+            output = (done.stdout + done.stderr)[-2000:]
+            raise ArtifactError(f"{PROGRAM.name} cannot be compiled; it needs a JDK, not only a JRE: {output}")
     return target
 
 

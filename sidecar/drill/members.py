@@ -191,8 +191,8 @@ class ClassicNewcomer(ClassicSpeaker):
         self.epoch = -1  # it commits nothing
         if code != Code.REBALANCE_IN_PROGRESS:
             return code
-        gone = lg.MemberIdentity(member_id=self.member_id, group_instance_id=self.instance_id)
-        req = lg.LeaveGroupRequest(self.group, members=[gone])
+        identity = lg.MemberIdentity(member_id=self.member_id, group_instance_id=self.instance_id)
+        req = lg.LeaveGroupRequest(self.group, members=[identity])
         await conn.request(lg, "LeaveGroup", req, low=3, timeout_s=ANSWER_S)
         return int(Code.NONE)
 
@@ -262,11 +262,11 @@ class Member:
             try:
                 if conn is None or conn.closed:
                     conn = await self._coordinator()
-                asked = asyncio.create_task(self._ask(conn, turn))
-                done, _ = await asyncio.wait({asked}, timeout=PATIENCE_S)
+                request = asyncio.create_task(self._ask(conn, turn))
+                done, _ = await asyncio.wait({request}, timeout=PATIENCE_S)
                 if not done:
-                    late.add(asked)
-                    asked.add_done_callback(late.discard)
+                    late.add(request)
+                    request.add_done_callback(late.discard)
                     conn = None  # it is closed when its request ends
             except ConnectionLost as exc:
                 self.refused[type(exc).__name__] += 1

@@ -25,8 +25,8 @@ DESCRIBE_EVERY_S = 0.25
 
 def sibling_group(group: str, prefix: str, partitions: int) -> str:
     """Return a group id with this prefix that belongs to the same state partition as `group`."""
-    want = partition_for(group, partitions)
-    return next(name for n in range(100_000) if partition_for(name := f"{prefix}-{n}", partitions) == want)
+    partition = partition_for(group, partitions)
+    return next(name for n in range(100_000) if partition_for(name := f"{prefix}-{n}", partitions) == partition)
 
 
 @dataclass

@@ -142,7 +142,7 @@ def produce(a: argparse.Namespace) -> None:
         counts[p] = counts.get(p, 0) + 1
 
     sent = 0
-    started = said = time.monotonic()
+    started = reported = time.monotonic()
     while not _stop:
         now = time.monotonic()
         while sent < (now - started) * a.rate:
@@ -152,8 +152,8 @@ def produce(a: argparse.Namespace) -> None:
                 break
             sent += 1
         producer.poll(0.01)
-        if now - said > 0.25:
-            said = now
+        if now - reported > 0.25:
+            reported = now
             emit("produced", ends=ends, counts=counts, failed=failed)
     producer.flush(60)
     emit("produced", ends=ends, counts=counts, failed=failed)

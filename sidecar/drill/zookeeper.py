@@ -62,8 +62,8 @@ class ZooKeeper:
     def wait_without(self, node_id: int) -> None:
         """Wait until the session of a killed broker is over: until then one with its id ends at its start. Raises
         DrillError."""
-        gone = f"/brokers/ids/{node_id}\n"
-        wait_until(f"ZooKeeper to forget broker {node_id}", lambda: gone not in self._dump(), UP_S)
+        node = f"/brokers/ids/{node_id}\n"
+        wait_until(f"ZooKeeper to forget broker {node_id}", lambda: node not in self._dump(), UP_S)
 
     def _dump(self) -> str:
         """Return ZooKeeper's sessions, and the nodes that end with each."""

@@ -72,11 +72,11 @@ class SingleBroker(Drill):
         address = ("127.0.0.1", ground.kafka.nodes[0].sidecar_port)
         asking = [Member(f"drill-early-{kind}", kind, [address], "none") for kind in ("consumer", "classic")]
         crew = Members(asking).start()
-        said = Code.COORDINATOR_LOAD_IN_PROGRESS.name
+        loading = Code.COORDINATOR_LOAD_IN_PROGRESS.name
         try:
             for m in asking:
-                answered = self._until(lambda m=m: m.refused[said], ANSWERED_S)  # type: ignore[misc]
-                self.find(f"{m.group} is told {said}", dict(m.refused), bool(answered))
+                answered = self._until(lambda m=m: m.refused[loading], ANSWERED_S)  # type: ignore[misc]
+                self.find(f"{m.group} is told {loading}", dict(m.refused), bool(answered))
         finally:
             crew.stop()
 

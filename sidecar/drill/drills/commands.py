@@ -37,10 +37,10 @@ def command(*args: str) -> tuple[int, str]:
 
 def must(*args: str) -> str:
     """Run `sidecar ARGS`; return its output. Raises DrillError if the exit code is not 0."""
-    code, said = command(*args)
+    code, output = command(*args)
     if code != 0:
-        raise DrillError(f"sidecar {' '.join(args)}: exit code {code}: {said[-500:]}")
-    return said
+        raise DrillError(f"sidecar {' '.join(args)}: exit code {code}: {output[-500:]}")
+    return output
 
 
 def doctor(ground: Ground) -> dict[str, str]:
@@ -48,19 +48,19 @@ def doctor(ground: Ground) -> dict[str, str]:
     DrillError if it has no result."""
     admins = (word for n in ground.kafka.nodes for word in ("--admin", f"127.0.0.1:{n.admin_port}"))
     where = ("--bootstrap", ground.kafka.bootstrap, *ground.kafka.command_config)
-    code, said = command("doctor", *where, *admins, "-o", "json")
+    code, output = command("doctor", *where, *admins, "-o", "json")
     if code not in (0, 1):
-        raise DrillError(f"sidecar doctor: exit code {code}: {said[-500:]}")
-    checks = [json.loads(line) for line in said.splitlines()]
+        raise DrillError(f"sidecar doctor: exit code {code}: {output[-500:]}")
+    checks = [json.loads(line) for line in output.splitlines()]
     return {c["name"]: f"{c['status']}: {c['finding']}" for c in checks if c["status"] != "ok"}
 
 
 def find_well(drill: Drill, ground: Ground, when: str) -> None:
     """Note whether any check of `sidecar doctor` fails. `when`: the moment, for the report."""
-    said = doctor(ground)
-    failed = {name: what for name, what in said.items() if what.startswith("fail")}
-    besides = f"; to be read: {', '.join(sorted(said))}" if said else ""
-    drill.find(f"sidecar doctor {when}", failed or f"nothing fails{besides}", not failed)
+    findings = doctor(ground)
+    failed = {name: what for name, what in findings.items() if what.startswith("fail")}
+    others = f"; to be read: {', '.join(sorted(findings))}" if findings else ""
+    drill.find(f"sidecar doctor {when}", failed or f"nothing fails{others}", not failed)
 
 
 def running_version(node: Broker) -> str:
@@ -77,10 +77,10 @@ def running_version(node: Broker) -> str:
 def set_patterns(ground: Ground, patterns: str) -> None:
     """Set the patterns of managed groups for all sidecars; "": back to their own settings. Raises DrillError."""
     change = ("--add-config", f"{INCLUDE}={patterns}") if patterns else ("--delete-config", INCLUDE)
-    whom = ("--bootstrap-server", ground.kafka.bootstrap, "--alter", "--entity-type", "brokers", "--entity-default")
-    code, said = ground.kafka.run_tool(CONFIGS, *whom, *change, *ground.kafka.command_config, timeout_s=120)
+    scope = ("--bootstrap-server", ground.kafka.bootstrap, "--alter", "--entity-type", "brokers", "--entity-default")
+    code, output = ground.kafka.run_tool(CONFIGS, *scope, *change, *ground.kafka.command_config, timeout_s=120)
     if code != 0:
-        raise DrillError(f"kafka-configs.sh {' '.join(change)}: exit code {code}: {said[-500:]}")
+        raise DrillError(f"kafka-configs.sh {' '.join(change)}: exit code {code}: {output[-500:]}")
 
 
 def groups_of(ground: Ground) -> list[str]:
@@ -92,11 +92,11 @@ def whereabouts(ground: Ground, groups: Sequence[str] = ()) -> dict[str, str]:
     """Return where each of these groups, or each group under test, is, by `sidecar groups list`; empty while the
     command fails."""
     where = ("--bootstrap", ground.kafka.bootstrap, *ground.kafka.command_config)
-    code, said = command("groups", "list", *where, "-o", "json")
+    code, output = command("groups", "list", *where, "-o", "json")
     if code != 0:
         return {}
-    told = {row["group"]: str(row["where"]) for row in map(json.loads, said.splitlines())}
-    return {name: told.get(name, "") for name in groups or groups_of(ground)}
+    places = {row["group"]: str(row["where"]) for row in map(json.loads, output.splitlines())}
+    return {name: places.get(name, "") for name in groups or groups_of(ground)}
 
 
 def wait_where(ground: Ground, where: str, timeout_s: float) -> None:

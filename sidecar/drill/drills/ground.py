@@ -123,8 +123,8 @@ class Ground:
             assert partition_for(group, STATE_PARTITIONS) == partition_for(first, STATE_PARTITIONS)
             self.under_test.append(self._with_clients(tag, group_under_test(side, kind, group, bootstrap)))
         self.bystanders = self._bystanders(tag, elsewhere) if beside_kafka and elsewhere else {}
-        besides = [m for members in self.bystanders.values() for m in members]
-        self.crew = Members([*(m for c in self.under_test for m in c.members), *besides]).start()
+        bystanders = [m for members in self.bystanders.values() for m in members]
+        self.crew = Members([*(m for c in self.under_test for m in c.members), *bystanders]).start()
 
     def _places(self, prefix: str) -> tuple[str, str]:
         """Return the id of the first group, and that of a group at another broker, or "". Each broker leads its group's
@@ -228,8 +228,8 @@ class Ground:
         return f"clients hold {seen['clients hold']}; more in {path}"
 
     def bystanders_served_since(self, at_s: float) -> bool:
-        besides = (m for members in self.bystanders.values() for m in members)
-        return all(first_after(m.heartbeats, at_s) is not None for m in besides)
+        bystanders = (m for members in self.bystanders.values() for m in members)
+        return all(first_after(m.heartbeats, at_s) is not None for m in bystanders)
 
     def settled(self, timeout_s: float) -> float:
         """Wait until every group has all its clients and partitions, all are served, and so is every partition."""
@@ -247,9 +247,9 @@ class Ground:
     # ---- looking ------------------------------------------------------------------------------------------
     def committed(self, c: GroupUnderTest) -> dict[int, int]:
         """Return the group's committed offsets by partition, asked as any tool asks."""
-        asked = ConsumerGroupTopicPartitions(c.group)
+        request = ConsumerGroupTopicPartitions(c.group)
         admin = self.admin(c.bootstrap)
-        future = admin.list_consumer_group_offsets([asked])[c.group]
+        future = admin.list_consumer_group_offsets([request])[c.group]
         return {tp.partition: tp.offset for tp in future.result(timeout=30).topic_partitions}
 
     def coordinator(self, group: str) -> Broker:

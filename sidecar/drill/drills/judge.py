@@ -43,9 +43,9 @@ class Verdict:
             "stale_writes": self.stale_writes,
         }
 
-    def add(self, name: str, lines: list[str], who: str) -> None:
+    def add(self, name: str, lines: list[str], source: str) -> None:
         setattr(self, name, getattr(self, name) + len(lines))
-        self.evidence += [f"{who}: {name}: {line}" for line in lines[:SHOWN]]
+        self.evidence += [f"{source}: {name}: {line}" for line in lines[:SHOWN]]
 
 
 def lost_commits(best: dict[int, int], found: dict[int, int]) -> list[str]:

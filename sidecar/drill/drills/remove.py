@@ -51,8 +51,8 @@ class RemoveBroker(Drill):
         end_one(self, victim)
         process, victim.process = broker_of(victim), None
         process.stop(BROKER_S)
-        there = ",".join(f"127.0.0.1:{n.internal_port}" for n in k.nodes if n is not victim)
-        tool(ground, CLUSTER, "unregister", "--bootstrap-server", there, "--id", str(victim.node_id))
+        others = ",".join(f"127.0.0.1:{n.internal_port}" for n in k.nodes if n is not victim)
+        tool(ground, CLUSTER, "unregister", "--bootstrap-server", others, "--id", str(victim.node_id))
         left = {n.node_id for n in k.nodes} - {victim.node_id}
         ground.wait("the cluster to forget the broker", lambda: brokers_of(ground) == left, MOVED_S)
         k.wait_ready()
@@ -111,9 +111,9 @@ def reassign(ground: Ground, wanted: Replicas) -> None:
 
 def tool(ground: Ground, main: str, *args: str) -> None:
     """Run a program of Kafka's. Raises DrillError."""
-    code, said = ground.kafka.run_tool(main, *args, *ground.kafka.command_config, timeout_s=TOOL_S)
+    code, output = ground.kafka.run_tool(main, *args, *ground.kafka.command_config, timeout_s=TOOL_S)
     if code != 0:
-        raise DrillError(f"{main} {' '.join(args)}: exit code {code}: {said[-500:]}")
+        raise DrillError(f"{main} {' '.join(args)}: exit code {code}: {output[-500:]}")
 
 
 def _holds(ground: Ground, node: Broker) -> int:
@@ -123,5 +123,5 @@ def _holds(ground: Ground, node: Broker) -> int:
 
 def _owns(ground: Ground, node: Broker) -> int:
     """Return the number of partitions that this broker's sidecar owns, by the first sidecar's owner map."""
-    told = ground.kafka.owners(ground.kafka.nodes[0]) or {}
-    return sum(owner == node.node_id for owner in told.get("owners", [node.node_id]))
+    view = ground.kafka.owners(ground.kafka.nodes[0]) or {}
+    return sum(owner == node.node_id for owner in view.get("owners", [node.node_id]))

@@ -148,9 +148,9 @@ class Rollback(Drill):
         for group in self.new:
             must("groups", "rebalance", group, *where, "--reason", "a record of the new kind is written")
         ground.settled(self.patience_s)
-        there = self._written(ground)
+        written = self._written(ground)
         wanted = [*self.prints, *([KIND] if self.new else [])]
-        self.find("records of newer schemas and of a new kind", there, all(there[kind] for kind in wanted))
+        self.find("records of newer schemas and of a new kind", written, all(written[kind] for kind in wanted))
         for group in self.new:
             must("groups", "release", group, *where)
         wait_whereabouts(ground, self.new, "broker", self.patience_s)
@@ -191,7 +191,7 @@ def of_tomorrow(ground: Ground) -> int:
 def unreadable_groups(admin_port: int) -> int:
     """Return a sidecar's metric of unreadable groups. Raises DrillError if there is none."""
     with urllib.request.urlopen(f"http://127.0.0.1:{admin_port}/metrics", timeout=10) as res:
-        told = re.findall(r"^sidecar_unreadable_groups (\S+)$", res.read().decode(), re.M)
-    if len(told) != 1:
+        values = re.findall(r"^sidecar_unreadable_groups (\S+)$", res.read().decode(), re.M)
+    if len(values) != 1:
         raise DrillError(f"the sidecar at {admin_port} does not tell of unreadable groups")
-    return int(float(told[0]))
+    return int(float(values[0]))

@@ -109,8 +109,8 @@ class _Deployment(Drill):
         """Note the audit's findings about the topic that is deleted next."""
         found = Verdict()
         judge_audit(audit(ground.kafka), found, since_ms)
-        said = {"double_owned": found.double_owned, "stale_writes": found.stale_writes}
-        self.find("the audit before the topic is deleted", said, found.ok)
+        findings = {"double_owned": found.double_owned, "stale_writes": found.stale_writes}
+        self.find("the audit before the topic is deleted", findings, found.ok)
 
     def _nothing_is_left(self, ground: Ground) -> None:
         admin = ground.admin()
@@ -118,11 +118,11 @@ class _Deployment(Drill):
             future.result(timeout=60)
         try:
             admin.delete_consumer_groups([OWNERS_GROUP])[OWNERS_GROUP].result(timeout=30)
-            said, ok = "deleted", True
+            outcome, ok = "deleted", True
         except KafkaException as exc:
-            said = exc.args[0].str()
+            outcome = exc.args[0].str()
             ok = exc.args[0].name() == "GROUP_ID_NOT_FOUND"
-        self.find(f"the group {OWNERS_GROUP}", said, ok)
+        self.find(f"the group {OWNERS_GROUP}", outcome, ok)
         left = [t for t in admin.list_topics(timeout=30).topics if t == STATE_TOPIC]
         self.find("of the sidecars' topic there is left", left, not left)
 

@@ -91,21 +91,21 @@ class StateTopic(Drill):
         mark = Mark.now(f"{STATE_TOPIC} is {self.what}")
         act(ground)
         end = time.monotonic() + REPORT_S
-        while not (told := self._reported(ground)) and time.monotonic() < end:
+        while not (report := self._reported(ground)) and time.monotonic() < end:
             ground.replace_ended()
             time.sleep(0.2)
         took = time.monotonic() - mark.at_s
-        self.find(f"{self.what}: a sidecar says so", f"after {took:.1f} s: {told}" if told else "no", bool(told))
+        self.find(f"{self.what}: a sidecar says so", f"after {took:.1f} s: {report}" if report else "no", bool(report))
         return [mark]
 
     def _reported(self, ground: Ground) -> str:
         """Return a sidecar's report about the state topic, in /readyz or as a warning or error in its log; else ""."""
         for n in ground.kafka.nodes:
-            said = [str(p) for p in ground.kafka.problems(n) if STATE_TOPIC in str(p)]
+            reports = [str(p) for p in ground.kafka.problems(n) if STATE_TOPIC in str(p)]
             new = _log(ground, n.node_id)[self.read_from[n.node_id] :].splitlines()
-            said += [ln for ln in new if STATE_TOPIC in ln and ("level='warning'" in ln or "level='error'" in ln)]
-            if said:
-                return said[0][:200]
+            reports += [ln for ln in new if STATE_TOPIC in ln and ("level='warning'" in ln or "level='error'" in ln)]
+            if reports:
+                return reports[0][:200]
         return ""
 
     def heal(self, ground: Ground, i: int) -> None:
@@ -130,8 +130,8 @@ class StateTopic(Drill):
     def _all_anew(self, ground: Ground) -> bool:
         """Return whether each sidecar has noticed the fault, has started anew, and is ready since."""
         nodes = ground.kafka.nodes
-        told = (_log(ground, n.node_id)[self.read_from[n.node_id] :] for n in nodes)
-        return all(map(came_back, told)) and all(ground.kafka.get(n, "/readyz") for n in nodes)
+        logs = (_log(ground, n.node_id)[self.read_from[n.node_id] :] for n in nodes)
+        return all(map(came_back, logs)) and all(ground.kafka.get(n, "/readyz") for n in nodes)
 
 
 def came_back(log: str) -> bool:

@@ -66,7 +66,7 @@ def has_commit(commit: str) -> bool:
 
 
 def checkout(commit: str, folder: Path, say: Callable[[str], None] = print) -> Path:
-    """Unpack this commit and build its kernels; return its folder. If the build fails, `say` is told that the sidecars
+    """Unpack this commit and build its kernels; return its folder. If the build fails, `say` gets a line: the sidecars
     run in Python. Raises DrillError if there is no such commit."""
     tree = folder / f"sidecar-of-{commit}"
     if not tree.exists():
