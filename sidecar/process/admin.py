@@ -139,8 +139,8 @@ class Admin:
         try:
             return await handler(request)
         except web.HTTPException as exc:
-            told = {"problem": exc.reason}
-            answer = web.json_response(told, status=exc.status)
+            body = {"problem": exc.reason}
+            answer = web.json_response(body, status=exc.status)
             if "Allow" in exc.headers:
                 answer.headers["Allow"] = exc.headers["Allow"]
             return answer
@@ -153,14 +153,16 @@ class Admin:
         trusted = access.guarded and access.bearer(request.headers.get("Authorization"))
         exempt = trusted or path in PROBES or path == METRICS
         if not exempt and not access.knows_host(request.headers.get("Host")):
-            told = "this endpoint has another name: add this one to admin_access.hosts, or use an address"
-            return web.json_response({"problem": told}, status=421)
+            problem = "this endpoint has another name: add this one to admin_access.hosts, or use an address"
+            return web.json_response({"problem": problem}, status=421)
         if trusted or access.open_path(path) or path == "/login" or access.is_cookie(request.cookies.get(COOKIE)):
             return await handler(request)
         if self._pages is not None and (public := self._pages.public(path)) is not None:
             return public
-        told = "a token is wanted: Authorization: Bearer, with a token of admin_access.token_file"
-        return web.json_response({"problem": told}, status=401, headers={"WWW-Authenticate": 'Bearer realm="sidecar"'})
+        problem = "a token is wanted: Authorization: Bearer, with a token of admin_access.token_file"
+        return web.json_response(
+            {"problem": problem}, status=401, headers={"WWW-Authenticate": 'Bearer realm="sidecar"'}
+        )
 
     async def _login(self, request: web.Request) -> web.StreamResponse:
         """Gives the page a cookie for the token, once: a browser sends no header of its own."""
@@ -226,20 +228,20 @@ class Admin:
             routes.router.add_get(f"/{handler.__name__}", handler)
 
 
-def encoded(told: Any, parts: list[bytes]) -> Slices:
+def encoded(content: Any, parts: list[bytes]) -> Slices:
     """Encodes as JSON in parts. Only lists and objects of lists and objects are long."""
-    if isinstance(told, dict):
+    if isinstance(content, dict):
         parts.append(b"{")
-        for i, (name, value) in enumerate(told.items()):
+        for i, (name, value) in enumerate(content.items()):
             parts.append((b"," if i else b"") + msgspec.json.encode(name) + b":")
             yield from encoded(value, parts)
         parts.append(b"}")
-    elif isinstance(told, list):
+    elif isinstance(content, list):
         parts.append(b"[")
-        for i in range(0, len(told), AT_ONCE):
-            parts.append((b"," if i else b"") + msgspec.json.encode(told[i : i + AT_ONCE])[1:-1])
+        for i in range(0, len(content), AT_ONCE):
+            parts.append((b"," if i else b"") + msgspec.json.encode(content[i : i + AT_ONCE])[1:-1])
             yield
         parts.append(b"]")
     else:
-        parts.append(msgspec.json.encode(told))
+        parts.append(msgspec.json.encode(content))
         yield

@@ -165,7 +165,7 @@ class Access:
     def _warn(self, host: str) -> None:
         if is_loopback(host):
             return
-        missing = [n for n, there in (("a token", self._tokens), ("TLS", self.context)) if not there]
+        missing = [n for n, given in (("a token", self._tokens), ("TLS", self.context)) if not given]
         if missing:
             self.log.warning(
                 "the admin endpoint is open to the network",

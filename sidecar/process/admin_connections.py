@@ -54,8 +54,8 @@ class AdminConnections:
         self._open: dict[_Connection, None] = {}
 
     def arrived(self, sock: socket.socket, host: str) -> None:
-        for gone in [c for c in self._open if c.over]:
-            self._forget(gone)
+        for ended in [c for c in self._open if c.over]:
+            self._forget(ended)
         if len(self._open) >= self._settings.connections:
             oldest = gives_way(self._open, lambda c: c.host, lambda c: (c.asks, c.at_s))
             self._end(oldest, "crowded_out")

@@ -18,5 +18,5 @@ if TYPE_CHECKING:
 def admin_of(app: App, access: Access) -> Admin:
     s = app.settings
     pages = Pages(s.node_id, s.role, app.problems, lambda: app.half.views)
-    told = app.metrics, app.problems, app.owners, app.group, partial(about, s)
-    return Admin(s.admin, *told, access, pages, app.shared.denials.shown)
+    sources = app.metrics, app.problems, app.owners, app.group, partial(about, s)
+    return Admin(s.admin, *sources, access, pages, app.shared.denials.shown)

@@ -133,12 +133,12 @@ class Pages:
         views = self._views()
         if views is None:
             return self._nothing()
-        said = request.query
+        query = request.query
         try:
-            limit = max(1, number(said, "limit", PAGE, PAGE_MAX))
-            begin = number(said, "cursor", 0, 10**9 - 1)
-            search, kind, state = (word(said, n) for n in ("search", "kind", "state"))
-            sort = word(said, "sort") or "group"
+            limit = max(1, number(query, "limit", PAGE, PAGE_MAX))
+            begin = number(query, "cursor", 0, 10**9 - 1)
+            search, kind, state = (word(query, n) for n in ("search", "kind", "state"))
+            sort = word(query, "sort") or "group"
             if sort.removeprefix("-") not in SORTS:
                 raise BadQuery(f"sort is one of {', '.join(SORTS)}, with - before it for the other way round")
         except BadQuery as exc:
@@ -148,8 +148,8 @@ class Pages:
             total, rows = await self._worked(views.find(search, kind, state, sort, begin, limit))
             await views.lag.look(rows)
             more = begin + len(rows) < total
-            told = [views.row_json(row) for row in rows]
-            return {"total": total, "groups": told, "next": str(begin + len(rows)) if more and rows else None}
+            groups = [views.row_json(row) for row in rows]
+            return {"total": total, "groups": groups, "next": str(begin + len(rows)) if more and rows else None}
 
         await views.brokers.look()
         return await self._answer(request, f"{views.version()}/{views.lag.version()}", content)
@@ -189,16 +189,16 @@ class Pages:
         tag = f'W/"{self._id}-{crc32(f"{request.query_string} {version}".encode()):08x}"'
         if request.headers.get("If-None-Match") == tag:
             return web.Response(status=304, headers={"ETag": tag})
-        told = await content()
-        if told is None:
+        body = await content()
+        if body is None:
             return web.json_response({"problem": "no such group"}, status=404)
-        return web.Response(body=msgspec.json.encode(told), content_type="application/json", headers={"ETag": tag})
+        return web.Response(body=msgspec.json.encode(body), content_type="application/json", headers={"ETag": tag})
 
     def _nothing(self) -> web.StreamResponse:
         from aiohttp import web
 
-        told = "this process holds clients' connections only: ask the coordinator's admin address"
-        problem = told if self._role == "front" else "; ".join(self._problems()[0]) or "not there yet"
+        front_only = "this process holds clients' connections only: ask the coordinator's admin address"
+        problem = front_only if self._role == "front" else "; ".join(self._problems()[0]) or "not there yet"
         return web.json_response({"problem": problem}, status=503)
 
 

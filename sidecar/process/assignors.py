@@ -48,8 +48,8 @@ def load(names: Iterable[str], of: Offered[A_co]) -> dict[str, A_co]:
         if found is None:  # the list of all that is installed takes milliseconds
             found = {e.name: e for e in entry_points(group=of.group)}
         if name not in found:
-            there = ", ".join(sorted({*of.built_in, *found}))
-            raise UnknownAssignor(f"{of.setting}: no assignor {name!r}; there are {there} (entry points {of.group})")
+            known = ", ".join(sorted({*of.built_in, *found}))
+            raise UnknownAssignor(f"{of.setting}: no assignor {name!r}; there are {known} (entry points {of.group})")
         try:
             loaded[name] = found[name].load()
         except Exception as exc:

@@ -236,8 +236,8 @@ class Coordination:
         found = None if self.views is None else (yield from self.views.whole(group_id))
         owners = self.coordinator.service.owners
         shard = owners[partition_for(group_id, len(owners))].shard
-        told = None if found is None else (yield from live(shard, group_id, now().mono_ms))
-        return found if found is None or told is None else {**found, "live": told}
+        live_state = None if found is None else (yield from live(shard, group_id, now().mono_ms))
+        return found if found is None or live_state is None else {**found, "live": live_state}
 
     async def stop(self, for_good: bool) -> None:
         """Stops the coordinator. `for_good`: no other one takes its place."""
@@ -254,13 +254,13 @@ class Coordination:
 
 
 def _views(s: Settings, half: Coordination, rules: Rules, history: RebalanceHistory, tasks: Supervisor) -> Views:
-    made, control, told, state = half.coordinator, half.control, half.exporter, half.state
+    made, control, exporter, state = half.coordinator, half.control, half.exporter, half.state
     reach = partial(half.cluster.lane, lane=Lane.EXPORTER)
     nodes, own_group = (lambda: control.view.brokers.keys()), s.ownership.group
     brokers = BrokerGroups(reach, nodes, len(state.partitions), own_group, tasks)
     peer = partial(sidecar_of, half.cluster_watch.ownership)
     known = ClusterFacts(brokers, lambda: control.view.cluster_id, lambda: made.view.suspects, peer)
-    lags = PageLags(lambda: told.page, reach, lambda: control.view, made.leader_of, tasks)
+    lags = PageLags(lambda: exporter.page, reach, lambda: control.view, made.leader_of, tasks)
     lag = Lag(lags.of, lags.version, lags.look)
     return Views(s.node_id, state, half.codec, rules, history, lambda: made.assignment, known, lag)
 
@@ -351,12 +351,12 @@ class CoordinatorRunner:
             pause_s = min(2 * pause_s, AGAIN_MOST_S)
 
     def _log_end(self, why: Exception, again_ms: int) -> None:
-        told: dict[str, object] = {"problem": str(why), "again_ms": again_ms}
+        fields: dict[str, object] = {"problem": str(why), "again_ms": again_ms}
         if isinstance(why, Broken):
             trace = "".join(traceback.format_exception(why.__cause__))
-            self._app.log.error("a bug has ended the coordinator; it is started again", trace=trace, **told)
+            self._app.log.error("a bug has ended the coordinator; it is started again", trace=trace, **fields)
         else:
-            self._app.log.error("the coordinator has ended and is started again; ports stay open", **told)
+            self._app.log.error("the coordinator has ended and is started again; ports stay open", **fields)
 
     async def _round(self) -> Exception:
         """Runs one coordinator. Returns the exception that has ended it."""

@@ -70,13 +70,13 @@ class _Counted:
         self._settled = settled
 
     def set_function(self, value: Callable[[], float]) -> None:
-        told = 0.0
+        counted = 0.0
 
         def settle() -> None:
-            nonlocal told
+            nonlocal counted
             now = value()
-            self._counter.inc(now - told)
-            told = now
+            self._counter.inc(now - counted)
+            counted = now
 
         self._settled.append(settle)
 

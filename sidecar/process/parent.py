@@ -137,12 +137,12 @@ class Parent:
     # ---- the loop -------------------------------------------------------------------------------------------
     def run(self) -> int:
         """Runs workers until the end. Returns the exit code."""
-        heard, wakes = os.pipe()
-        os.set_blocking(heard, False)
-        os.set_blocking(wakes, False)
+        signals_fd, write_fd = os.pipe()
+        os.set_blocking(signals_fd, False)
+        os.set_blocking(write_fd, False)
         for number in SIGNALS:
             signal.signal(number, _nothing)
-        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
         while True:
             if self._due_s is not None and time.monotonic() >= self._due_s:
                 self._due_s = None
@@ -150,7 +150,7 @@ class Parent:
                 self._go()
             if self._ended():
                 return self._code or 0
-            self._wait(heard)
+            self._wait(signals_fd)
 
     def _go(self) -> None:
         """Lets the current worker coordinate, once the one before it has ended."""
@@ -163,9 +163,9 @@ class Parent:
     def _workers(self) -> list[Worker]:
         return [w for w in (self.current, self.coming, self.leaving) if w is not None]
 
-    def _wait(self, heard: int) -> None:
+    def _wait(self, signals_fd: int) -> None:
         poll = select.poll()
-        poll.register(heard, select.POLLIN)
+        poll.register(signals_fd, select.POLLIN)
         readers = {w.reads: w for w in self._workers()}
         for reads in readers:
             poll.register(reads, select.POLLIN)
@@ -173,8 +173,8 @@ class Parent:
         ready = {fd for fd, _ in poll.poll(left_ms)}
         for reads in ready & set(readers):
             self._read(readers[reads])
-        if heard in ready:
-            for number in dict.fromkeys(os.read(heard, CHUNK)):
+        if signals_fd in ready:
+            for number in dict.fromkeys(os.read(signals_fd, CHUNK)):
                 self._signal(number)
         self._reap()
 
@@ -196,28 +196,28 @@ class Parent:
 
     # ---- workers --------------------------------------------------------------------------------------------
     def _start(self) -> Worker:
-        reads, says = os.pipe()
-        hears, writes = os.pipe()
+        reads, child_writes = os.pipe()
+        child_reads, writes = os.pipe()
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._become(parent, hears, says)
-        os.close(says)
-        os.close(hears)
+            self._become(parent, child_reads, child_writes)
+        os.close(child_writes)
+        os.close(child_reads)
         os.set_blocking(reads, False)
         os.set_blocking(writes, False)
         return Worker(pid, reads, writes)
 
-    def _become(self, parent: int, hears: int, says: int) -> None:
+    def _become(self, parent: int, read_fd: int, write_fd: int) -> None:
         """Becomes a worker, in the child, or ends it."""
         try:
-            for fd in (hears, says):
+            for fd in (read_fd, write_fd):
                 os.set_inheritable(fd, True)
             own = {"LISTEN_PID": str(os.getpid())} if self._has_sockets else {}
             if "WATCHDOG_USEC" in self._environ and self._watched:
                 own["WATCHDOG_PID"] = str(os.getpid())
-            told = [f"{parent}:{hears}:{says}:{self.restarts}"]
-            os.execve(self._command[0], [*self._command, *told], {**self._environ, **own})
+            arguments = [f"{parent}:{read_fd}:{write_fd}:{self.restarts}"]
+            os.execve(self._command[0], [*self._command, *arguments], {**self._environ, **own})
         finally:
             os._exit(NO_EXEC)
 

@@ -36,8 +36,8 @@ def listener_of(broker: tuple[str, int], configs: Mapping[str, str]) -> str:
     this port; "" if there is none, as where ports are mapped."""
     host, port = broker[0].lower(), str(broker[1])
     advertised = _addresses(configs, ADVERTISED).items()
-    told = [name for name, (h, p) in advertised if (h.strip("[]").lower(), p) == (host.strip("[]"), port)]
-    return next(iter(told + [name for name, (_, p) in _addresses(configs, LISTENERS).items() if p == port]), "")
+    advertising = [name for name, (h, p) in advertised if (h.strip("[]").lower(), p) == (host.strip("[]"), port)]
+    return next(iter(advertising + [name for name, (_, p) in _addresses(configs, LISTENERS).items() if p == port]), "")
 
 
 def principals_fault(broker: tuple[str, int], configs: Mapping[str, str]) -> str | None:
@@ -108,8 +108,8 @@ async def read_security(cluster: Cluster, node_id: int) -> dict[str, str]:
 
 
 async def _ask(conn: BrokerConnection, node_id: int, names: list[str]) -> dict[str, str]:
-    asked = dc.DescribeConfigsResource(BROKER, str(node_id), names)
-    res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=[asked]))
+    resource = dc.DescribeConfigsResource(BROKER, str(node_id), names)
+    res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=[resource]))
     result = res.results[0]
     if result.error_code != Code.NONE:
         raise ConnectionLost(f"DescribeConfigs of broker {node_id}: {name_of(result.error_code)}")

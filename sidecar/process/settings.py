@@ -175,8 +175,8 @@ def load(config: Path | None, overrides: dict[str, Any]) -> Settings:
         if not isinstance(data, dict) or not all(isinstance(name, str) for name in data):
             raise SettingsError(f"{config}: not a mapping of settings")
     given = {k: v for k, v in overrides.items() if v is not None}
-    unread, told = _unread_variables()
-    faults += told
+    unread, problems = _unread_variables()
+    faults += problems
     previous: dict[str, str | None] = {name: os.environ.pop(name) for name in unread}
     for key, value in given.items():
         name = f"SIDECAR_{key.upper()}"

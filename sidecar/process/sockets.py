@@ -84,8 +84,8 @@ def inherited_sockets(listen: str, env: Mapping[str, str] = os.environ) -> list[
     names = env.get(LISTEN_FDNAMES, "").split(":")
     fds = [FIRST_FD + i for i in range(count) if names[i : i + 1] == [CLIENTS]]
     if not fds:
-        told = f"{count} sockets were handed over, none of them named {CLIENTS!r}"
-        raise StartError(f"{told}: the socket unit needs ListenStream= and FileDescriptorName={CLIENTS}")
+        problem = f"{count} sockets were handed over, none of them named {CLIENTS!r}"
+        raise StartError(f"{problem}: the socket unit needs ListenStream= and FileDescriptorName={CLIENTS}")
     sockets = [socket.socket(fileno=os.dup(fd)) for fd in fds]
     for sock in sockets:
         _check(sock, listen)
@@ -99,5 +99,5 @@ def _check(sock: socket.socket, listen: str) -> None:
         raise StartError(f"a socket that was handed over as {CLIENTS!r} is no listening TCP socket")
     port = sock.getsockname()[1]
     if port != split(listen)[1]:
-        told = f"the socket that was handed over has port {port}, but listen is {listen}"
-        raise StartError(f"{told}: make both the same, or restart the sidecar if listen has changed")
+        problem = f"the socket that was handed over has port {port}, but listen is {listen}"
+        raise StartError(f"{problem}: make both the same, or restart the sidecar if listen has changed")

@@ -52,8 +52,8 @@ class Notifier:
             try:
                 sock.sendto(text.encode(), self._address)
             except OSError as exc:
-                told = text.partition("\n")[0]
-                self._log.warning("service manager not reached", told=told, problem=exc.strerror or str(exc))
+                line = text.partition("\n")[0]
+                self._log.warning("service manager not reached", told=line, problem=exc.strerror or str(exc))
 
 
 async def keep_starting(notifier: Notifier, problem: Callable[[], str]) -> None:

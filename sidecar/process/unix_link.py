@@ -210,8 +210,8 @@ def _bind(path: Path) -> socket.socket:
     """Returns a socket that only this user can connect to, in the place of one that an earlier process has left. Any
     other file stays, and so does a socket of a running process. Raises LinkTaken."""
     with suppress(FileNotFoundError):
-        there = path.lstat()
-        if not stat.S_ISSOCK(there.st_mode) or there.st_uid != os.geteuid():
+        status = path.lstat()
+        if not stat.S_ISSOCK(status.st_mode) or status.st_uid != os.geteuid():
             raise LinkTaken(f"{path} is there and is no socket of this user: name another path by `link`, or remove it")
         if _listens(path):
             raise LinkTaken(f"another process listens at {path}: each coordinator needs a `link` of its own")

@@ -14,21 +14,21 @@ class ParentEnd:
     """The worker's pipes. `go` is set when this worker may coordinate, `replaced` is True when another one listens in
     its place."""
 
-    def __init__(self, parent: int, hears: int, says: int, restarts: int) -> None:
+    def __init__(self, parent: int, read_fd: int, write_fd: int, restarts: int) -> None:
         self.restarts = restarts
         """Number of workers that died before this one."""
         self.go = asyncio.Event()
         self.replaced = False
-        self._parent, self._read_fd, self._write_fd = parent, hears, says
+        self._parent, self._read_fd, self._write_fd = parent, read_fd, write_fd
 
     @classmethod
-    def of(cls, told: str) -> ParentEnd:
-        """Opens the pipes. `told`: the last argument of a worker."""
-        parent, hears, says, restarts = map(int, told.split(":"))
-        for fd in (hears, says):
+    def of(cls, argument: str) -> ParentEnd:
+        """Opens the pipes. `argument`: the last argument of a worker."""
+        parent, read_fd, write_fd, restarts = map(int, argument.split(":"))
+        for fd in (read_fd, write_fd):
             os.set_inheritable(fd, False)
             os.set_blocking(fd, False)
-        return cls(parent, hears, says, restarts)
+        return cls(parent, read_fd, write_fd, restarts)
 
     def watch(self, loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
         """Reads the parent's messages. `stop` is called when another worker listens in the place of this one."""
@@ -46,11 +46,11 @@ class ParentEnd:
         self.send("LISTENING=1")
 
     def _receive(self, stop: Callable[[], None]) -> None:
-        said = os.read(self._read_fd, CHUNK)
-        if not said:  # where the system does not do it itself
+        data = os.read(self._read_fd, CHUNK)
+        if not data:  # where the system does not do it itself
             os.kill(os.getpid(), signal.SIGKILL)
-        if b"replaced\n" in said:
+        if b"replaced\n" in data:
             self.replaced = True
             stop()
-        if b"go\n" in said:
+        if b"go\n" in data:
             self.go.set()
