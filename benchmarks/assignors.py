@@ -50,8 +50,8 @@ def with_target(c: Case, name: str) -> Case:
     spec = c.spec()
     number = {i: n for n, i in enumerate(c.ids)}
     result = BUILT_IN[name](spec)
-    had = {m: {number[t]: tuple(ps) for t, ps in parts.items()} for m, parts in result.items()}
-    return Case(c.counts, c.classes, {m: (i, k, had[m]) for m, (i, k, _) in c.members.items()}, c.ids)
+    targets = {m: {number[t]: tuple(ps) for t, ps in parts.items()} for m, parts in result.items()}
+    return Case(c.counts, c.classes, {m: (i, k, targets[m]) for m, (i, k, _) in c.members.items()}, c.ids)
 
 
 def changed(c: Case, how: str, name: str) -> Case:

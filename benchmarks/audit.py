@@ -64,14 +64,14 @@ def ours(source: str, lake: Path, env: dict[str, str]) -> tuple[Figures, Watched
     shutil.rmtree(lake, ignore_errors=True)
     command = [sys.executable, "-m", "sidecar.cli.main", "audit", "run", "--from", source, "--lake", str(lake)]
     run = watched([*command, "-o", "json"], env, echo="run")
-    said = (": reads ", "bronze is there", "records of", "gold is up to date")
-    marks = [0.0, *(run.when(text) for text in said), run.seconds]
+    texts = (": reads ", "bronze is there", "records of", "gold is up to date")
+    marks = [0.0, *(run.when(text) for text in texts), run.seconds]
     names = ("start", "bronze", "silver", "gold", "end")
     steps = {n: round(b - a, 2) for n, a, b in zip(names, marks, marks[1:], strict=False)}
     figures: Figures = {"seconds": round(run.seconds, 2), "code": run.code, "steps_s": steps}
     figures |= {"peak_mb": run.peak_mb, "cpu_s": run.cpu_s}
     if run.code not in (0, 1) or not run.out:
-        figures["failed"] = [line for _, line in run.said[-KEPT_LINES:]]
+        figures["failed"] = [line for _, line in run.stderr[-KEPT_LINES:]]
         return figures, run
     verdict = json.loads(run.out.splitlines()[-1])
     figures["records"] = verdict["records"]
@@ -85,7 +85,7 @@ def replayed(place: str, lake: Path, out: Path) -> Figures:
     """The plain Python replay, and in how many rows its intervals and gold's are not the same."""
     run = watched([sys.executable, "-m", "benchmarks.audit_replay", place, str(out)], echo="")
     if run.code != 0:
-        return {"failed": [line for _, line in run.said[-KEPT_LINES:]], "differences": -1}
+        return {"failed": [line for _, line in run.stderr[-KEPT_LINES:]], "differences": -1}
     figures: Figures = json.loads(run.out.splitlines()[-1])
     figures["peak_mb"] = run.peak_mb.get("driver_python", 0)
     intervals, owners = (Lake.at(lake).sql(GOLD[n]) for n in ("intervals", "second_owners"))
@@ -107,8 +107,8 @@ def spark_avro(kind: str, place: str, out: Path) -> Figures:
         return {"seconds": None, "reason": f"pyspark {PEER_SPARK} cannot be installed: {exc}"}
     run = watched([python, "-m", "benchmarks.audit_spark", kind, place, str(out)], echo="")
     if run.code != 0:
-        say("\n".join(line for _, line in run.said[-20:]))
-        reason = next((line for _, line in run.said if "does not start with" in line), "it failed; see stderr")
+        say("\n".join(line for _, line in run.stderr[-20:]))
+        reason = next((line for _, line in run.stderr if "does not start with" in line), "it failed; see stderr")
         return {"seconds": None, "reason": reason}
     found: Figures = json.loads(run.out.splitlines()[-1])
     cold, *warm = found.pop("seconds")
@@ -131,7 +131,7 @@ def increments(source: str, lake: Path, first: int, increment: int, count: int, 
     sizes = ["--first", str(first), "--increment", str(increment), "--count", str(count)]
     run = watched([sys.executable, "-m", "benchmarks.audit_warm", source, str(lake), *sizes], env, echo="warm")
     if run.code != 0:
-        return {"failed": [line for _, line in run.said[-KEPT_LINES:]]}
+        return {"failed": [line for _, line in run.stderr[-KEPT_LINES:]]}
     found: Figures = json.loads(run.out.splitlines()[-1])
     return {**found, "peak_mb": run.peak_mb}
 
@@ -235,8 +235,8 @@ def main() -> None:
     args.folder = args.folder.absolute()
     args.folder.mkdir(parents=True, exist_ok=True)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: args.cores])
-    said = "".join(f"--conf {c} " for c in args.conf)
-    env = {"PYSPARK_SUBMIT_ARGS": f"{said}pyspark-shell"} if said else {}
+    conf = "".join(f"--conf {c} " for c in args.conf)
+    env = {"PYSPARK_SUBMIT_ARGS": f"{conf}pyspark-shell"} if conf else {}
     wanted = args.sizes or sorted({max(1, args.records // 10), args.records})
     sizes = {n: size(args, n, env) for n in wanted}
     figures: Figures = {"bench": "audit", "from": args.source, "cores": args.cores, "groups": args.groups}

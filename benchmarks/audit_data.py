@@ -194,11 +194,11 @@ def dataset(shape: Shape, base: Path, cores: int) -> Path:
     with ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as pool:
         tasks = [pool.submit(_filled, shape, p, counts[p], str(making)) for p in largest_first]
         found = [t.result() for t in tasks]
-    said = Counter[str]()
+    totals = Counter[str]()
     for one in found:
-        said.update(one)
-    assert said["records"] == shape.records, said
-    (making / "about.json").write_text(json.dumps({**asdict(shape), **said}))
+        totals.update(one)
+    assert totals["records"] == shape.records, totals
+    (making / "about.json").write_text(json.dumps({**asdict(shape), **totals}))
     shutil.rmtree(folder, ignore_errors=True)
     making.rename(folder)
     return folder
@@ -232,11 +232,11 @@ def load(folder: Path, bootstrap: str, topic: str) -> int:
         assert pc.max(rows["offset"]).as_py() == len(rows) - 1, f"state partition {p} has holes"
         headers = [[(h["name"], h["value"]) for h in hs] if hs else None for hs in rows["headers"].to_pylist()]
         columns = (rows[n].to_pylist() for n in ("log_ms", "key", "value"))
-        for ms, key, value, said in zip(*columns, headers, strict=True):
+        for ms, key, value, pairs in zip(*columns, headers, strict=True):
             if not count % 10_000:
                 while len(producer) > 500_000:
                     producer.poll(0.1)
-            producer.produce(topic, key=key, value=value, partition=p, timestamp=ms, headers=said)
+            producer.produce(topic, key=key, value=value, partition=p, timestamp=ms, headers=pairs)
             count += 1
             if not count % 1_000:
                 producer.poll(0)

@@ -100,13 +100,13 @@ class Consumers:
         return [*records, self.bump(f"{self.group_id}-client joined")]
 
     def member_record(self, m: Member, why: str) -> MemberRecord:
-        who = (m.instance_id, f"rack-{self.rng.randrange(3)}", f"{self.group_id}-client", "/10.4.17.23")
+        fields = (m.instance_id, f"rack-{self.rng.randrange(3)}", f"{self.group_id}-client", "/10.4.17.23")
         topics = () if self.regex else self.topic_names
-        return MemberRecord(self.group_id, m.member_id, *who, 300_000, topics, self.regex, None, why)
+        return MemberRecord(self.group_id, m.member_id, *fields, 300_000, topics, self.regex, None, why)
 
-    def leave(self, gone: list[Member], why: str) -> Write:
+    def leave(self, members: list[Member], why: str) -> Write:
         records: Write = []
-        for m in gone:
+        for m in members:
             for kind in (Kind.CURRENT, Kind.TARGET_MEMBER, Kind.MEMBER):
                 records.append(Tombstone(kind, self.group_id, m.member_id, why))
             if m.instance_id is not None:
@@ -115,7 +115,7 @@ class Consumers:
                 del self.owner[place]
             self.free += m.target
             del self.members[m.member_id]
-        return [*records, self.bump(", ".join(f"{self.group_id}-client: {why}" for _ in gone[:3]))]
+        return [*records, self.bump(", ".join(f"{self.group_id}-client: {why}" for _ in members[:3]))]
 
     def end(self) -> Write:
         why = "the group was deleted"
@@ -128,7 +128,7 @@ class Consumers:
         """As evenly as possible, and with as few moves as that takes."""
         least, extra = divmod(len(self.places), len(self.members))
         changed: dict[str, Member] = {}
-        wants: list[tuple[Member, int]] = []
+        wanted: list[tuple[Member, int]] = []
         for m in self.members.values():
             most = least + (extra > 0 and len(m.target) > least)
             extra -= most > least
@@ -136,10 +136,10 @@ class Consumers:
                 self.free.append(m.target.pop())
                 changed[m.member_id] = m
             if len(m.target) < least or (len(m.target) == least and most == least):
-                wants.append((m, least))
-        for m, want in wants:
-            more = want + (extra > 0)
-            extra -= more > want
+                wanted.append((m, least))
+        for m, count in wanted:
+            more = count + (extra > 0)
+            extra -= more > count
             while len(m.target) < more:
                 m.target.append(self.free.pop())
                 changed[m.member_id] = m
@@ -158,9 +158,9 @@ class Consumers:
             self.group_id, m.member_id, m.epoch, m.previous, state, m.assigned, pending, self.names, why
         )
 
-    def revoke(self, m: Member, gone: list[int]) -> CurrentRecord:
-        kept = {n: e for n, e in m.held.items() if n not in gone}
-        pending = self.epochs({n: m.held[n] for n in gone})
+    def revoke(self, m: Member, revoked: list[int]) -> CurrentRecord:
+        kept = {n: e for n, e in m.held.items() if n not in revoked}
+        pending = self.epochs({n: m.held[n] for n in revoked})
         m.assigned = self.epochs(kept)
         return self.current(m, MemberState.UNREVOKED_PARTITIONS, pending, f"must revoke for epoch {self.epoch}")
 
@@ -196,10 +196,10 @@ class Consumers:
         losers, waiting = [], []
         for m in members:
             target = set(m.target)
-            gone = [n for n in m.held if n not in target]
-            if gone:
+            revoked = [n for n in m.held if n not in target]
+            if revoked:
                 losers.append(m)
-                yield self.revoke(m, gone)
+                yield self.revoke(m, revoked)
                 continue
             yield self.reach(m)
             if len(m.held) < len(target):
@@ -239,8 +239,8 @@ def consumer_group(rng: random.Random, group_id: str, size: int, now_ms: int) ->
                 yield None
                 continue
             leaves = dice < 0.85 or len(group.members) > size * 6 // 5
-            if leaves and (gone := rng.sample(list(group.members.values()), min(k, len(group.members) - 1))):
-                yield group.leave(gone, "left" if dice < 0.6 else "session timed out")
+            if leaves and (left := rng.sample(list(group.members.values()), min(k, len(group.members) - 1))):
+                yield group.leave(left, "left" if dice < 0.6 else "session timed out")
             if dice < 0.68 or not leaves or len(group.members) <= size // 2:
                 for _ in range(k):
                     yield group.join()
@@ -288,8 +288,12 @@ class Classics:
         return classic.GroupRecord(g, state, n, self.type, named[0], named[1], self.known, since_ms, why)
 
     def member(self, member_id: str, why: str) -> classic.MemberRecord:
-        said = plain_subscription([self.topic])
-        protocols = (("range", said),) if self.eager else (("cooperative-sticky", said), ("range", said))
+        subscription = plain_subscription([self.topic])
+        protocols = (
+            (("range", subscription),)
+            if self.eager
+            else (("cooperative-sticky", subscription), ("range", subscription))
+        )
         about = (None, f"{self.group_id}-client", "/10.4.17.23", 45_000, 300_000, protocols, True, self.generation)
         return classic.MemberRecord(self.group_id, member_id, *about, (), why)
 
@@ -297,8 +301,8 @@ class Classics:
         why = f"{leaves} left, {joins} joined"
         for m in self.rng.sample(list(self.members), min(leaves, len(self.members) - 1) if self.members else 0):
             held = self.members.pop(m)
-            gone = [Tombstone(classic.Kind.ASSIGNMENT, self.group_id, m, "left")] if held is not None else []
-            yield [*gone, Tombstone(classic.Kind.MEMBER, self.group_id, m, "left")]
+            tombstones = [Tombstone(classic.Kind.ASSIGNMENT, self.group_id, m, "left")] if held is not None else []
+            yield [*tombstones, Tombstone(classic.Kind.MEMBER, self.group_id, m, "left")]
         yield [self.state(classic.State.PREPARING, why)]
         again = [] if self.eager else list(self.members)
         new = [f"{self.group_id}-client-{_uuid(self.rng)}" for _ in range(joins)]

@@ -84,7 +84,7 @@ class ClassicGroup:
     def __init__(self) -> None:
         self.consumers, self.known = False, -1
         self.waiting: dict[str, list[Place]] = {}
-        """Assignments of a generation that the group's own record has not told yet."""
+        """Assignments of a generation whose group record has not been read yet."""
         self.members: set[str] = set()
 
 
@@ -165,12 +165,12 @@ class Replay:
             del self.classic[group_id]
             return
         group.consumers, group.known = body["protocol_type"] == "consumer", body["assigned_generation"]
-        told = [(m, set(ps) if group.consumers else set()) for m, ps in group.waiting.items()]
+        assigned = [(m, set(ps) if group.consumers else set()) for m, ps in group.waiting.items()]
         group.waiting = {}
-        for member, now in told:
+        for member, now in assigned:
             holder = (group_id, "classic", member)
             self.end(offset, holder, [p for p in self.held.get(holder, ()) if p not in now])
-        for member, now in told:
+        for member, now in assigned:
             holder = (group_id, "classic", member)
             self.begin(offset, holder, now - self.held.get(holder, {}).keys())
 
@@ -218,10 +218,10 @@ def of_files(folder: Path) -> Iterator[tuple[int, list[Record]]]:
     for p, paths in sorted(found.items()):
         parts = [pq.ParquetFile(f).read(["offset", "key", "value", "headers"]) for f in paths]
         for rows in sorted(parts, key=lambda t: int(t["offset"][0].as_py())):
-            gone = rows["value"].is_null()
-            said = rows.filter(gone)
-            told = zip(said["offset"].to_pylist(), said["headers"].to_pylist(), strict=True)
-            headers = {offset: {h["name"]: h["value"] for h in hs} for offset, hs in told}
+            deleted = rows["value"].is_null()
+            tombstones = rows.filter(deleted)
+            pairs = zip(tombstones["offset"].to_pylist(), tombstones["headers"].to_pylist(), strict=True)
+            headers = {offset: {h["name"]: h["value"] for h in hs} for offset, hs in pairs}
             none: Headers = {}
             columns = (rows[n].to_pylist() for n in ("offset", "key", "value"))
             yield p, [(o, k, v, headers.get(o, none)) for o, k, v in zip(*columns, strict=True)]
@@ -241,9 +241,9 @@ def of_topic(bootstrap: str, topic: str = "__group_state") -> Iterator[tuple[int
             if m.error() is not None:
                 ended += 1
                 continue
-            said: Any = m
-            record = (said.offset(), said.key(), said.value(), dict(said.headers() or ()))
-            found.setdefault(said.partition(), []).append(record)
+            message: Any = m
+            record = (message.offset(), message.key(), message.value(), dict(message.headers() or ()))
+            found.setdefault(message.partition(), []).append(record)
         yield from found.items()
     consumer.close()
 

@@ -77,7 +77,7 @@ def rows_of(spark: SparkSession, source: str, place: str) -> DataFrame:
     from pyspark.sql import functions as f
     from pyspark.sql.avro.functions import from_avro
 
-    said = "cast(get(transform(filter(headers, h -> h.{k} = 'owner_epoch'), h -> cast(h.value as string)), 0) as long)"
+    epoch = "cast(get(transform(filter(headers, h -> h.{k} = 'owner_epoch'), h -> cast(h.value as string)), 0) as long)"
     if source == "parquet":
         read = spark.read.option("basePath", place).option("pathGlobFilter", "*.parquet").parquet(place)
         return read.selectExpr(
@@ -89,7 +89,7 @@ def rows_of(spark: SparkSession, source: str, place: str) -> DataFrame:
             "sub_id",
             "value",
             "fingerprint",
-            f"{said.format(k='name')} as owner_epoch",
+            f"{epoch.format(k='name')} as owner_epoch",
         )
     options = {"kafka.bootstrap.servers": place, "subscribe": "__group_state", "startingOffsets": "earliest"}
     read = spark.read.format("kafka").options(**options, includeHeaders="true").load()
@@ -102,7 +102,7 @@ def rows_of(spark: SparkSession, source: str, place: str) -> DataFrame:
         "k.sub_id",
         "value",
         "case when k.kind <> 'schema' then lower(hex(substring(value, 3, 8))) end as fingerprint",
-        f"{said.format(k='key')} as owner_epoch",
+        f"{epoch.format(k='key')} as owner_epoch",
     )
 
 

@@ -36,15 +36,15 @@ ANSWERED = (0, 1, 4)
 def seen(lake: Lake) -> dict[str, Any]:
     """How many files there are, how many of them readers open, and how long the commands take."""
     files = [p for p in Path(lake.base).rglob("*") if p.is_file()]
-    said: dict[str, Any] = {"files": len(files), "mb": round(sum(p.stat().st_size for p in files) / 1e6, 1)}
-    said["read"] = sum(len(lake.files(t)) for t in TABLES)
+    figures: dict[str, Any] = {"files": len(files), "mb": round(sum(p.stat().st_size for p in files) / 1e6, 1)}
+    figures["read"] = sum(len(lake.files(t)) for t in TABLES)
     for name, words in QUESTIONS.items():
         begin = time.monotonic()
         command = [sys.executable, "-m", "sidecar.cli.main", "audit", *words, "--lake", str(lake.base)]
         code = subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
         assert code in ANSWERED, f"{command}: exit code {code}"
-        said[f"{name}_s"] = round(time.monotonic() - begin, 2)
-    return said
+        figures[f"{name}_s"] = round(time.monotonic() - begin, 2)
+    return figures
 
 
 def maintained(lake: Lake) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Runs a command, and tells how long it took, what it said when, and what memory and time its processes used."""
+"""Runs a command, and measures how long it took, when it printed what, and the memory and time of its processes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Watched:
     seconds: float = 0.0
     code: int = 0
     out: str = ""
-    said: list[tuple[float, str]] = field(default_factory=list)
+    stderr: list[tuple[float, str]] = field(default_factory=list)
     """When which line came on stderr."""
     peak_mb: dict[str, int] = field(default_factory=dict)
     cpu_s: dict[str, float] = field(default_factory=dict)
 
     def when(self, text: str) -> float:
         """When a line with this text came."""
-        return next((at for at, line in self.said if text in line), self.seconds)
+        return next((at for at, line in self.stderr if text in line), self.seconds)
 
 
 def _part(process: psutil.Process, root: int) -> str:
@@ -48,10 +48,10 @@ class _Sampler:
         now: dict[str, int] = {}
         largest = 0
         try:
-            there = [self.root, *self.root.children(recursive=True)]
+            processes = [self.root, *self.root.children(recursive=True)]
         except psutil.NoSuchProcess:
             return
-        for process in there:
+        for process in processes:
             try:
                 part = _part(process, self.root.pid)
                 rss = process.memory_info().rss
@@ -87,7 +87,7 @@ def watched(
 
     def listen(lines: Iterable[str]) -> None:
         for line in lines:
-            found.said.append((time.monotonic() - begin, line.rstrip("\n")))
+            found.stderr.append((time.monotonic() - begin, line.rstrip("\n")))
             if echo:
                 print(f"{echo}: {line}", end="", file=sys.stderr, flush=True)
 

@@ -115,7 +115,7 @@ class Crowd:
                 )
                 for part, (_, line) in zip(parts[i : i + AT_ONCE], made, strict=True):
                     self.lines.append(line)
-                    self._beats += [(line, frame_of(*who)) for who in part]
+                    self._beats += [(line, frame_of(*member)) for member in part]
 
     async def beat(self, seconds: float) -> None:
         """Every member once in INTERVAL_S, for so long."""
@@ -222,7 +222,7 @@ HELLO = (
 
 
 class Silent(Line):
-    """A connection that has said hello, and has been answered by its broker."""
+    """A connection whose first request its broker has answered."""
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data

@@ -118,8 +118,8 @@ def main() -> None:
                         if n >= 0:
                             figures.setdefault(f"{side}_{what}_s", []).append(took)
                             figures.setdefault(f"{side}_{what}_cpu_s", []).append(used)
-                            told = f"round {n + 1}  {side:8} {what:10} {took:6.2f} s  {used:6.2f} CPU s"
-                            print(f"{told}  peak {peak_mib(process):6.0f} MiB", flush=True)
+                            row = f"round {n + 1}  {side:8} {what:10} {took:6.2f} s  {used:6.2f} CPU s"
+                            print(f"{row}  peak {peak_mib(process):6.0f} MiB", flush=True)
                     for m in found:
                         m.conn.close()
 

@@ -93,7 +93,7 @@ def main() -> None:
             kafka.start_brokers()
             beside, away = kafka.nodes
             create_topic(kafka, TOPIC, 1)
-            ours, theirs = (uvloop.run(led_by(kafka, away.node_id, f"bench-{who}")) for who in ("sidecar", "broker"))
+            ours, theirs = (uvloop.run(led_by(kafka, away.node_id, f"bench-{side}")) for side in ("sidecar", "broker"))
             uvloop.run(load(away.internal_port, theirs, a.clients, 1.0, 8.0))  # the JVM compiles
             for lanes in map(int, a.lanes.split(",")):
                 kafka.sidecar_env = {**env, "SIDECAR_OFFSETS__COMMIT_LANES": str(lanes)}
@@ -113,9 +113,9 @@ def measured(
     """Both in turns; the medians of all rounds."""
     rounds = []
     for _ in range(a.rounds):
-        there = uvloop.run(load(broker_port, theirs, a.clients, a.seconds))
-        here = uvloop.run(load(sidecar_port, ours, a.clients, a.seconds))
-        rounds.append({"ratio": here["per_s"] / there["per_s"], "broker_per_s": there["per_s"], **here})
+        broker = uvloop.run(load(broker_port, theirs, a.clients, a.seconds))
+        sidecar = uvloop.run(load(sidecar_port, ours, a.clients, a.seconds))
+        rounds.append({"ratio": sidecar["per_s"] / broker["per_s"], "broker_per_s": broker["per_s"], **sidecar})
     return {name: round(median([r[name] for r in rounds]), 2) for name in rounds[0]}
 
 

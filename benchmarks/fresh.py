@@ -121,25 +121,25 @@ class JavaMembers:
 
     process: subprocess.Popen[str]
     done_s: dict[str, float] = field(default_factory=dict)
-    told: threading.Condition = field(default_factory=threading.Condition)
+    changed: threading.Condition = field(default_factory=threading.Condition)
 
     def read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             match line.split():  # the client's log goes there, too
                 case ["member", group, assigned]:
-                    with self.told:
+                    with self.changed:
                         self.done_s[group] = time.monotonic() if assigned == "true" else float("inf")
-                        self.told.notify_all()
+                        self.changed.notify_all()
 
     def __call__(self, wish: Wish) -> float:
         by = "pattern" if wish.pattern else "name"
         words = (wish.bootstrap, wish.group, wish.protocol, by, wish.subject, str(wish.partitions))
         assert self.process.stdin is not None
-        with self.told:
+        with self.changed:
             self.process.stdin.write(" ".join(words) + "\n")
             self.process.stdin.flush()
-            if not self.told.wait_for(lambda: wish.group in self.done_s, 2 * LIMIT_S):
+            if not self.changed.wait_for(lambda: wish.group in self.done_s, 2 * LIMIT_S):
                 raise TimeoutError(f"the JVM says nothing of {wish.group}")
             return self.done_s[wish.group]
 

@@ -50,8 +50,8 @@ def _changed_share(case: ShareCase, how: str) -> ShareCase:
     if how == "full":
         return case
     number = {i: t for t, i in enumerate(case.ids)}
-    had = {m: {number[t]: ps for t, ps in topics.items()} for m, topics in SIMPLE(case.spec()).items()}
-    members = {m: (c, had[m]) for m, (c, _) in case.members.items()}
+    targets = {m: {number[t]: ps for t, ps in topics.items()} for m, topics in SIMPLE(case.spec()).items()}
+    members = {m: (c, targets[m]) for m, (c, _) in case.members.items()}
     if how == "joins":
         members["f" * 32] = (0, {})
     else:

@@ -337,13 +337,13 @@ def main() -> None:
                 renice(other, nice)
             latencies, turns, stall, used = uvloop.run(run())
             lat = {q: percentile(latencies, v) for q, v in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))}
-            told = (
+            stalls = (
                 "".join(f"{stall[q]:{w}.2f}" for q, w in (("p50", 10), ("p99", 8), ("max", 8)))
                 if stall
                 else f"{'-':>10}{'-':>8}{'-':>8}"
             )
             waits = f"{lat['p50']:13.2f}{lat['p99']:8.2f}{lat['max']:8.2f}"
-            print(f"{title:44}{told}   {waits}  {turns} joins and leaves, {used:.1f} CPU s", flush=True)
+            print(f"{title:44}{stalls}   {waits}  {turns} joins and leaves, {used:.1f} CPU s", flush=True)
             figures[title] = {
                 **{f"stall_{k}_ms": round(v, 3) for k, v in stall.items() if k != "cpu_s"},
                 **{f"heartbeat_{k}_ms": round(v, 3) for k, v in lat.items()},

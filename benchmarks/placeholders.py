@@ -50,8 +50,8 @@ async def join(port: int, groups: int) -> None:
     conn = await BrokerConnection.open("127.0.0.1", port, "bench")
     for start in range(0, groups, 100):
         ids = [f"managed-{i}" for i in range(start, min(start + 100, groups))]
-        asked = [conn.request(ch, "ConsumerGroupHeartbeat", hello(g), timeout_s=60) for g in ids]
-        assert {r.error_code for r in await asyncio.gather(*asked)} == {0}
+        requests = [conn.request(ch, "ConsumerGroupHeartbeat", hello(g), timeout_s=60) for g in ids]
+        assert {r.error_code for r in await asyncio.gather(*requests)} == {0}
     conn.close()
 
 

@@ -66,9 +66,9 @@ class Brokers:
             writer.close()
 
     def _metadata(self) -> md.MetadataResponse:
-        there = [md.MetadataResponseBroker(at, "127.0.0.1", port) for at, port in enumerate(self.ports)]
+        brokers = [md.MetadataResponseBroker(at, "127.0.0.1", port) for at, port in enumerate(self.ports)]
         led = md.MetadataResponsePartition(leader_id=CLOSES, replica_nodes=[CLOSES], isr_nodes=[CLOSES])
-        return md.MetadataResponse(brokers=there, topics=[md.MetadataResponseTopic(name=TOPIC, partitions=[led])])
+        return md.MetadataResponse(brokers=brokers, topics=[md.MetadataResponseTopic(name=TOPIC, partitions=[led])])
 
 
 def versions() -> av.ApiVersionsResponse:

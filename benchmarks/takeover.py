@@ -234,10 +234,10 @@ def sidecars(kafka: LocalKafka, size: Size) -> dict[str, object]:
         flush=True,
     )
 
-    had, before, busy = claims(kafka.internal), lags(heir), lags(heir, "busy")
+    claims_before, before, busy = claims(kafka.internal), lags(heir), lags(heir, "busy")
     time.sleep(RENEW_MS / 1000 + 2)
     after = lags(heir)
-    figures["renewals"] = claims(kafka.internal) - had
+    figures["renewals"] = claims(kafka.internal) - claims_before
     figures["renewal_worst_stop_ms"] = worst_ms(before, after)
     figures["renewal_worst_stop_of_its_own_ms"] = worst_ms(busy, lags(heir, "busy"))
     print(f"renewal: {figures['renewals']} fences, worst stop {figures['renewal_worst_stop_ms']} ms", flush=True)

@@ -50,12 +50,12 @@ def _short(a: Alert) -> tuple[int, list[str]]:
 
 
 def _back_s(a: Alert) -> int:
-    told = " ".join([a.expr, *(RECORDED.get(name, "") for name in re.findall(r"[\w:]+", a.expr))])
-    return max(map(_seconds, re.findall(r"\[(\w+)\]", told)), default=0) if "rate(" in told else 0
+    expressions = " ".join([a.expr, *(RECORDED.get(name, "") for name in re.findall(r"[\w:]+", a.expr))])
+    return max(map(_seconds, re.findall(r"\[(\w+)\]", expressions)), default=0) if "rate(" in expressions else 0
 
 
-def _seconds(told: str) -> int:
-    return int(told[:-1]) * SECONDS[told[-1]]
+def _seconds(duration: str) -> int:
+    return int(duration[:-1]) * SECONDS[duration[-1]]
 
 
 def _ended(values: str, steps: int) -> str:

@@ -69,8 +69,8 @@ ON_A = {"instance": "a"}
 
 def _histogram(name: str, fast: str, slow: str, bound: str, **labels: str) -> Series:
     """Values up to `bound`, and all of them."""
-    told = "".join(f',{k}="{v}"' for k, v in labels.items())
-    return {f'{name}_bucket{{{A}{told},le="{bound}"}}': fast, f'{name}_bucket{{{A}{told},le="+Inf"}}': slow}
+    pairs = "".join(f',{k}="{v}"' for k, v in labels.items())
+    return {f'{name}_bucket{{{A}{pairs},le="{bound}"}}': fast, f'{name}_bucket{{{A}{pairs},le="+Inf"}}': slow}
 
 
 def above(name: str, metric: str, held: str, severity: str, summary: str) -> Alert:
@@ -88,8 +88,8 @@ def of_all(name: str, metric: str, held: str, severity: str, summary: str) -> Al
 
 def rises(name: str, metric: str, within: str, severity: str, summary: str, labels: dict[str, str]) -> Alert:
     """A counter of one sidecar that should stand still."""
-    told = ",".join(f'{k}="{v}"' for k, v in {**ON_A, **labels}.items())
-    at = f"{metric}{{{told}}}"
+    pairs = ",".join(f'{k}="{v}"' for k, v in {**ON_A, **labels}.items())
+    at = f"{metric}{{{pairs}}}"
     expr = f"increase({metric}[{within}]) > 0"
     return Alert(name, expr, "0s", severity, summary, {at: "0x110 1x90"}, {at: "3x200"}, {**ON_A, **labels})
 

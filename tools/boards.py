@@ -399,8 +399,8 @@ def queries() -> list[tuple[str, str]]:
         for row in board.rows.values():
             for panel in row:
                 for expr, _ in panel.queries:
-                    asked = expr.replace("$instance", ".*").replace("$group", ".*")
-                    found.append((f"{board.title}: {panel.title}", asked))
+                    query = expr.replace("$instance", ".*").replace("$group", ".*")
+                    found.append((f"{board.title}: {panel.title}", query))
     return found
 
 

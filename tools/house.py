@@ -391,14 +391,14 @@ def _blocks(parent: _Node, rooms: int) -> list[list[_Line]]:
 def _library(room: str, nodes: list[_Node], rooms: int) -> list[list[_Line]]:
     """Neighbouring calls of one library on one line, without what it does inside; calls back out of it follow."""
     counts = [(name, len(list(same))) for name, same in itertools.groupby(str(node.call) for node in nodes)]
-    asked = _Line(rooms, ", ".join(name if times == 1 else f"{name} x{times}" for name, times in counts))
+    line = _Line(rooms, ", ".join(name if times == 1 else f"{name} x{times}" for name, times in counts))
     outside = _Node(nodes[0].call)
     todo = list(nodes)
     while todo:
         node = todo.pop(0)
         outside.children += [child for child in node.children if child.room != room]
         todo = [child for child in node.children if child.room == room] + todo
-    return [[asked], *_blocks(outside, rooms)]
+    return [[line], *_blocks(outside, rooms)]
 
 
 def _wrapped(head: str, parts: Iterable[str]) -> str:

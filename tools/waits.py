@@ -41,7 +41,7 @@ CALLS = {
     "wait_closed",
 }
 """Methods and functions that return when another task, thread, process or host has done something."""
-CANCELLED = "tasks that were told to end"
+CANCELLED = "tasks that were cancelled"
 CALLER = "its caller has the bound"
 EACH = "each of them has a bound of its own"
 IDLE = "until there is something to do: nobody waits for it"
