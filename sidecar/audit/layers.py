@@ -212,10 +212,10 @@ def _silver(kind: str) -> Table:
     schema = json.loads(published()[max(versions, key=lambda name: int(name.rsplit("-v", 1)[1]))])
     name, sub_id = KINDS[kind]
     from_key = (Column(sub_id, TEXT, IN_KEY[sub_id]),) if sub_id else ()
-    found = list(_columns(kind, schema["fields"]))
-    PATHS.update({(kind, column.name): path for column, path in found})
+    columns = list(_columns(kind, schema["fields"]))
+    PATHS.update({(kind, column.name): path for column, path in columns})
     PATHS.update({(kind, column): (field,) for field, column in HEAD.items()})
-    return Table("silver", name, schema["doc"], KEY, (*COMMON, *from_key, *(column for column, _ in found)))
+    return Table("silver", name, schema["doc"], KEY, (*COMMON, *from_key, *(column for column, _ in columns)))
 
 
 PATHS: dict[tuple[str, str], tuple[str, ...]] = {}

@@ -50,7 +50,7 @@ class Completeness:
 def completeness(row: Mapping[str, Any]) -> Completeness:
     """Returns the completeness in a row of the table coverage."""
     whole, hole = row["whole_from_offset"], row["longest_hole"]
-    found = Completeness(
+    counted = Completeness(
         not_read=row["read_from_offset"],
         lost=row["lost"],
         missing=row["missing"],
@@ -58,10 +58,10 @@ def completeness(row: Mapping[str, Any]) -> Completeness:
         not_whole=int(whole != 0),
         longest_hole=hole if hole > 1 and whole == 0 else 0,
     )
-    if found.complete:
-        return found
+    if counted.complete:
+        return counted
     since = row["whole_from_ms"] if whole else None
-    return Completeness(**{**vars(found), "since_ms": since, "since_known": since is not None})
+    return Completeness(**{**vars(counted), "since_ms": since, "since_known": since is not None})
 
 
 def combined(parts: Iterable[Completeness]) -> Completeness:

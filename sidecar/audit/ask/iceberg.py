@@ -39,7 +39,7 @@ def publish(lake: Lake, catalog: Any) -> int:
     )
     summary = {BATCH: str(batch)}
     try:
-        return sum(_replaced(tables[name], {_uri(f.path): f for f in found}, summary) for name, found in files.items())
+        return sum(_replaced(tables[name], {_uri(f.path): f for f in infos}, summary) for name, infos in files.items())
     except CommitFailedException as exc:
         raise AuditError(f"somebody else publishes to this catalog ({exc}): publish again") from exc
 

@@ -93,9 +93,9 @@ def at_one_batch(lake: Lake, read: Callable[[], Read]) -> Read:
     while True:
         before = [lake.committed(t) for t in GOLD.values()]
         if len(set(before)) == 1:
-            found = read()
+            result = read()
             if [lake.committed(t) for t in GOLD.values()] == before:
-                return found
+                return result
         if time.monotonic() > until:
             raise AuditError(f"gold in {lake.root} is half written, and nobody goes on: run `sidecar audit run` again")
         time.sleep(0.1)
@@ -105,24 +105,24 @@ def ask(lake: Lake, sql: str, given: Mapping[str, Any] | None = None) -> Rows:
     """The tables of gold go by their names. `given`: values of $names in the query."""
     with _opened(lake) as db:
         used = {name: value for name, value in (given or {}).items() if f"${name}" in sql}
-        found = db.sql(sql, params=used)
-        if found is None:  # it was no question
+        relation = db.sql(sql, params=used)
+        if relation is None:  # it was no question
             return []
         # A time with a zone needs a package that nothing else here needs; the lake's are all UTC.
-        picked = (f"#{i}::TIMESTAMP" if t == ZONED else f"#{i}" for i, t in enumerate(found.types, 1))
-        rows = found.project(", ".join(picked)).fetchall()
-        return [dict(zip(found.columns, row, strict=True)) for row in rows]
+        picked = (f"#{i}::TIMESTAMP" if t == ZONED else f"#{i}" for i, t in enumerate(relation.types, 1))
+        rows = relation.project(", ".join(picked)).fetchall()
+        return [dict(zip(relation.columns, row, strict=True)) for row in rows]
 
 
 def broken(lake: Lake) -> dict[str, tuple[str, int]]:
     """Invariants that do not hold: name -> what should be so, and how many rows say otherwise. Beside those of gold,
     that each record is there once in bronze and silver."""
-    found = {}
+    violations = {}
     with _opened(lake) as db:
         below = {f"once_{t.layer}_{t.name}": once(t, lake.sql(t, db)) for t in (BRONZE, *SILVER_TABLES.values())}
         for name, (sentence, sql) in {**INVARIANTS, **below}.items():
             plain = sql.replace("left anti join", "anti join")
             ((count,),) = db.execute(f"select count(*) from ({plain})").fetchall()
             if count:
-                found[name] = (sentence, int(count))
-    return found
+                violations[name] = (sentence, int(count))
+    return violations

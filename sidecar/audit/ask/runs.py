@@ -51,9 +51,9 @@ def runs(lake: Lake, db: Any = None) -> str:
 
 def _records(lake: Lake, db: Any) -> str:
     if db is not None and is_remote(lake.base):
-        found = [read_json(path) for path in lake.records.glob("????????.json")]
-        found += read_json(lake.packed) if lake.packed.exists() else []
-        rows = [{n: list(r[n].items()) if isinstance(r[n], dict) else r[n] for n in RECORDED} for r in found]
+        records = [read_json(path) for path in lake.records.glob("????????.json")]
+        records += read_json(lake.packed) if lake.packed.exists() else []
+        rows = [{n: list(r[n].items()) if isinstance(r[n], dict) else r[n] for n in RECORDED} for r in records]
         db.register("recorded", pa.Table.from_pylist(rows, pa.schema(list(RECORDED.items()))))
         return "recorded"
     places = [str(lake.records / "????????.json"), *([str(lake.packed)] if lake.packed.exists() else [])]

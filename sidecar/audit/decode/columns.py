@@ -40,8 +40,8 @@ class Compiled:
         """Reads the values at the places `which`, without their first `skip` bytes each. Returns flags for those that
         cannot be read by column, and the columns of the others."""
         _, offsets, data = values.buffers()
-        bad, found = columns(self._program, data or b"", offsets, values.offset, which.buffers()[1], skip)
-        parts = iter(zip(self._ops[::2], self._texts, self._fields, found, strict=True))
+        bad, decoded = columns(self._program, data or b"", offsets, values.offset, which.buffers()[1], skip)
+        parts = iter(zip(self._ops[::2], self._texts, self._fields, decoded, strict=True))
         return _flags(bad), _node(parts)
 
     def _put(self, op: int, arg: int = 0, text: bool = False, fields: list[str] | None = None) -> None:

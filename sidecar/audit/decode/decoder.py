@@ -56,8 +56,8 @@ def times(ms: Any) -> Any:
 def claims_in(bronze: Any) -> list[tuple[int, int, int]]:
     """Returns partition, offset and owner epoch of each claim, as defined by sidecar.state.fold.PartitionFold."""
     mask = pc.and_(pc.fill_null(pc.equal(bronze["kind"], OWNER_CLAIM), False), pc.is_valid(bronze["value"]))
-    found = bronze.filter(mask)
-    rows = zip(*(found[n].to_pylist() for n in ("state_partition", "offset", "sub_id")), strict=True)
+    claims = bronze.filter(mask)
+    rows = zip(*(claims[n].to_pylist() for n in ("state_partition", "offset", "sub_id")), strict=True)
     return [
         (p, offset, min(int(sub), LONG_MAX))
         for p, offset, sub in rows
@@ -110,11 +110,11 @@ class Decoder:
 
     def decode(self, bronze: Any) -> dict[str, Any]:
         """Returns table name -> its records, in the order of the batch; tables without records are left out."""
-        found: dict[str, list[Any]] = {}
+        batches: dict[str, list[Any]] = {}
         for part in slices(bronze):
             for name, batch in self._slice(part).items():
-                found.setdefault(name, []).append(batch)
-        return {name: pa.concat_batches(parts) for name, parts in found.items()}
+                batches.setdefault(name, []).append(batch)
+        return {name: pa.concat_batches(parts) for name, parts in batches.items()}
 
     def _slice(self, bronze: Any) -> dict[str, Any]:
         kinds = bronze["kind"].dictionary_encode()
@@ -171,8 +171,8 @@ class Decoder:
         for p in partitions.unique().to_pylist():
             if p in self._claims:
                 at, claimed = self._claims[p]
-                found = claimed.take(pc.search_sorted(at, offsets, side="left"))
-                epochs = pc.if_else(pc.equal(partitions, p), found, epochs)
+                latest = claimed.take(pc.search_sorted(at, offsets, side="left"))
+                epochs = pc.if_else(pc.equal(partitions, p), latest, epochs)
         return epochs
 
 
@@ -335,11 +335,11 @@ def slices(bronze: Any) -> Iterable[Any]:
 
 def _corrupt(bronze: Any, lost: Iterable[tuple[Any, str]]) -> Any:
     """Returns the unreadable records with the reasons, as rows of the table `corrupt`; None if there are none."""
-    found = [(which, why) for which, why in lost if len(which)]
-    if not found:
+    reasoned = [(which, why) for which, why in lost if len(which)]
+    if not reasoned:
         return None
-    which = pa.concat_arrays([w for w, _ in found])
-    reasons = pa.concat_arrays([pa.repeat(why, len(w)) for w, why in found])
+    which = pa.concat_arrays([w for w, _ in reasoned])
+    reasons = pa.concat_arrays([pa.repeat(why, len(w)) for w, why in reasoned])
     order = pc.sort_indices(which)
     part, reasons = bronze.take(which.take(order)), reasons.take(order)
     columns = [reasons if f.name == "reason" else part[f.name] for f in CORRUPT.arrow]

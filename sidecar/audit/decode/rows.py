@@ -27,18 +27,18 @@ class Embedded:
 
 
 def _places(raw: bytes | None) -> Any:
-    found = assigned(raw or b"")
-    return None if found is None else [{"topic": t, "partitions": list(ps)} for t, ps in found.items()]
+    partitions = assigned(raw or b"")
+    return None if partitions is None else [{"topic": t, "partitions": list(ps)} for t, ps in partitions.items()]
 
 
 def _topics(raw: bytes | None) -> Any:
-    found = None if raw is None else whole_subscription(raw)
-    return None if found is None else list(found.topics)
+    subscription = None if raw is None else whole_subscription(raw)
+    return None if subscription is None else list(subscription.topics)
 
 
 def _rack(raw: bytes | None) -> Any:
-    found = None if raw is None else whole_subscription(raw)
-    return None if found is None else found.rack_id
+    subscription = None if raw is None else whole_subscription(raw)
+    return None if subscription is None else subscription.rack_id
 
 
 EMBEDDED: Mapping[tuple[str, str], Embedded] = {
@@ -100,16 +100,16 @@ def value_row(kind: str, schema: Any, body: Mapping[str, Any]) -> dict[str, Any]
     """Returns the columns of `schema` from one decoded value."""
     row: dict[str, Any] = {}
     for f in schema:
-        found = _dig(body, PATHS[kind, f.name])
+        value = _dig(body, PATHS[kind, f.name])
         embedded = EMBEDDED.get((kind, f.name))
         if embedded is not None:
-            if isinstance(found, list):
-                found = found[0] if found else None
-            row[f.name] = None if found is None else embedded.of(found)
-        elif found is None:
+            if isinstance(value, list):
+                value = value[0] if value else None
+            row[f.name] = None if value is None else embedded.of(value)
+        elif value is None:
             row[f.name] = None if f.nullable else ""
         else:
-            row[f.name] = _plain(found, f.type)
+            row[f.name] = _plain(value, f.type)
     return row
 
 

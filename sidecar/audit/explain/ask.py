@@ -26,7 +26,7 @@ def explain(
         )
     inspect, state = shard.registry.kinds[group.kind].inspect, group.state_name()
     names = replayed.names | dict(image.names if image is not None else {})
-    found, facts = inspect.explain(replayed, group, image, live), inspect.facts(group)
+    reasons, facts = inspect.explain(replayed, group, image, live), inspect.facts(group)
     views = ((m, inspect.member(group, m, names)) for m in group.member_ids())
     return Explanation(
         replayed.group_id,
@@ -34,16 +34,16 @@ def explain(
         state,
         inspect.states.get(state, state),
         state in inspect.at_rest,
-        found.since_ms,
+        reasons.since_ms,
         facts["epoch"],
         facts["assignment_epoch"],
         facts["assignor"],
         replayed.why_of(shard.registry, Role.GROUP),
         replayed.coordinator,
-        tuple(_seen(inspect, view, found.members[m]) for m, view in views if view is not None),
-        tuple(found.waits),
+        tuple(_seen(inspect, view, reasons.members[m]) for m, view in views if view is not None),
+        tuple(reasons.waits),
         removed(shard.registry, replayed.rows, limits),
-        (*found.notes, *managed(replayed.configs), *lost(replayed)),
+        (*reasons.notes, *managed(replayed.configs), *lost(replayed)),
         {name: value for name, value in facts.items() if name not in COMMON},
         inspect.phases,
         inspect.epoch_name,

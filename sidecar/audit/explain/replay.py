@@ -54,12 +54,12 @@ class Replayed:
     """Topic id -> name, from the records."""
 
     def since(self, kind: str, sub_id: str = "") -> int:
-        found = self.last_writes.get((str(kind), sub_id))
-        return 0 if found is None else found.ms
+        write = self.last_writes.get((str(kind), sub_id))
+        return 0 if write is None else write.ms
 
     def offset(self, kind: str, sub_id: str = "") -> int:
-        found = self.last_writes.get((str(kind), sub_id))
-        return -1 if found is None else found.offset
+        write = self.last_writes.get((str(kind), sub_id))
+        return -1 if write is None else write.offset
 
     @property
     def taken_over_ms(self) -> int:
@@ -67,8 +67,8 @@ class Replayed:
 
     def why_of(self, registry: Registry, role: Role) -> str:
         """Returns the reason in the last record with this role; "" if there is none."""
-        found = [write for (kind, _), write in self.last_writes.items() if registry.role(kind) is role]
-        return max(found, key=lambda write: write.offset).why if found else ""
+        writes = [write for (kind, _), write in self.last_writes.items() if registry.role(kind) is role]
+        return max(writes, key=lambda write: write.offset).why if writes else ""
 
     def shard(
         self,
@@ -116,36 +116,36 @@ class Fault:
 def replayed(group_id: str, taken: RecordsRead, faults: list[Fault] | None = None) -> Replayed:
     """Returns the group as `taken` has it: the group's records and the claims of its partition. `faults` gets the
     records that cannot be read; without it, the first one raises ExplainError."""
-    found = Replayed(group_id, rows=taken.rows())
+    result = Replayed(group_id, rows=taken.rows())
     fold, codec = PartitionFold(), StateCodec()
     codec.schemas = taken.schemas
-    for raw, row in zip(taken.records, found.rows, strict=True):
+    for raw, row in zip(taken.records, result.rows, strict=True):
         if raw.key is None:
             continue
         void = fold.owners.void
         fold.apply(raw.offset, raw.key, raw.value, raw.owner_epoch)
         if raw.key.kind == OWNER_CLAIM:
-            found.coordinator = _claimed(found.coordinator, codec, raw.key, raw.value, raw.time_ms)
+            result.coordinator = _claimed(result.coordinator, codec, raw.key, raw.value, raw.time_ms)
         elif fold.owners.void == void and raw.key.group_id == group_id:
-            found.last_writes[raw.key.kind, raw.key.sub_id] = LastWrite(raw.time_ms, raw.offset, row["why"])
+            result.last_writes[raw.key.kind, raw.key.sub_id] = LastWrite(raw.time_ms, raw.offset, row["why"])
     for name, value in fold.configs.get(group_id, {}).items():
         with suppress(StateError):  # sidecars ignore a setting that they cannot read
-            found.configs[name] = codec.config_value(value)[0]
+            result.configs[name] = codec.config_value(value)[0]
     for key, value in fold.groups.get(group_id, {}).items():
         try:
             record = codec.decode(key, value)[0]
         except StateError as exc:
             if faults is not None:
-                faults.append(Fault(key, found.last_writes[key.kind, key.sub_id].offset, str(exc)))
+                faults.append(Fault(key, result.last_writes[key.kind, key.sub_id].offset, str(exc)))
                 continue
             raise ExplainError(
                 f"The record {key.kind} {key.sub_id} of {group_id} cannot be read, so no sidecar serves the group: "
                 f"{exc}.",
                 REPAIR.format(group_id),
             ) from None
-        found.records.append(record)
-        found.names.update(getattr(record, "names", {}))
-    return found
+        result.records.append(record)
+        result.names.update(getattr(record, "names", {}))
+    return result
 
 
 def _claimed(

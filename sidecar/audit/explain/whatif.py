@@ -96,14 +96,14 @@ def _member(group: Any, text: str) -> str:
     """Returns the id of the member that `text` names. Raises ExplainError unless it is exactly one."""
     if text in group.members:
         return text
-    found = [
+    ids = [
         str(m.member_id)
         for m in group.members.values()
         if text in (getattr(m, "instance_id", None), m.client_id) or m.member_id.startswith(text)
     ]
-    if len(found) == 1:
-        return found[0]
-    problem = "no member is called so" if not found else f"{len(found)} members are called so: {', '.join(found)}"
+    if len(ids) == 1:
+        return ids[0]
+    problem = "no member is called so" if not ids else f"{len(ids)} members are called so: {', '.join(ids)}"
     raise ExplainError(f"{text}: {problem}.", f"sidecar groups members {group.group_id} shows all members.")
 
 
@@ -121,29 +121,29 @@ def _target(
         raise ExplainError(what, "Ask again when it has a member.")
     for event in (*run.leave(group, change.leaves), *joins):
         shard.handle(event, NO_TOKEN, now)
-    found = shard.groups.get(replayed.group_id)
-    if type(found) is type(group):
-        for event in run.beat(found):
+    changed = shard.groups.get(replayed.group_id)
+    if type(changed) is type(group):
+        for event in run.beat(changed):
             shard.handle(event, NO_TOKEN, now)
     _assign(shard, Now(now.mono_ms + INTERVAL_MS, now.wall_ms + INTERVAL_MS))
-    found = shard.groups.get(replayed.group_id)
-    if type(found) is not type(group):
+    changed = shard.groups.get(replayed.group_id)
+    if type(changed) is not type(group):
         return None
-    return _held(shard, found, replayed.names | dict(image.names), run, now=False)
+    return _held(shard, changed, replayed.names | dict(image.names), run, now=False)
 
 
 def _held(shard: Shard, group: Any, names: Mapping[bytes, str], run: DryRun, now: bool) -> Held:
     """Returns the members' partitions or tasks: if `now`, those they own or must still give up, else their targets."""
     view = shard.registry.kinds[group.kind].inspect.member
-    found: Held = {}
+    held: Held = {}
     for member_id in group.members:
         m = view(group, member_id, names)
         assert m is not None
         for owned in (m.owns, m.gives_up) if now else (m.target,):
             for key, partitions in {} if isinstance(owned, str) else owned.items():
                 for partition in partitions:
-                    found.setdefault((key, partition), set()).add(member_id)
-    return found
+                    held.setdefault((key, partition), set()).add(member_id)
+    return held
 
 
 def _assign(shard: Shard, now: Now) -> None:

@@ -63,7 +63,7 @@ def outages(keys: Frame, claims_now: Frame, was: Frame) -> Writes:
         claims=claims_now,
         was=was,
     )
-    found = sql(
+    rows = sql(
         f"""select c.state_partition, c.former as former_claim, c.claim, l.w.offset as from_offset, l.w.ms as from_ms,
                 l.w.written_ms as from_written_ms, c.from_offset as to_offset, c.from_ms as to_ms,
                 c.from_written_ms as to_written_ms, c.from_ms - l.w.ms as at_most_ms, c.from_why as why
@@ -78,7 +78,7 @@ def outages(keys: Frame, claims_now: Frame, was: Frame) -> Writes:
         last=last,
         claims=claims_now,
     )
-    return Writes(found, left)
+    return Writes(rows, left)
 
 
 def stale_writes(keys: Frame, claims_now: Frame) -> Frame:

@@ -126,9 +126,9 @@ class _Partitions(_Fold):
             return None
         rows = [{"state_partition": p, "from_offset": a, "until_offset": b} for p, (a, b) in new.items()]
         table = pa.Table.from_pylist(rows, schema=CUT)
-        found = self.out.between["cuts"] = cuts(keys, self.db.rows(table), self.was["cuts"])
-        self.carry("cuts", found)
-        return found
+        result = self.out.between["cuts"] = cuts(keys, self.db.rows(table), self.was["cuts"])
+        self.carry("cuts", result)
+        return result
 
 
 def _held(kind: str, modern: Modern) -> list[tuple[str, str]]:
@@ -222,9 +222,9 @@ class _Groups(_Fold):
 
     def people(self) -> None:
         modern = self.every("members", lambda m: f", member_id, {pack(m.member)} as payload")
-        found = computed(members.members(self.whole_of(modern), self.of("classic_members"), self.was["members"]))
-        self.add("members", members.as_members(found))
-        self.carry("members", found.where("open"))
+        lives = computed(members.members(self.whole_of(modern), self.of("classic_members"), self.was["members"]))
+        self.add("members", members.as_members(lives))
+        self.carry("members", lives.where("open"))
         if not self.idle(("streams_groups",), ("ready",)):
             ready = computed(members.states(members.READY, self.of("streams_groups"), self.was["ready"]))
             self.add("streams_not_ready", ready.where("state = 'not ready'"))
@@ -270,15 +270,15 @@ class _Groups(_Fold):
         groups = rebalances.new_epochs(self.every("groups", lambda m: ", epoch"), self.was["rebalances"])
         targets, moved = self.targets()
         sequence = rebalances.sequence(line, groups, targets, moved, self.classic_steps(), self.was["rebalances"])
-        found = computed(epochs.epochs(sequence.rows, sequence.details))
-        made = epochs.as_rebalances(found, self.whole)
+        rows = computed(epochs.epochs(sequence.rows, sequence.details))
+        made = epochs.as_rebalances(rows, self.whole)
         if self.cuts is not None:
             born = births.births(groups, valid(self.silver["classic_groups"]), self.cuts, self.was)
             self.carry("births", born)
             made = births.graded_by_births(made, born, self.cuts)
         self.add("rebalances", made)
         self.carry("people", line.people)
-        self.carry("rebalances", epochs.carried(found))
+        self.carry("rebalances", epochs.carried(rows))
 
     def targets(self) -> tuple[Frame | None, Frame | None]:
         """Returns the complete targets, and how many partitions each moved."""
@@ -317,23 +317,23 @@ class _Places(_Fold):
 
     def fold(self, between: Frames, cuts: Frame | None) -> None:
         events, epochs, whole = (between[name] for name in ("events", "epochs", "whole"))
-        found = ownership.owned(events, self.was["intervals"], self.was["doubtful"], self.was["places"], whole)
+        owned = ownership.owned(events, self.was["intervals"], self.was["doubtful"], self.was["places"], whole)
         ended = sql(
             """select i.* exclude (last_epoch), coalesce(last_epoch, epoch) as last_epoch from {ended} i
                 left join {epochs} e on i.state_partition = e.state_partition and i.group_id = e.group_id
                     and i.kind = e.kind and i.member_id = e.member_id""",
-            ended=found.intervals,
+            ended=owned.intervals,
             epochs=epochs,
         )
-        overlaps = found.overlaps if cuts is None else ownership.doubted(found.overlaps, cuts)
+        overlaps = owned.overlaps if cuts is None else ownership.doubted(owned.overlaps, cuts)
         self.add("intervals", ended.where(f"kind in {OWNED}"))
         self.add("second_owners", as_places(overlaps.where(f"kind in {(*OWNED, ACTIVE, PROCESS)}")))
-        self.add("unowned", as_places(found.unowned.where(f"kind in {(*OWNED, ACTIVE)}")))
-        kinds = {kind for batch in found.kinds.batches() for kind in batch["kind"].to_pylist()}
-        self.carry("intervals", found.intervals.where("open"))
-        self.carry("doubtful", found.doubtful)
-        self.carry("places", found.places)
-        several = found.intervals.where(f"kind in {SEVERAL} and member_id <> '{NO_MEMBER}'")
+        self.add("unowned", as_places(owned.unowned.where(f"kind in {(*OWNED, ACTIVE)}")))
+        kinds = {kind for batch in owned.kinds.batches() for kind in batch["kind"].to_pylist()}
+        self.carry("intervals", owned.intervals.where("open"))
+        self.carry("doubtful", owned.doubtful)
+        self.carry("places", owned.places)
+        several = owned.intervals.where(f"kind in {SEVERAL} and member_id <> '{NO_MEMBER}'")
         if not self.idle((), ("holders",)) or not kinds.isdisjoint(SEVERAL):
             counts = holders.counted(several, self.was["holders"])
             self.carry("holders", holders.carried(counts))
@@ -341,7 +341,7 @@ class _Places(_Fold):
             self.add("holders", holders.as_holders(known))
         if SHARE in kinds:
             self.add("share_holdings", ended.where(f"kind = '{SHARE}' and member_id <> '{NO_MEMBER}'"))
-            self.add("share_coverage", shares.coverage(found.unowned, cuts))
+            self.add("share_coverage", shares.coverage(owned.unowned, cuts))
         if not kinds.isdisjoint(TASKS):
             tasks = ended.where(f"kind in {ROLES}")
             self.add(
@@ -349,7 +349,7 @@ class _Places(_Fold):
                 tasks.select("*, topic_key as subtopology, kind as role, nullif(topic, '') as process_id"),
             )
             if "wanted" in between:
-                tasks = found.intervals.where(f"kind in {COVERED}")
+                tasks = owned.intervals.where(f"kind in {COVERED}")
                 short = lacking(tasks, between["wanted"], self.was["read"], self.was["lacking"])
                 self.carry("lacking", short.where("open"))
                 known = before_cuts(graded(short, whole, "from_offset", "to_offset"), cuts, "to_offset")

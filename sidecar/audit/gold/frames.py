@@ -91,7 +91,7 @@ def database(memory: str = "", folder: str = "") -> Iterator[Database]:
 
 def sql(text: str, **frames: Frame) -> Frame:
     """Returns a query over these frames, which the text names in braces. Each read computes it again."""
-    named = NAMED.sub(lambda found: frames[found[1]].name, text)
+    named = NAMED.sub(lambda match: frames[match[1]].name, text)
     return next(iter(frames.values())).db.query(named)
 
 

@@ -76,12 +76,12 @@ def topologies(records: Frame) -> Frame:
     )
 
 
-def as_members(found: Frame) -> Frame:
-    return found.select("*, key_id as member_id, unnest(payload)")
+def as_members(rows: Frame) -> Frame:
+    return rows.select("*, key_id as member_id, unnest(payload)")
 
 
-def as_static(found: Frame) -> Frame:
-    return found.select("*, key_id as instance_id, state as member_id")
+def as_static(rows: Frame) -> Frame:
+    return rows.select("*, key_id as instance_id, state as member_id")
 
 
 def settings(records: Frame) -> Frame:

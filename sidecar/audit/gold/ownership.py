@@ -138,9 +138,9 @@ def _intervals(marked: Frame, was: Frame) -> Frame:
     )
 
 
-def _as_intervals(found: Frame) -> Frame:
+def _as_intervals(stretches: Frame) -> Frame:
     """Returns the intervals with the columns of the table."""
-    return found.select(
+    return stretches.select(
         """p, member_id, f, st, stretch_offset, unseen, f.topic as topic,
             f.offset as from_offset, f.ms as from_ms, f.written_ms as from_written_ms, f.why as from_why,
             f.not_before as from_not_before_offset, f.exact as from_exact,

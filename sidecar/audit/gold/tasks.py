@@ -142,7 +142,7 @@ def folding(memory: str = "") -> Iterator[Database]:
 
 
 def gold_of_units(units: Sequence[Unit], work: Work, ids: Iterator[int]) -> list[str]:
-    """Folds the units of these numbers; tells the files it wrote."""
+    """Folds the units of these numbers. Returns reports of the files it wrote."""
     writers: dict[str, TableWriter] = {}
     for i in ids:
         with folding(work.memory) as db:

@@ -63,16 +63,16 @@ def ownership(rows: Iterable[Row]) -> list[History]:
         fold.add(row)
         if row["kind"] == OWNER_CLAIM:
             maker.record(row)
-    found = {g: History(g, claimed, unreadable=unreadable[g] + unreadable[""]) for g in sorted(groups - {""})}
+    histories = {g: History(g, claimed, unreadable=unreadable[g] + unreadable[""]) for g in sorted(groups - {""})}
     if fold is not None:
-        _add_ownership(found, fold, times)
-    return list(found.values())
+        _add_ownership(histories, fold, times)
+    return list(histories.values())
 
 
 def history(group_id: str, rows: Iterable[Row], registry: Registry = REGISTRY) -> History:
     """Returns a group's history. `rows`: of its partition, in the order of the log; other groups' rows are skipped."""
-    found = History(group_id)
-    maker = _EventMaker(group_id, found.events, registry)
+    result = History(group_id)
+    maker = _EventMaker(group_id, result.events, registry)
     fold: Fold | None = None
     claims = Claims()
     times: dict[int, int] = {}
@@ -81,8 +81,8 @@ def history(group_id: str, rows: Iterable[Row], registry: Registry = REGISTRY) -
             continue
         times[row["offset"]] = row["time_ms"]
         if "problem" in row:
-            found.unreadable += 1
-            found.events.append(
+            result.unreadable += 1
+            result.events.append(
                 Event(row["time_ms"], row["offset"], "a record that cannot be read", "", row["problem"])
             )
             continue
@@ -96,9 +96,9 @@ def history(group_id: str, rows: Iterable[Row], registry: Registry = REGISTRY) -
             claims.claim(epoch)
         maker.record(row)
     if fold is not None:
-        _add_ownership({group_id: found}, fold, times)
-        found.events += _moves(found.intervals)
-        found.events += [
+        _add_ownership({group_id: result}, fold, times)
+        result.events += _moves(result.intervals)
+        result.events += [
             Event(
                 o.time_ms,
                 o.offset,
@@ -109,18 +109,18 @@ def history(group_id: str, rows: Iterable[Row], registry: Registry = REGISTRY) -
             for o in fold.result.overlaps
             if o.group_id == group_id
         ]
-    found.events.sort(key=lambda e: e.offset)
-    return found
+    result.events.sort(key=lambda e: e.offset)
+    return result
 
 
-def _add_ownership(found: Mapping[str, History], fold: Fold, times: Mapping[int, int]) -> None:
+def _add_ownership(histories: Mapping[str, History], fold: Fold, times: Mapping[int, int]) -> None:
     """Adds the fold's gaps and intervals to their groups. `times`: offset -> time of each record in the fold."""
     for gap in fold.result.gaps:
-        if (of := found.get(gap.group_id)) is not None:
+        if (of := histories.get(gap.group_id)) is not None:
             of.missing += gap.missing
             of.complete_ms = max(of.complete_ms or 0, times[gap.offset])
     for interval in fold.result.intervals:
-        if interval.listed and (of := found.get(interval.group_id)) is not None:
+        if interval.listed and (of := histories.get(interval.group_id)) is not None:
             of.intervals.append(interval)
 
 

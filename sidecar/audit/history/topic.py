@@ -108,12 +108,12 @@ class Reader:
         from confluent_kafka import KafkaException
 
         try:
-            found = self._consumer.list_topics(self._topic, timeout=TIMEOUT_S).topics[self._topic]
+            metadata = self._consumer.list_topics(self._topic, timeout=TIMEOUT_S).topics[self._topic]
         except KafkaException as exc:
             raise TopicError(f"{self._bootstrap}: {exc.args[0].str()}") from None
-        if found.error is not None:
-            raise TopicError(f"{self._topic}: {found.error.str()}. Is this the cluster, and may this user read it?")
-        return len(found.partitions)
+        if metadata.error is not None:
+            raise TopicError(f"{self._topic}: {metadata.error.str()}. Is this the cluster, and may this user read it?")
+        return len(metadata.partitions)
 
     def of_group(self, group_id: str) -> Iterator[Row]:
         """Yields this group's records and the claims of its partition, in the order of the log. Raises TopicError."""
@@ -131,15 +131,15 @@ class Reader:
         Compaction keeps the last copy of a schema, perhaps behind values that need it: so decoding waits for all."""
         from confluent_kafka import TopicPartition
 
-        found = (
+        taken = (
             RecordsRead(partition) if after is None else RecordsRead(partition, schemas=after.schemas, end=after.end)
         )
         here = TopicPartition(self._topic, partition)
         low, high = self._bounds(here)
-        at = max(low, found.end)
-        found.end = max(at, high)
+        at = max(low, taken.end)
+        taken.end = max(at, high)
         if at >= high:
-            return found
+            return taken
         self._consumer.assign([TopicPartition(self._topic, partition, at)])
         while at < high:
             for m in self._arrived(partition, at):
@@ -149,11 +149,11 @@ class Reader:
                 at = m.offset() + 1
                 key = _key(m)
                 if key is not None and key.kind == SCHEMA:
-                    _learn(found.schemas, m)
+                    _learn(taken.schemas, m)
                 elif key is None or wanted(key):
                     headers = {name: value.decode(errors="replace") for name, value in m.headers() or () if value}
-                    found.records.append(Raw(m.offset(), m.timestamp()[1], key, m.value(), headers))
-        return found
+                    taken.records.append(Raw(m.offset(), m.timestamp()[1], key, m.value(), headers))
+        return taken
 
     def _bounds(self, here: Any) -> tuple[int, int]:
         from confluent_kafka import KafkaException

@@ -40,13 +40,13 @@ def why_other_topic(
 
 def _in_common(before: Batch, bounds: Mapping[int, tuple[int, int]]) -> Ranges:
     """Returns ranges of offsets that the lake has read and the source may still have."""
-    found: Ranges = {}
+    ranges: Ranges = {}
     for p, (low, high) in bounds.items():
         end = min(high, before.position.get(p, 0))
         if low < end:
-            found[p] = (max(low, end - COMPARED), end)
-    most = sorted(found, key=lambda p: (found[p][0] - found[p][1], p))[:PARTITIONS]
-    return {p: found[p] for p in most}
+            ranges[p] = (max(low, end - COMPARED), end)
+    most = sorted(ranges, key=lambda p: (ranges[p][0] - ranges[p][1], p))[:PARTITIONS]
+    return {p: ranges[p] for p in most}
 
 
 def _differs(source: Source, lake: Lake, ranges: Ranges) -> str:

@@ -42,8 +42,8 @@ class _Opened:
         """Number of the last batch. The entries are read again to find it, so once for each version."""
         version = self.log.version()
         if self.batch[0] != version:
-            found = self.log.transaction_version(APP)
-            self.batch = (version, -1 if found is None else found)
+            batch = self.log.transaction_version(APP)
+            self.batch = (version, -1 if batch is None else batch)
         return self.batch[1]
 
 
@@ -86,13 +86,13 @@ class DeltaTables:
 
     def committed(self, table: Table) -> int:
         """Number of the last batch; -1: none."""
-        found = self._log(table)
-        return -1 if found is None else found.last()
+        opened = self._log(table)
+        return -1 if opened is None else opened.last()
 
     def last(self, table: Table) -> tuple[int, int | None]:
         """Number of the last batch, and of the attempt that made it."""
-        found = self._log(table)
-        return (-1, None) if found is None else (found.last(), found.log.transaction_version(ATTEMPT))
+        opened = self._log(table)
+        return (-1, None) if opened is None else (opened.last(), opened.log.transaction_version(ATTEMPT))
 
     def commit(self, target: Target, files: Sequence[FileInfo], batch: int, attempt: int | None = None) -> bool:
         """Makes the files visible, and in the same transaction removes the rows that earlier batches left open. Returns
@@ -122,8 +122,8 @@ class DeltaTables:
 
     def files(self, table: Table) -> list[FileInfo]:
         """With paths that can be opened."""
-        found = self._log(table)
-        return [] if found is None else [_with_place(self.folder(table), f) for f in _infos(found.log)]
+        opened = self._log(table)
+        return [] if opened is None else [_with_place(self.folder(table), f) for f in _infos(opened.log)]
 
     def compact(self, table: Table, upto: int, full_bytes: int) -> tuple[int, int]:
         """Put small files together; returns how many became how many. Nothing is done while there are files of later
@@ -143,12 +143,12 @@ class DeltaTables:
 
     def vacuum(self, table: Table, hours: int) -> list[str]:
         """Remove files that the log does not name, or names as removed, once they are so old; return which."""
-        found = _open(self.folder(table))
+        log = _open(self.folder(table))
         options: dict[str, Any] = {"retention_hours": hours, "enforce_retention_duration": False, "full": True}
         # A vacuum is two entries in the log, also if it finds nothing.
-        if found is None or not found.vacuum(dry_run=True, **options):
+        if log is None or not log.vacuum(dry_run=True, **options):
             return []
-        return found.vacuum(dry_run=False, **options)
+        return log.vacuum(dry_run=False, **options)
 
 
 def is_open(file: FileInfo) -> bool:
@@ -176,11 +176,11 @@ def _infos(log: DeltaTable) -> list[FileInfo]:
     """With paths as the log has them."""
     by = log.metadata().partition_columns
     rows = pa.table(log.get_add_actions(flatten=True)).to_pylist()
-    found = []
+    infos = []
     for row in sorted(rows, key=lambda r: str(r["path"])):
         partition = tuple((n, partition_text(row.get(f"partition.{n}"))) for n in by)
-        found.append(FileInfo(str(row["path"]), row["size_bytes"], row.get("num_records") or 0, partition, ""))
-    return found
+        infos.append(FileInfo(str(row["path"]), row["size_bytes"], row.get("num_records") or 0, partition, ""))
+    return infos
 
 
 def _made(folder: Folder) -> int | None:

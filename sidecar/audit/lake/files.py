@@ -54,8 +54,8 @@ def batch_name(batch: int) -> str:
 
 def batch_of(path: str) -> int | None:
     """Returns the batch that wrote the file; None for a file that maintenance has merged from several."""
-    found = re.match(r"b(\d{8})-", path.rsplit("/", 1)[-1])
-    return None if found is None else int(found[1])
+    match = re.match(r"b(\d{8})-", path.rsplit("/", 1)[-1])
+    return None if match is None else int(match[1])
 
 
 @dataclass
@@ -146,11 +146,11 @@ def reports(writers: Mapping[str, TableWriter]) -> list[str]:
 
 def reported(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[FileInfo]]:
     """Returns the files that tasks have reported, by the name of their writer."""
-    found: dict[str, list[FileInfo]] = defaultdict(list)
+    files: dict[str, list[FileInfo]] = defaultdict(list)
     for row in rows:
         if "file" in row:
-            found[row["table"]].append(msgspec.convert(row["file"], FileInfo))
-    return found
+            files[row["table"]].append(msgspec.convert(row["file"], FileInfo))
+    return files
 
 
 def partition_text(value: Any) -> str | None:
@@ -169,12 +169,12 @@ def statistics(meta: Any, schema: Any) -> dict[str, Any]:
         name = meta.schema.column(i).path
         if name not in schema.names or schema.field(name).type not in (INT, LONG, TEXT, TIME, DATE):
             continue
-        found = [meta.row_group(g).column(i).statistics for g in range(meta.num_row_groups)]
-        if any(s is None or not s.has_null_count for s in found):
+        row_groups = [meta.row_group(g).column(i).statistics for g in range(meta.num_row_groups)]
+        if any(s is None or not s.has_null_count for s in row_groups):
             continue
-        nulls[name] = sum(s.null_count for s in found)
-        ranges = [(s.min, s.max) for s in found if s.has_min_max]
-        if ranges and all(s.has_min_max or s.num_values == 0 for s in found):
+        nulls[name] = sum(s.null_count for s in row_groups)
+        ranges = [(s.min, s.max) for s in row_groups if s.has_min_max]
+        if ranges and all(s.has_min_max or s.num_values == 0 for s in row_groups):
             low, high = _shown(min(a for a, _ in ranges)), _shown(max(b for _, b in ranges))
             if low is not None and high is not None:
                 least[name], most[name] = low, high

@@ -9,7 +9,7 @@
     _batches/packed.json                 records of batches before, once run/maintain.py has packed them
     incarnation-1/…                      the same again, of a topic that was re-created
 
-Executors write files straight from Arrow and tell the driver what they wrote; the driver makes them visible in one
+Executors write files straight from Arrow and report them to the driver, which makes them visible in one
 transaction for each table. What a killed attempt leaves is never visible, and maintenance removes it. The folder is on
 a file system that the driver and all executors share, or in an object store (storage.py).
 """
@@ -149,23 +149,23 @@ class Lake:
     ) -> list[FileInfo]:
         """All files that are visible now, or those that this batch wrote. `days`, `group`: without those that cannot
         have a record of that day, or of that group: in bronze folders tell, elsewhere nothing does."""
-        found = self.tables.files(table)
+        files = self.tables.files(table)
         if batch is not None:
-            found = [f for f in found if f.path.rsplit("/", 1)[-1].startswith(batch_name(batch))]
+            files = [f for f in files if f.path.rsplit("/", 1)[-1].startswith(batch_name(batch))]
         if days is not None and "day" in table.by:
-            found = [f for f in found if str(days[0]) <= str(dict(f.partition)["day"]) <= str(days[1])]
+            files = [f for f in files if str(days[0]) <= str(dict(f.partition)["day"]) <= str(days[1])]
         if group and "state_partition" in table.by:
             theirs = self.partitions_of(group)
-            found = [f for f in found if not theirs or str(dict(f.partition)["state_partition"]) in theirs]
-        return found
+            files = [f for f in files if not theirs or str(dict(f.partition)["state_partition"]) in theirs]
+        return files
 
     def partitions_of(self, group: str) -> set[str]:
         """The state partition that has the group, by gold's `coverage`; none if that does not know the group."""
         from sidecar.audit.gold.tables import GOLD
 
         where = ds.field("group_id") == group
-        found = self.read_arrow(GOLD["coverage"], ["state_partition"], where).column("state_partition")
-        return {str(p) for p in found.unique().to_pylist()}
+        partitions = self.read_arrow(GOLD["coverage"], ["state_partition"], where).column("state_partition")
+        return {str(p) for p in partitions.unique().to_pylist()}
 
     def read(self, spark: SparkSession, table: Table, days: Days | None = None, group: str = "") -> DataFrame:
         """Without a jar: the files that count are read as Parquet. `days`: the first and the last, of bronze; `group`:

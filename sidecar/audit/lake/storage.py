@@ -106,8 +106,8 @@ class ObjectFolder:
 
     def _below(self) -> list[Any]:
         store, path = file_system(self.uri)
-        found: list[Any] = store.get_file_info(pafs.FileSelector(path, recursive=True, allow_not_found=True))
-        return [info for info in found if info.type == pafs.FileType.File]
+        infos: list[Any] = store.get_file_info(pafs.FileSelector(path, recursive=True, allow_not_found=True))
+        return [info for info in infos if info.type == pafs.FileType.File]
 
 
 class _Sink:

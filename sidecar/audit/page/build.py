@@ -35,4 +35,4 @@ def build(view: Mapping[str, Any]) -> str:
         " base-uri 'none'; form-action 'none'"
     )
     parts = {"title": html.escape(view["title"]), "policy": policy, "style": style, "script": script, "data": data}
-    return re.sub(r"@@(\w+)@@", lambda found: parts[found[1]], _part("page.html"))
+    return re.sub(r"@@(\w+)@@", lambda match: parts[match[1]], _part("page.html"))

@@ -16,7 +16,7 @@ MANY = 20
 
 def findings(source: Source, groups: Groups, until: int, lacking_ms: int) -> list[Finding]:
     """All of them, by time. `lacking_ms`: of the budget."""
-    found = [
+    unsorted = [
         *_overlaps(source, groups, until),
         *_stale_writes(source, groups),
         *_went_back(source, groups),
@@ -28,15 +28,15 @@ def findings(source: Source, groups: Groups, until: int, lacking_ms: int) -> lis
         *_stale_claims(source, groups),
         *_settings(source, groups),
     ]
-    return sorted(found, key=lambda f: (f.ms, f.partition, f.offset))
+    return sorted(unsorted, key=lambda f: (f.ms, f.partition, f.offset))
 
 
-def pack(found: list[Finding], groups: Groups, texts: Texts, most: int, left_out: list[str]) -> dict[str, Any]:
+def pack(all_findings: list[Finding], groups: Groups, texts: Texts, most: int, left_out: list[str]) -> dict[str, Any]:
     """As columns, no more than `most` of each kind; and how many there are of each kind."""
-    counts = Counter(f.kind for f in found)
+    counts = Counter(f.kind for f in all_findings)
     kept: list[Finding] = []
     for key, name in KINDS:
-        mine = [f for f in found if f.kind == key]
+        mine = [f for f in all_findings if f.kind == key]
         if len(mine) > most:
             longest = key in LONGEST
             mine.sort(key=(lambda f: (f.end or f.ms) - f.ms) if longest else (lambda f: f.ms))

@@ -179,7 +179,7 @@ class Groups:
                 f"{brief} times a partition was nobody’s for less than {least}: drawn, but not listed."
             )
 
-    def packed(self, coordinators: Sequence[dict[str, Any]], found: Sequence[Finding]) -> list[dict[str, Any]]:
+    def packed(self, coordinators: Sequence[dict[str, Any]], findings: Sequence[Finding]) -> list[dict[str, Any]]:
         """Returns the data of each group. Packs rebalances first: their reasons are required, those of intervals are
         optional and limited."""
         takeovers = {c["sp"]: c["takeovers"] for c in coordinators}
@@ -188,7 +188,7 @@ class Groups:
         drawn = self._bars("intervals", self._budget.intervals)
         free = self._bars("unowned", self._budget.unowned)
         by_group: dict[int, list[Finding]] = {}
-        for f in found:
+        for f in findings:
             by_group.setdefault(f.group, []).append(f)
         out = []
         for n, g in enumerate(self._groups):

@@ -53,23 +53,23 @@ def view(
     if period is not None:
         left_out.append(f"Only the time {period.words} is shown, with what reaches into it.")
     shown = Groups(source, covered, texts, budget, end)
-    found = findings.findings(source, shown, end, budget.lacking_ms)
-    listed = findings.pack(found, shown, texts, budget.findings, left_out)
+    all_findings = findings.findings(source, shown, end, budget.lacking_ms)
+    listed = findings.pack(all_findings, shown, texts, budget.findings, left_out)
     coordinators = _coordinators(source, texts, budget.claims, left_out)
-    packed = shown.packed(coordinators, found)
+    packed = shown.packed(coordinators, all_findings)
     left_out += shown.left_out
     if texts.left_out:
         left_out.append(f"{texts.left_out} reasons of intervals, members or claims: see those of the rebalances.")
     absent = [n for n in NEEDED if n in source.absent]
     parts = {p for p, _ in shown.keys} | {c["sp"] for c in coordinators}
-    begin = _begin(packed, coordinators, found, covered, marks, end)
+    begin = _begin(packed, coordinators, all_findings, covered, marks, end)
     failed = [c[0] for c in checks if c[2] is False]
     return {
         "version": VERSION,
         "title": title,
         "from": begin if period is None else max(begin, min(period.since_ms, end - 1)),
         "until": end,
-        "verdict": verdict.verdict(covered, found, parts, shown.keys, absent, failed, period),
+        "verdict": verdict.verdict(covered, all_findings, parts, shown.keys, absent, failed, period),
         "groups": packed,
         "coordinators": coordinators,
         "findings": listed,
@@ -88,13 +88,13 @@ def _end(covered: verdict.Coverage, marks: Sequence[Mark], until_ms: int) -> int
 def _begin(
     packed: list[dict[str, Any]],
     coordinators: list[dict[str, Any]],
-    found: list[Finding],
+    all_findings: list[Finding],
     covered: verdict.Coverage,
     marks: Sequence[Mark],
     end: int,
 ) -> int:
     """Returns the earliest time that is drawn."""
-    times = [m.time_ms for m in marks] + [f.ms for f in found]
+    times = [m.time_ms for m in marks] + [f.ms for f in all_findings]
     if covered.first_ms is not None:
         times.append(covered.first_ms)
     times += [c["claims"]["t"][0] for c in coordinators if c["claims"]["t"]]

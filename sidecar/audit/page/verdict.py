@@ -56,25 +56,25 @@ class Coverage:
 def coverage(table: Rows, groups: Collection[str]) -> Coverage:
     """Returns the coverage by state partition and group. If only some `groups` are shown, gaps of other groups in their
     state partitions do not count."""
-    found = Coverage()
+    result = Coverage()
     for p, scope, name, first, last, records, *rest in table.each(
         "state_partition", "scope", "group_id", "first_ms", "last_ms", "records", *COLUMNS
     ):
         covered = Covered(first, last, records, completeness(dict(zip(COLUMNS, rest, strict=True))))
         if scope == "partition":
-            found.partitions[p] = covered
+            result.partitions[p] = covered
         else:
-            found.groups[p, name] = covered
-    for (p, name), mine in found.groups.items():
-        if name in groups and p in found.partitions:
-            whole = found.partitions[p]
-            found.partitions[p] = replace(mine, last_ms=whole.last_ms)
-    return found
+            result.groups[p, name] = covered
+    for (p, name), mine in result.groups.items():
+        if name in groups and p in result.partitions:
+            whole = result.partitions[p]
+            result.partitions[p] = replace(mine, last_ms=whole.last_ms)
+    return result
 
 
 def verdict(
     covered: Coverage,
-    found: Sequence[Finding],
+    findings: Sequence[Finding],
     partitions: Iterable[int],
     groups: Iterable[tuple[int, str]],
     absent: Sequence[str],
@@ -85,13 +85,13 @@ def verdict(
 
     A state partition or a group without a row in the coverage makes the verdict unknown.
     `absent`: needed tables that do not exist. `failed`: names of other checks that found a fault. `period`: the time of
-    all that was `found`; what is missing from before it does not count."""
-    grave = {g: sum(f.grave == g for f in found) for g in (FAULT, POSSIBLE, NOTE)}
+    all `findings`; what is missing from before it does not count."""
+    grave = {g: sum(f.grave == g for f in findings) for g in (FAULT, POSSIBLE, NOTE)}
     grave[FAULT] += len(failed)
-    unreadable = sum(f.kind == "unreadable" for f in found)
+    unreadable = sum(f.kind == "unreadable" for f in findings)
     grave[POSSIBLE] -= unreadable
     names = dict(KINDS)
-    seen_faults = Counter(f.kind for f in found if f.grave == FAULT)
+    seen_faults = Counter(f.kind for f in findings if f.grave == FAULT)
     faults = {names[kind]: seen_faults[kind] for kind in names if seen_faults[kind]} | Counter(failed)
     blind = {str(p) for p in partitions if p not in covered.partitions}
     blind |= {g for p, g in groups if covered.of((p, g)) is None}

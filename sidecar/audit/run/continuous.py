@@ -70,14 +70,14 @@ class Metrics:
     def _gauge(self, name: str, doc: str) -> Gauge:
         return Gauge(f"group_state_audit_{name}", doc, registry=self.registry)
 
-    def set_lags(self, found: list[Lag]) -> None:
+    def set_lags(self, measured: list[Lag]) -> None:
         """Sets the lag gauges. The oldest record's age keeps rising until the next call: while batches fail, history
         comes closer to its loss; where nothing was left to read, a record may have been written since."""
-        for lag in found:
+        for lag in measured:
             age = partial(_aged, (lag.age_ms or 0) / 1000, time.monotonic())
             self._oldest.labels(str(lag.partition)).set_function(age)
         for name, (_, value) in PER_PARTITION.items():
-            for lag in found:
+            for lag in measured:
                 self._lags[name].labels(str(lag.partition)).set(value(lag))
 
     def serve(self, host: str, port: int) -> int:
@@ -167,31 +167,31 @@ class Continuous:
         m.last.set(time.time())
         m.seconds.set(took)
         if batch.new or self._last_verdict is None:
-            found = self._judge()
-            self._baseline = self._baseline or found
-            if found.findings:
-                self.say(f"{found.findings} findings: ask `sidecar audit overlaps` and `sidecar audit status`")
+            judged = self._judge()
+            self._baseline = self._baseline or judged
+            if judged.findings:
+                self.say(f"{judged.findings} findings: ask `sidecar audit overlaps` and `sidecar audit status`")
 
     def _judge(self) -> Verdict:
         """Returns the lake's verdict, and sets the metrics by it."""
-        self._last_verdict = found = verdict(self.lake)
+        self._last_verdict = judged = verdict(self.lake)
         m = self.metrics
-        m.records.set(found.records)
-        m.findings.set(found.findings)
-        m.possible.set(found.possible)
-        m.complete.set(found.complete)
-        m.missing.set(found.missing)
-        return found
+        m.records.set(judged.records)
+        m.findings.set(judged.findings)
+        m.possible.set(judged.possible)
+        m.complete.set(judged.complete)
+        m.missing.set(judged.missing)
+        return judged
 
     def _look(self) -> list[Lag]:
         """Measures how far the lake is behind the topic, and sets the metrics. Sources other than Kafka have no lag."""
         source = open_source(self.source, self.options)
         if not isinstance(source, KafkaSource):
             return []
-        found = lags(source, last_batch(self.lake).position)
-        self.metrics.set_lags(found)
-        self.metrics.lost.set(self._lost() + sum(lag.lost for lag in found))
-        return found
+        measured = lags(source, last_batch(self.lake).position)
+        self.metrics.set_lags(measured)
+        self.metrics.lost.set(self._lost() + sum(lag.lost for lag in measured))
+        return measured
 
     def _lost(self) -> int:
         """Returns losses since `_baseline`: unread offsets or, by revisions, missing values. Both may count the same

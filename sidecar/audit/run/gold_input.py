@@ -62,7 +62,7 @@ def has_merged_batches(lake: Lake) -> bool:
 def _begins(lake: Lake, upto: int) -> Ranges:
     """Returns the offsets before the start of reading in each state partition. Raises AuditError if later ones were
     lost."""
-    found: Ranges = {}
+    begins: Ranges = {}
     for record in _records(lake, upto):
         for p, (begin, end) in record["lost"].items():
             if begin:
@@ -71,8 +71,8 @@ def _begins(lake: Lake, upto: int) -> Ranges:
                     f" records were lost. Fill another lake from this one: `sidecar audit run --from"
                     f" delta://{lake.base} --lake FOLDER`."
                 )
-            found[int(p)] = (begin, end)
-    return found
+            begins[int(p)] = (begin, end)
+    return begins
 
 
 def _records(lake: Lake, upto: int) -> Iterator[Mapping[str, Any]]:

@@ -94,27 +94,27 @@ class KafkaSplit:
             seen, ended, following = time.monotonic(), False, self.start
             while not ended:
                 # `consume` waits for all the records it is asked for, although the partition may end before.
-                found = of_partitions(consumer.consume(max(1, min(AT_ONCE, self.end - following)), timeout=WAIT_S))
-                if found:
+                messages = of_partitions(consumer.consume(max(1, min(AT_ONCE, self.end - following)), timeout=WAIT_S))
+                if messages:
                     seen = time.monotonic()
                 elif time.monotonic() - seen > TIMEOUT_S:
                     raise AuditError(f"{name}: nothing within {TIMEOUT_S:g} s; can the brokers be reached?")
-                records, ended = self._records(found, name)
+                records, ended = self._records(messages, name)
                 if records:
                     following = records[-1].offset() + 1
                     yield _batch(self.partition, records)
         finally:
             consumer.close()
 
-    def _records(self, found: list[Any], name: str) -> tuple[list[Any], bool]:
+    def _records(self, messages: list[Any], name: str) -> tuple[list[Any], bool]:
         """Returns the messages that belong to this split, and whether the split ends with them. Raises AuditError."""
         from confluent_kafka import KafkaError
 
-        whole = all(m.error() is None for m in found)
-        if found and whole and found[-1].offset() < self.end - 1:
-            return found, False
+        whole = all(m.error() is None for m in messages)
+        if messages and whole and messages[-1].offset() < self.end - 1:
+            return messages, False
         records, ended = [], False
-        for m in found:
+        for m in messages:
             error = m.error()
             if error is None:
                 if m.offset() < self.end:
@@ -158,10 +158,10 @@ class KafkaSource:
         admin = AdminClient(self.options.config())
         try:
             futures = admin.describe_topics(TopicCollection([self.options.topic]), request_timeout=TIMEOUT_S)
-            found = futures[self.options.topic].result()
+            description = futures[self.options.topic].result()
         except KafkaException as exc:
             raise self._failed("its id", exc) from exc
-        topic_id = str(found.topic_id)
+        topic_id = str(description.topic_id)
         return "" if topic_id == NO_ID else topic_id
 
     def bounds(self) -> dict[int, tuple[int, int]]:
@@ -172,12 +172,12 @@ class KafkaSource:
         consumer = self.options.consumer(trouble)
         try:
             topic = self.options.topic
-            found = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
-            if found.error is not None:
-                raise KafkaException(found.error)
+            metadata = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+            if metadata.error is not None:
+                raise KafkaException(metadata.error)
             return {
                 p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=TIMEOUT_S)
-                for p in sorted(found.partitions)
+                for p in sorted(metadata.partitions)
             }
         except KafkaException as exc:
             consumer.poll(WAIT_S)  # reports connection errors to `trouble`
@@ -201,11 +201,11 @@ class KafkaSource:
         consumer = self.options.consumer(trouble)
         try:
             times = [TopicPartition(self.options.topic, p, max(0, ms - 1)) for p in partitions]
-            found = consumer.offsets_for_times(times, timeout=TIMEOUT_S)
-            wrong = next((t.error for t in found if t.error is not None), None)
+            offsets = consumer.offsets_for_times(times, timeout=TIMEOUT_S)
+            wrong = next((t.error for t in offsets if t.error is not None), None)
             if wrong is not None:
                 raise KafkaException(wrong)
-            return {t.partition: (1 << 62 if t.offset in (-1, OFFSET_END) else t.offset) for t in found}
+            return {t.partition: (1 << 62 if t.offset in (-1, OFFSET_END) else t.offset) for t in offsets}
         except KafkaException as exc:
             consumer.poll(WAIT_S)
             raise self._failed("offsets by their times", exc, trouble) from exc
@@ -234,7 +234,7 @@ class KafkaSource:
         """Returns the log time of the first record in each partition's range; partitions without one are left out."""
         from confluent_kafka import KafkaError, TopicPartition
 
-        name, waiting, found = self.options.topic, dict(ranges), dict[int, int]()
+        name, waiting, times = self.options.topic, dict(ranges), dict[int, int]()
         consumer = self.options.consumer()
         try:
             consumer.assign([TopicPartition(name, p, start) for p, (start, _) in ranges.items()])
@@ -244,14 +244,14 @@ class KafkaSource:
                     p, error = m.partition(), m.error()
                     if p in waiting and error is None:
                         if m.offset() < waiting[p][1]:
-                            found[p] = m.timestamp()[1]
+                            times[p] = m.timestamp()[1]
                         del waiting[p]
                         consumer.pause([TopicPartition(name, p)])
                     elif p in waiting and error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
                         del waiting[p]
                 if time.monotonic() > end:
                     raise AuditError(f"{name}: nothing within {TIMEOUT_S:g} s; can the brokers be reached?")
-            return found
+            return times
         finally:
             consumer.close()
 

@@ -47,8 +47,8 @@ def lags(topic: Topic, position: Mapping[int, int], now_ms: int | None = None) -
     bounds = topic.bounds()
     ahead = {p: (max(low, position.get(p, low)), high) for p, (low, high) in bounds.items()}
     first = topic.first_times({p: (at, high) for p, (at, high) in ahead.items() if at < high})
-    found = []
+    measured = []
     for p, (low, high) in sorted(bounds.items()):
         age = max(0, now - first[p]) if p in first else None
-        found.append(Lag(p, max(0, high - ahead[p][0]), max(0, low - position.get(p, low)), age, allowed))
-    return found
+        measured.append(Lag(p, max(0, high - ahead[p][0]), max(0, low - position.get(p, low)), age, allowed))
+    return measured

@@ -105,7 +105,7 @@ class Wanted:
 
     def of(self, source: Source, bounds: Mapping[int, tuple[int, int]]) -> Ranges:
         """The ranges that are left. A group's place and the order of times are only known of the topic itself. Only of
-        a lower bound of time: records need not be in the order of their times, and the broker tells the first one
+        a lower bound of time: records need not be in the order of their times, and the broker answers the first one
         that is as late, but not the last one that is as early."""
         kept = dict(bounds)
         if self.partitions is not None:

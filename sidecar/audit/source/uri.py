@@ -66,10 +66,10 @@ def open_source(uri: str, options: Mapping[str, str] | None = None) -> Source:
 
 
 def _folder(path: str) -> Path:
-    found = Path(path).absolute()
-    if not found.exists():
-        raise AuditError(f"{found} does not exist")
-    return found
+    folder = Path(path).absolute()
+    if not folder.exists():
+        raise AuditError(f"{folder} does not exist")
+    return folder
 
 
 # ---- Parquet files --------------------------------------------------------------------------------------------------
@@ -141,9 +141,9 @@ class CopySource:
 
     def files(self) -> list[ParquetFile]:
         """Returns the files that can have a record of these days and groups."""
-        found = [f for f in self._all() if self.days[0] <= (f.values.get("day") or self.days[0]) <= self.days[1]]
+        files = [f for f in self._all() if self.days[0] <= (f.values.get("day") or self.days[0]) <= self.days[1]]
         theirs = self._partitions()
-        return [f for f in found if not theirs or f.values.get("state_partition", "") in (*theirs, "")]
+        return [f for f in files if not theirs or f.values.get("state_partition", "") in (*theirs, "")]
 
     def _partitions(self) -> set[str]:
         """Returns the state partitions of the groups; empty if they are not known."""
@@ -151,8 +151,8 @@ class CopySource:
 
         if not self.groups or not is_lake(self.folder):
             return set()
-        found = [Lake.at(self.folder).partitions_of(group) for group in self.groups]
-        return set().union(*found) if all(found) else set()
+        known = [Lake.at(self.folder).partitions_of(group) for group in self.groups]
+        return set().union(*known) if all(known) else set()
 
     def _all(self) -> list[ParquetFile]:
         from sidecar.audit.lake.lake import Lake, is_lake
@@ -165,11 +165,11 @@ class CopySource:
 
             return [ParquetFile(f.path, dict(f.partition)) for f in delta_files(self.folder)]
         folder = Path(self.folder)
-        found = sorted(folder.rglob("*.parquet")) if folder.is_dir() else [folder]
-        return [ParquetFile(str(p), _in_names(p.relative_to(folder))) for p in found if not _hidden(p)]
+        paths = sorted(folder.rglob("*.parquet")) if folder.is_dir() else [folder]
+        return [ParquetFile(str(p), _in_names(p.relative_to(folder))) for p in paths if not _hidden(p)]
 
     def bounds(self) -> dict[int, tuple[int, int]]:
-        found: dict[int, tuple[int, int]] = {}
+        ranges: dict[int, tuple[int, int]] = {}
         for file in self.files():
             names = [n for n in ("state_partition", "offset") if n not in file.values]
             named = file.values.get("state_partition")
@@ -177,11 +177,11 @@ class CopySource:
                 row_groups = [_offsets(f.metadata, g) for g in range(f.metadata.num_row_groups)]
                 if named is not None and None not in row_groups:
                     for low, high in filter(None, row_groups):
-                        _widen(found, int(named), low, high)
+                        _widen(ranges, int(named), low, high)
                     continue
                 for raw in f.iter_batches(1 << 18, columns=names):
-                    _widen_by(found, with_folders(raw, file.values))
-        return found
+                    _widen_by(ranges, with_folders(raw, file.values))
+        return ranges
 
     def splits(self, ranges: Ranges) -> list[CopySplit]:
         start, end = {p: a for p, (a, _) in ranges.items()}, {p: b for p, (_, b) in ranges.items()}
@@ -223,16 +223,16 @@ def _hidden(path: Path) -> bool:
     return any(part.startswith(("_", ".")) for part in path.parts[-4:])
 
 
-def _widen(found: dict[int, tuple[int, int]], partition: int, low: int, high: int) -> None:
-    before = found.get(partition, (low, high))
-    found[partition] = (min(low, before[0]), max(high, before[1]))
+def _widen(ranges: dict[int, tuple[int, int]], partition: int, low: int, high: int) -> None:
+    before = ranges.get(partition, (low, high))
+    ranges[partition] = (min(low, before[0]), max(high, before[1]))
 
 
-def _widen_by(found: dict[int, tuple[int, int]], batch: Any) -> None:
+def _widen_by(ranges: dict[int, tuple[int, int]], batch: Any) -> None:
     table = pa.table({n: batch[n] for n in ("state_partition", "offset")})
     made = table.group_by("state_partition").aggregate([("offset", "min"), ("offset", "max")])
     for row in made.to_pylist():
-        _widen(found, row["state_partition"], row["offset_min"], row["offset_max"] + 1)
+        _widen(ranges, row["state_partition"], row["offset_min"], row["offset_max"] + 1)
 
 
 # ---- plain dumps ----------------------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ class DumpSource:
         return dump_files(self.path)
 
     def bounds(self) -> dict[int, tuple[int, int]]:
-        found: dict[int, tuple[int, int]] = {}
+        ranges: dict[int, tuple[int, int]] = {}
         decoder = msgspec.json.Decoder(_Place)
         for path in self.files():
             for number, line in enumerate(dump_lines(path), 1):
@@ -294,9 +294,9 @@ class DumpSource:
                     r = decoder.decode(line)
                 except msgspec.DecodeError as exc:
                     raise AuditError(f"{path}, line {number}: {exc}") from exc
-                low, high = found.get(r.partition, (r.offset, r.offset + 1))
-                found[r.partition] = (min(low, r.offset), max(high, r.offset + 1))
-        return found
+                low, high = ranges.get(r.partition, (r.offset, r.offset + 1))
+                ranges[r.partition] = (min(low, r.offset), max(high, r.offset + 1))
+        return ranges
 
     def splits(self, ranges: Ranges) -> list[DumpSplit]:
         start, end = {p: a for p, (a, _) in ranges.items()}, {p: b for p, (_, b) in ranges.items()}
