@@ -71,15 +71,15 @@ class Asking:
 def _error_json(exc: HTTPError, admin: str, path: str) -> Any:
     """Returns the JSON of an answer with an error code. Raises Failed."""
     try:
-        found = json.load(exc)
+        answer = json.load(exc)
     except ValueError:
         raise Failed(Code.UNREACHED, f"{admin}{path}: {exc}", "Is that sidecar of the same version?") from None
     if exc.code == 401:
-        raise Failed(Code.UNREACHED, f"{admin}: {found['problem']}", "Name one with --token-file.")
+        raise Failed(Code.UNREACHED, f"{admin}: {answer['problem']}", "Name one with --token-file.")
     if exc.code == 421:
         then = "Use an address instead, or add the name to that sidecar's setting admin_access.hosts."
-        raise Failed(Code.UNREACHED, f"{admin}: {found['problem']}", then)
-    return found
+        raise Failed(Code.UNREACHED, f"{admin}: {answer['problem']}", then)
+    return answer
 
 
 def _token(path: Path) -> str:

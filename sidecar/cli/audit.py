@@ -264,11 +264,11 @@ def check(lake: LakePath = "out/audit/lake", output: Format = Output.TABLE) -> N
     from sidecar.audit.ask import query
 
     with _errors():
-        found = query.broken(_filled(lake))
-    rows = [{"invariant": name, "rows": count, "broken": sentence} for name, (sentence, count) in found.items()]
+        broken = query.broken(_filled(lake))
+    rows = [{"invariant": name, "rows": count, "broken": sentence} for name, (sentence, count) in broken.items()]
     if rows or output is not Output.TABLE:
         print_rows(rows, output)
-    if found:
+    if broken:
         raise typer.Exit(FINDINGS)
     if output is Output.TABLE:
         echo("All that must hold does.")
@@ -291,9 +291,9 @@ def report(
     from sidecar.audit.gold.tables import GOLD
     from sidecar.audit.page import Period, build, view
 
-    found = _filled(lake)
+    filled = _filled(lake)
     with _errors():
-        tables = at_one_batch(found, lambda: {name: found.read_arrow(table) for name, table in GOLD.items()})
+        tables = at_one_batch(filled, lambda: {name: filled.read_arrow(table) for name, table in GOLD.items()})
     title, now_ms = f"Group {group}" if group else "Groups", int(time.time() * 1000)
     period = None if since is None and until is None else Period(moment_of(since, 0), moment_of(until, now_ms))
     shown = view(tables, groups=() if group is None else (group,), title=title, until_ms=now_ms, period=period)
@@ -342,13 +342,13 @@ def publish(
 
     from sidecar.audit.ask import iceberg
 
-    found = _filled(lake)
+    filled = _filled(lake)
     try:
         opened = load_catalog(catalog)
     except (ValueError, OSError) as exc:
         raise Failed(USAGE, f"--catalog {catalog}: {exc}", "Mend pyiceberg's configuration, .pyiceberg.yaml.") from None
     with _errors():
-        echo(f"{iceberg.publish(found, opened)} tables of {catalog} were changed.")
+        echo(f"{iceberg.publish(filled, opened)} tables of {catalog} were changed.")
 
 
 # ---- the lake -------------------------------------------------------------------------------------------------------

@@ -57,9 +57,9 @@ def show(
         from sidecar.process.about import shown
 
         given = {"listen": listen, "broker": broker, "node_id": node_id}
-        found = shown(loaded(path, given), path, given)
+        settings = shown(loaded(path, given), path, given)
         rows: list[dict[str, Any]] = []
-        for s in found:
+        for s in settings:
             if not changed or s.origin != "default":
                 row = {"setting": s.name, "value": s.value}
                 rows.append({**row, "origin": s.origin} if origin else row)

@@ -184,12 +184,12 @@ def _removed(admin: _GroupAdmin, instances: list[str]) -> list[str]:
             return [(i, res.error_code) for i in instances]
         return [(m.group_instance_id or "", m.error_code) for m in res.members]
 
-    found = admin.client.ask(admin.bootstrap, cf.CLI_CLIENT, leave)
-    bad = [f"{i}: {name_of(code)}" for i, code in found if code]
+    results = admin.client.ask(admin.bootstrap, cf.CLI_CLIENT, leave)
+    bad = [f"{i}: {name_of(code)}" for i, code in results if code]
     if bad:
         then = f"`sidecar groups members {admin.group}` lists the instances. No rebalance was asked for."
         admin.refused("not removed: " + ", ".join(bad), then)
-    return [i for i, _ in found]
+    return [i for i, _ in results]
 
 
 async def listed(cluster: Cluster) -> set[str]:
@@ -202,7 +202,7 @@ async def listed(cluster: Cluster) -> set[str]:
         return await groups_at(await cluster.node(node_id), ANSWER_S)
 
     brokers = (await cluster.refresh([])).brokers
-    return {g for found in await asyncio.gather(*map(at, brokers)) for g in found}
+    return {g for ids in await asyncio.gather(*map(at, brokers)) for g in ids}
 
 
 # ---- the way to the sidecars --------------------------------------------------------------------------------------
@@ -264,17 +264,17 @@ class _GroupAdmin:
         until = time.monotonic() + ANSWER_S
         while True:
             try:
-                found = self._result(self._asked())
+                entries = self._result(self._asked())
                 break
             except Failed as failed:
                 if failed.code is not Code.UNREACHED or time.monotonic() >= until:
                     raise
             self._anew()
             time.sleep(LOOK_S)
-        return {n: e.value or "" for n, e in found.items() if n.startswith("sidecar.")}
+        return {n: e.value or "" for n, e in entries.items() if n.startswith("sidecar.")}
 
     def glance(self) -> dict[str, str]:
-        """The same while something is waited for: nothing, if nobody can tell just now."""
+        """The same while something is waited for: nothing, if no broker answers."""
         from confluent_kafka import KafkaException
 
         try:
@@ -297,7 +297,7 @@ class _GroupAdmin:
         self._kafka = self.client.admin(self.bootstrap, cf.CLI_CLIENT)
 
     def has_no_members(self) -> bool:
-        """Whether the group has no members, wherever it is. False, if nobody can tell just now."""
+        """Whether the group has no members, wherever it is. False, if no broker answers."""
         from confluent_kafka import KafkaException
 
         (future,) = self._kafka.describe_consumer_groups([self.group], request_timeout=ANSWER_S).values()
@@ -307,7 +307,7 @@ class _GroupAdmin:
             return bool(exc.args[0].code() == Kafka.GROUP_ID_NOT_FOUND)
 
     def is_nowhere(self) -> bool:
-        """Whether all brokers and sidecars say that there is no such group. False, if not all can tell just now."""
+        """Whether no broker and no sidecar lists the group. False, if one does not answer."""
         try:
             return self.group not in self.client.ask(self.bootstrap, cf.CLI_CLIENT, listed)
         except Failed:
@@ -329,7 +329,7 @@ class _GroupAdmin:
         raise Failed(REFUSED, what, then)
 
     def wait(self, done: Callable[[], str], state: Callable[[], tuple[str, str]] | None = None) -> str:
-        """Until `done` says what has happened. `state`: what is wrong, and what to do next, if it takes too long."""
+        """Waits until `done` returns what has happened. `state`: what is wrong, and what to do next, if not in time."""
         while time.monotonic() < self._until:
             if result := done():
                 return result

@@ -69,10 +69,10 @@ def explain(
             return _what_if(replayed, client, bootstrap, tuple(if_leaves or ()), if_joins, output)
         from sidecar.audit.explain.words import words
 
-        found = _explained(replayed, _image(client, bootstrap), _live(group, admin or [], Asking(token_file, ca)))
-        lines = words(found, _now_ms())
-        print_document({**asdict(found), "words": lines}, output, lines)
-        return Code.OK if found.stable else Code.FINDINGS
+        explanation = _explained(replayed, _image(client, bootstrap), _live(group, admin or [], Asking(token_file, ca)))
+        lines = words(explanation, _now_ms())
+        print_document({**asdict(explanation), "words": lines}, output, lines)
+        return Code.OK if explanation.stable else Code.FINDINGS
 
     run(show, watch)
 
@@ -98,9 +98,9 @@ def describe(
             raise Failed(Code.USAGE, "Either --bootstrap or --admin is needed.", "sidecar groups describe --help")
         if admin:
             return _by_admin(group, admin, Asking(token_file, ca), output)
-        found = _explained(_replayed(client_of(command_config), bootstrap, topic, group), None)
-        body = {k: v for k, v in asdict(found).items() if k not in ("waits", "removed")}
-        print_document(body, output, lambda: _picture(found))
+        explanation = _explained(_replayed(client_of(command_config), bootstrap, topic, group), None)
+        body = {k: v for k, v in asdict(explanation).items() if k not in ("waits", "removed")}
+        print_document(body, output, lambda: _picture(explanation))
         return Code.OK
 
     run(show, watch)
@@ -118,10 +118,10 @@ def members(
     """List the members of a group, a row each: who they are, where they stand, what they own."""
 
     def show() -> Code:
-        found = _explained(_replayed(client_of(command_config), bootstrap, topic, group), None)
-        if not found.members:
+        explanation = _explained(_replayed(client_of(command_config), bootstrap, topic, group), None)
+        if not explanation.members:
             raise Failed(Code.FINDINGS, f"{group} has no members.", f"sidecar groups history {group} tells who left.")
-        print_rows(_rows(found, output), output)
+        print_rows(_rows(explanation, output), output)
         return Code.OK
 
     run(show, watch)
@@ -205,10 +205,10 @@ def _what_if(
 
     image = client.ask(bootstrap, "sidecar-explain", topics)
     try:
-        found = what_if(replayed, image, _assignors(replayed, kind_of(replayed, image)), Change(leaves, joins))
+        outcome = what_if(replayed, image, _assignors(replayed, kind_of(replayed, image)), Change(leaves, joins))
     except ExplainError as exc:
         raise Failed(Code.FINDINGS, str(exc), exc.then) from None
-    print_document(asdict(found), output, if_words(found))
+    print_document(asdict(outcome), output, if_words(outcome))
     return Code.OK
 
 
@@ -227,12 +227,12 @@ def _assignors(replayed: Replayed, kind: str) -> Mapping[str, Any]:
 
 
 # ---- showing --------------------------------------------------------------------------------------------------------
-def _rows(found: Explanation, output: Output) -> list[dict[str, Any]]:
+def _rows(e: Explanation, output: Output) -> list[dict[str, Any]]:
     from sidecar.audit.moments import shown
 
     table = output in (Output.TABLE, Output.CSV)
     rows = []
-    for m in found.members:
+    for m in e.members:
         row: dict[str, Any] = {
             "member": m.member,
             "client": m.client,
@@ -249,36 +249,36 @@ def _rows(found: Explanation, output: Output) -> list[dict[str, Any]]:
     return rows
 
 
-def _picture(found: Explanation) -> None:
+def _picture(e: Explanation) -> None:
     from sidecar.audit.moments import shown
 
-    name, c = found.epoch_name, found.coordinator
+    name, c = e.epoch_name, e.coordinator
     facts: list[tuple[str, object]] = [
-        ("group", found.group),
-        ("type", found.kind),
-        ("state", f"{found.state}, since {shown(found.since_ms)}" if found.since_ms else found.state),
-        (name, "unknown" if found.epoch is None else found.epoch),
-        ("assigned " + name, found.assignment_epoch),
-        (found.assignor_name, found.assignor),
-        *((label.replace("_", " "), in_words(value)) for label, value in found.more.items() if value not in (None, "")),
-        ("because", found.because),
+        ("group", e.group),
+        ("type", e.kind),
+        ("state", f"{e.state}, since {shown(e.since_ms)}" if e.since_ms else e.state),
+        (name, "unknown" if e.epoch is None else e.epoch),
+        ("assigned " + name, e.assignment_epoch),
+        (e.assignor_name, e.assignor),
+        *((label.replace("_", " "), in_words(value)) for label, value in e.more.items() if value not in (None, "")),
+        ("because", e.because),
         ("coordinator", f"sidecar {c.node_id}, {c.address}, since {shown(c.since_ms)}" if c else "nobody"),
-        ("members", len(found.members)),
+        ("members", len(e.members)),
     ]
     for label, value in facts:
         echo(f"{label}: {value}")
-    for note in found.notes:
+    for note in e.notes:
         echo(f"note: {note}")
-    if found.members:
-        print_rows(_rows(found, Output.TABLE), Output.TABLE)
+    if e.members:
+        print_rows(_rows(e, Output.TABLE), Output.TABLE)
 
 
 def _by_admin(group: str, admin: str, asking: Asking, output: Document) -> Code:
     """Prints the group as this sidecar tells it. Raises Failed."""
-    found = asking.get(admin, f"/group?id={quote(group, safe='')}")
-    if "problem" in found:
+    answer = asking.get(admin, f"/group?id={quote(group, safe='')}")
+    if "problem" in answer:
         raise Failed(Code.FINDINGS, f"{group}: no such group here", ROUTE)
-    print_document(found, output, _lines(found))
+    print_document(answer, output, _lines(answer))
     return Code.OK
 
 
@@ -295,17 +295,17 @@ UNTOLD = ("members", "live", "at_rest", "epoch_name", "assignor_name")
 """Fields of the answer that are for programs, or that have lines of their own."""
 
 
-def _lines(found: Mapping[str, Any]) -> list[str]:
+def _lines(answer: Mapping[str, Any]) -> list[str]:
     from sidecar.audit.moments import shown
 
-    members, epoch = found.get("members", []), found.get("epoch_name", "epoch")
+    members, epoch = answer.get("members", []), answer.get("epoch_name", "epoch")
     labels = {
         "epoch": epoch,
         "assignment_epoch": f"assigned {epoch}",
-        "assignor": found.get("assignor_name", "assignor"),
+        "assignor": answer.get("assignor_name", "assignor"),
     }
     out = []
-    for name, value in found.items():
+    for name, value in answer.items():
         text = shown(value) if value and name.endswith("_ms") else in_words(value)
         if text != "" and name not in UNTOLD:
             out.append(f"{labels.get(name, name).removesuffix('_ms').replace('_', ' ')}: {text}")

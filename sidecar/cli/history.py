@@ -57,16 +57,16 @@ def history(
 
         after, before = moment_of(since, 0), moment_of(until, 1 << 62)
         with _reading(bootstrap, topic, command_config) as reader:
-            found = history_of(group, reader.of_group(group))
+            of_group = history_of(group, reader.of_group(group))
         rows = [
             {"time": shown(e.ms), "offset": e.offset, "what": e.what, "who": e.who, "detail": e.detail, "why": e.why}
-            for e in found.events
+            for e in of_group.events
             if after <= e.ms <= before
         ]
-        if not any(e.what != "coordinator" for e in found.events):
+        if not any(e.what != "coordinator" for e in of_group.events):
             raise Failed(Code.FINDINGS, f"{topic} has no records of group {group}.", ROUTE)
         print_rows(rows, output)
-        _warn(found)
+        _warn(of_group)
         return Code.OK
 
     run(show, watch)
@@ -99,8 +99,8 @@ def owner(
             problem = f"Nobody owned {what} then, as far as {topic} says."
             raise Failed(Code.FINDINGS, problem, f"Is it a group of the sidecars, or a partition of one? {ROUTE}")
         print_rows(rows, output)
-        for found in groups:
-            _warn(found)
+        for of_group in groups:
+            _warn(of_group)
         return Code.OK
 
     run(show, watch)
@@ -120,10 +120,10 @@ def _owners(reader: Reader, what: str, group: str | None, at_ms: int) -> tuple[l
     if group is not None and place is None and not is_task:
         raise typer.BadParameter(f"{what} is no partition, as TOPIC-0 is, and no task, as 0_1 is.")
     if group is not None or place is None or of_group.intervals:
-        found = list(_at(of_group, at_ms, what if group is not None else None))
+        owners = list(_at(of_group, at_ms, what if group is not None else None))
         unowned = [{**dict.fromkeys(OWNED, ""), "group": named, **_coordinator(of_group, at_ms)}]
         existed = any(e.what != "coordinator" and e.ms <= at_ms for e in of_group.events)
-        return found or (unowned if existed and place is None and group is None else []), [of_group]
+        return owners or (unowned if existed and place is None and group is None else []), [of_group]
     rows, groups = [], []
     for p in range(reader.partitions()):
         taken = reader.read(p, lambda key: key.kind in OWNING)
@@ -139,19 +139,19 @@ def place_of(text: str) -> tuple[str, int] | None:
     return (topic, int(partition)) if topic and partition.isascii() and partition.isdigit() else None
 
 
-def _at(found: History, at_ms: int, place: str | None) -> Iterator[dict[str, Any]]:
+def _at(of_group: History, at_ms: int, place: str | None) -> Iterator[dict[str, Any]]:
     """Yields the owners at a moment. `place`: only of that partition; of a task, in any role."""
     from sidecar.audit.moments import shown
 
-    coordinator = _coordinator(found, at_ms)
-    for i in sorted(found.intervals, key=_in_order):
+    coordinator = _coordinator(of_group, at_ms)
+    for i in sorted(of_group.intervals, key=_in_order):
         if i.from_ms <= at_ms and (i.to_ms is None or at_ms < i.to_ms) and place in (None, *_names(i)):
             yield {
-                "group": found.group_id,
+                "group": of_group.group_id,
                 "partition": i.place,
                 "member": i.member_id,
                 "client": i.client_id,
-                "epoch": _epoch(found, i.member_epoch, at_ms),
+                "epoch": _epoch(of_group, i.member_epoch, at_ms),
                 "certain": "yes" if i.sure(at_ms) else "no: records are missing",
                 "since": f"{'' if i.exact else 'by '}{shown(i.from_ms)}",
                 "until": "" if i.to_ms is None else f"{'' if i.to_exact else 'by '}{shown(i.to_ms)}",
@@ -170,21 +170,23 @@ def _in_order(i: Interval) -> tuple[str, int, str, str]:
     return i.topic.rpartition(" ")[2], i.partition, i.topic, i.member_id
 
 
-def _epoch(found: History, member_epoch: int, at_ms: int) -> int:
+def _epoch(of_group: History, member_epoch: int, at_ms: int) -> int:
     """Returns the member's epoch; of a group that was a classic one then, its generation: a kept assignment is not
     written again."""
-    epochs = [e for e in found.events if e.ms <= at_ms and (e.what == "group epoch" or e.detail.startswith(GENERATION))]
+    epochs = [
+        e for e in of_group.events if e.ms <= at_ms and (e.what == "group epoch" or e.detail.startswith(GENERATION))
+    ]
     if not epochs or epochs[-1].what == "group epoch":
         return member_epoch
     return int(epochs[-1].detail.removeprefix(GENERATION).split(",")[0])
 
 
-def _coordinator(found: History, at_ms: int) -> dict[str, str]:
+def _coordinator(of_group: History, at_ms: int) -> dict[str, str]:
     """Returns the sidecar that coordinated the group then, its address, and since when without a break."""
     from sidecar.audit.moments import shown
     from sidecar.core.runtime.commands import RENEWED
 
-    claims = [e for e in found.events if e.what == "coordinator" and e.ms <= at_ms]
+    claims = [e for e in of_group.events if e.what == "coordinator" and e.ms <= at_ms]
     if not claims:
         return dict.fromkeys(("coordinator", "address", "coordinates_since"), "")
     began = next((e for e in reversed(claims) if e.why != RENEWED), claims[0])
@@ -211,17 +213,17 @@ def _reading(bootstrap: str, topic: str, command_config: Path | None) -> Iterato
         yield reader
 
 
-def _warn(found: History) -> None:
+def _warn(of_group: History) -> None:
     """Warns of records that are missing or cannot be read."""
     from sidecar.audit.moments import shown
 
-    if found.missing:
-        since = f"what was before {shown(found.complete_ms or 0)}"
+    if of_group.missing:
+        since = f"what was before {shown(of_group.complete_ms or 0)}"
         echo(
-            f"Compaction took {found.missing} records of group {found.group_id}: {since} may be incomplete. "
+            f"Compaction took {of_group.missing} records of group {of_group.group_id}: {since} may be incomplete. "
             "`sidecar audit` keeps them, if it ran in time.",
             err=True,
         )
-    if found.unreadable:
-        problem = f"{found.unreadable} records of group {found.group_id} cannot be read"
+    if of_group.unreadable:
+        problem = f"{of_group.unreadable} records of group {of_group.group_id} cannot be read"
         echo(f"{problem}; the others do not say what they said.", err=True)

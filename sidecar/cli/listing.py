@@ -1,8 +1,8 @@
 """`sidecar groups list`: all groups of the cluster, of sidecars and brokers, in one table.
 
-Each group is listed by its own coordinator, which also knows its commits, and of a share group the lag. A sidecar tells
-the place of a group as a setting of the group (core/vocabulary/group_config.py). At a listener without a sidecar that
-is unknown, but the placeholder of a managed group is known by its instance id.
+Each group is listed by its own coordinator, which also knows its commits, and of a share group the lag. A sidecar
+answers the place of a group as a setting of the group (core/vocabulary/group_config.py). At a listener without a
+sidecar that is unknown, but the placeholder of a managed group is known by its instance id.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WHERE = {"sidecar": "sidecar", "broker": "broker", "comes": "comes to the sideca
 
 @dataclass
 class Listing:
-    """The groups of the cluster. `members` may lack a group that is in `groups`: its coordinator did not tell."""
+    """The groups of the cluster. `members` may lack a group that is in `groups`: its coordinator did not answer."""
 
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     members: dict[str, int] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Listing:
     lag: dict[str, int] | None = None
     """Lag of each group for which it is known; None: it was not asked for."""
     problems: list[str] = field(default_factory=list)
-    """Texts about brokers and sidecars that did not tell everything."""
+    """Texts about brokers and sidecars that did not answer everything."""
 
     def rows(self) -> list[dict[str, Any]]:
         return [
@@ -79,20 +79,20 @@ def list_(
         return named and (not where or row["where"] == WHERE[where]) and (not members or bool(row["members"]))
 
     def show() -> Code:
-        found = client_of(command_config).ask(bootstrap, cf.CLI_CLIENT, with_lag if lag else gathered)
-        problems = "\n".join(dict.fromkeys(found.problems))
-        if not found.groups:
+        listing = client_of(command_config).ask(bootstrap, cf.CLI_CLIENT, with_lag if lag else gathered)
+        problems = "\n".join(dict.fromkeys(listing.problems))
+        if not listing.groups:
             if problems:
                 raise Failed(Code.UNREACHED, problems, "The list is incomplete: nobody has told of a group. Try again.")
             raise Failed(
                 Code.FINDINGS, "There are no groups, or this user may see none.", "DESCRIBE of groups is needed."
             )
-        rows = [row for row in found.rows() if shown(row)]
-        print_rows(rows, output, columns=tuple(found.rows()[0]))
+        rows = [row for row in listing.rows() if shown(row)]
+        print_rows(rows, output, columns=tuple(listing.rows()[0]))
         if problems:
             raise Failed(Code.UNREACHED, problems, "The list is incomplete: it has what the others told. Try again.")
         if not rows:
-            echo(f"None of {len(found.groups)} groups is like that.", err=True)
+            echo(f"None of {len(listing.groups)} groups is like that.", err=True)
         return Code.OK
 
     run(show, watch)
@@ -105,14 +105,14 @@ async def gathered(cluster: Cluster) -> Listing:
 
     from sidecar.kafka.net import NO_ANSWER
 
-    found = Listing()
+    listing = Listing()
     view = await cluster.refresh([])
-    await asyncio.gather(*(_node(cluster, n, found) for n in view.brokers))
+    await asyncio.gather(*(_node(cluster, n, listing) for n in view.brokers))
     try:
-        await _whereabouts(await cluster.anyone(), found)
+        await _whereabouts(await cluster.anyone(), listing)
     except NO_ANSWER as exc:
-        found.problems.append(f"Where groups are, nobody tells: {no_answer(str(exc))}")
-    return found
+        listing.problems.append(f"Where groups are, nobody tells: {no_answer(str(exc))}")
+    return listing
 
 
 async def with_lag(cluster: Cluster) -> Listing:
@@ -120,19 +120,19 @@ async def with_lag(cluster: Cluster) -> Listing:
     from sidecar.kafka.cluster import MetadataReader
     from sidecar.kafka.group_lists import LagReader
 
-    found = await gathered(cluster)
+    listing = await gathered(cluster)
     by_node: dict[int, dict[str, str]] = {}
-    for group_id, fields in found.groups.items():
+    for group_id, fields in listing.groups.items():
         by_node.setdefault(fields["node"], {})[group_id] = fields["type"]
     view = await MetadataReader({}).read(await cluster.anyone(), cluster)
     reader = LagReader(cluster.node, ANSWER_S)
     await reader.read(by_node, view.leaders)
-    found.problems += (f"node {n}: {no_answer(problem)}" for n, problem in reader.problems.items())
-    found.lag = {g: sum(p.lag for p in of.values()) for g, of in reader.lags.items() if of}
-    return found
+    listing.problems += (f"node {n}: {no_answer(problem)}" for n, problem in reader.problems.items())
+    listing.lag = {g: sum(p.lag for p in of.values()) for g, of in reader.lags.items() if of}
+    return listing
 
 
-async def _node(cluster: Cluster, node_id: int, found: Listing) -> None:
+async def _node(cluster: Cluster, node_id: int, listing: Listing) -> None:
     from sidecar.kafka.group_lists import groups_at
     from sidecar.kafka.net import NO_ANSWER
 
@@ -142,13 +142,13 @@ async def _node(cluster: Cluster, node_id: int, found: Listing) -> None:
             group_id: {"type": g.kind, "protocol": g.protocol, "state": g.state, "node": node_id}
             for group_id, g in (await groups_at(conn, ANSWER_S)).items()
         }
-        found.groups |= mine
-        await _members(conn, mine, found)
+        listing.groups |= mine
+        await _members(conn, mine, listing)
     except NO_ANSWER as exc:
-        found.problems.append(f"node {node_id}: {no_answer(str(exc))}")
+        listing.problems.append(f"node {node_id}: {no_answer(str(exc))}")
 
 
-async def _members(conn: BrokerConnection, groups: Mapping[str, Mapping[str, Any]], found: Listing) -> None:
+async def _members(conn: BrokerConnection, groups: Mapping[str, Mapping[str, Any]], listing: Listing) -> None:
     from sidecar.kafka.offsets import group_batches
     from sidecar.kafka.placeholder_requests import INSTANCE_ID
     from sidecar.wire.generated import consumer_group_describe as cd
@@ -166,22 +166,22 @@ async def _members(conn: BrokerConnection, groups: Mapping[str, Mapping[str, Any
         for names in group_batches(g for g, fields in groups.items() if fields["type"] == kind):
             for d in (await conn.request(module, api, request(names))).groups:
                 if d.error_code == Kafka.NONE:
-                    found.members[d.group_id] = len(d.members)
+                    listing.members[d.group_id] = len(d.members)
                     if [getattr(m, "group_instance_id", None) for m in d.members] == [INSTANCE_ID]:
-                        found.where[d.group_id] = "sidecar"
+                        listing.where[d.group_id] = "sidecar"
 
 
-async def _whereabouts(conn: BrokerConnection, found: Listing) -> None:
+async def _whereabouts(conn: BrokerConnection, listing: Listing) -> None:
     """Adds where each group is. At a listener without a sidecar that stays unknown."""
     from sidecar.kafka.offsets import group_batches
     from sidecar.wire.generated import describe_configs as dc
 
-    for names in group_batches(found.groups):
+    for names in group_batches(listing.groups):
         resources = [dc.DescribeConfigsResource(cf.GROUP, name, None) for name in names]
         res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=resources))
         for r in res.results:
             configs = {c.name: c.value for c in r.configs or ()}
             if cf.STATE in configs:
-                found.where[r.resource_name] = configs[cf.STATE] or ""
+                listing.where[r.resource_name] = configs[cf.STATE] or ""
             if configs.get(cf.MANAGED):
-                found.orders[r.resource_name] = configs[cf.MANAGED] or ""
+                listing.orders[r.resource_name] = configs[cf.MANAGED] or ""

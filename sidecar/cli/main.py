@@ -86,12 +86,12 @@ def health(
     """Exit with 0 and `ready` if that sidecar is, with 1 and the reasons if it is not, with 3 if it does not answer.
 
     For health checks of containers: any code but 0 means that it is not healthy."""
-    found = Asking(token_file, ca).get(admin, "/readyz", 2)
-    if not found["ready"]:
-        causes = [denial_text(denial) for denial in found.get("denials", ())]
+    answer = Asking(token_file, ca).get(admin, "/readyz", 2)
+    if not answer["ready"]:
+        causes = [denial_text(denial) for denial in answer.get("denials", ())]
         # What brokers refuse comes with its remedy, and the rest follows from it.
-        then = WAIT if not causes and WAIT in remedies(found["problems"] or [""]) else ""
-        raise Failed(Code.FINDINGS, "\n".join([*causes, *found["problems"]]) or "not ready", then)
+        then = WAIT if not causes and WAIT in remedies(answer["problems"] or [""]) else ""
+        raise Failed(Code.FINDINGS, "\n".join([*causes, *answer["problems"]]) or "not ready", then)
     echo("ready")
 
 

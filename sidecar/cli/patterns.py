@@ -99,13 +99,13 @@ def patterns(
 
 def _wanted(stored: Stored, include: Sequence[str] | None, exclude: Sequence[str] | None) -> Stored:
     """Returns the patterns after the change: an option that is left out changes nothing. Raises Failed."""
-    found = dict(stored)
+    result = dict(stored)
     for name, given in zip(cf.BROKER_MOVES, (include, exclude), strict=True):
         if given is not None:
-            found[name] = tuple(p for p in given if p)
-            for p in found[name] or ():
+            result[name] = tuple(p for p in given if p)
+            for p in result[name] or ():
                 _check(p)
-    return found
+    return result
 
 
 def _check(pattern: str) -> None:
@@ -120,49 +120,53 @@ def _check(pattern: str) -> None:
 # ---- what it would do ----------------------------------------------------------------------------------------------
 def preview(client: Client, bootstrap: str, stored: Stored, wanted: Stored, principal: str) -> Preview:
     """Returns the moves that a change of patterns causes. Raises Failed."""
-    found = _whole(client, bootstrap)
-    moves = moved(found, wanted)
+    listing = _whole(client, bootstrap)
+    moves = moved(listing, wanted)
     comes, goes = (tuple(g for g, to in moves.items() if to == where) for where in ("sidecar", "broker"))
-    return Preview(comes, goes, _uncovered(client, bootstrap, principal, comes), tuple(_doubts(found, stored, wanted)))
+    return Preview(
+        comes, goes, _uncovered(client, bootstrap, principal, comes), tuple(_doubts(listing, stored, wanted))
+    )
 
 
 def preview_of_forget(client: Client, bootstrap: str) -> Preview:
     """Returns the moves that removing the stored patterns may cause. `goes`: all groups that are here by a pattern.
     They go unless the sidecars' own settings name them, which no sidecar tells at its listener. Raises Failed."""
-    found = _whole(client, bootstrap)
-    here = (g for g in sorted(found.groups) if found.where.get(g) in ("sidecar", "comes") and g not in found.orders)
+    listing = _whole(client, bootstrap)
+    here = (
+        g for g in sorted(listing.groups) if listing.where.get(g) in ("sidecar", "comes") and g not in listing.orders
+    )
     return Preview((), tuple(here), (), ())
 
 
 def _whole(client: Client, bootstrap: str) -> Listing:
     """Returns all groups. Raises Failed if the list is incomplete."""
-    found = client.ask(bootstrap, cf.CLI_CLIENT, gathered)
-    if found.problems:
-        raise Failed(Code.UNREACHED, "; ".join(found.problems), "What would move cannot be told. Try again.")
-    return found
+    listing = client.ask(bootstrap, cf.CLI_CLIENT, gathered)
+    if listing.problems:
+        raise Failed(Code.UNREACHED, "; ".join(listing.problems), "What would move cannot be told. Try again.")
+    return listing
 
 
-def moved(found: Listing, wanted: Stored) -> dict[str, str]:
+def moved(listing: Listing, wanted: Stored) -> dict[str, str]:
     """Returns the groups that would move, and where to. An order for a single group overrides the patterns."""
     include, exclude = (wanted[n] for n in cf.BROKER_MOVES)
     if include is None:
         return {}
     matches = Patterns(include, exclude or ())
     moves = {}
-    for group_id in sorted(found.groups):
-        here = found.where.get(group_id) in ("sidecar", "comes")
-        if group_id not in found.orders and group_id in found.where and matches(group_id) != here:
+    for group_id in sorted(listing.groups):
+        here = listing.where.get(group_id) in ("sidecar", "comes")
+        if group_id not in listing.orders and group_id in listing.where and matches(group_id) != here:
             moves[group_id] = "broker" if here else "sidecar"
     return moves
 
 
-def _doubts(found: Listing, stored: Stored, wanted: Stored) -> Iterable[str]:
+def _doubts(listing: Listing, stored: Stored, wanted: Stored) -> Iterable[str]:
     for name in cf.BROKER_MOVES:
         these = wanted[name] or ()
         sure = doubts(these, stored[name] or ())
         yield from sure
         for p in these:
-            if not any(map(Patterns([p], ()), found.groups)) and not any(text.startswith(f"{p} ") for text in sure):
+            if not any(map(Patterns([p], ()), listing.groups)) and not any(text.startswith(f"{p} ") for text in sure):
                 yield f"{p} matches no group that there is"
 
 

@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?")
 
 def plain(text: str) -> str:
     """Returns the text with escapes, as Python writes them, in the place of characters that a terminal would obey."""
-    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)
+    return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
 def csv_cell(value: Any) -> Any:

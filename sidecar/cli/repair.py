@@ -45,10 +45,10 @@ def repair(
     Afterwards restart the sidecar that coordinates the group, which reads it again."""
     client = client_of(command_config)
     with readable(), client.reader(bootstrap, topic) as reader:
-        partition, found, faults = _looked(reader, group)
-    if not found.records and not faults:
+        partition, replayed, faults = _looked(reader, group)
+    if not replayed.records and not faults:
         raise Failed(Code.FINDINGS, f"{topic} has no records of group {group}.", ROUTE)
-    rows = _to_remove(found, faults, whole)
+    rows = _to_remove(replayed, faults, whole)
     if not rows:
         raise Failed(Code.FINDINGS, f"{group} can be read: nothing was removed.", f"sidecar groups explain {group}")
     print_rows([{"kind": k.kind, "id": k.sub_id, "offset": at, "fault": why} for k, at, why in rows], output)
@@ -57,7 +57,7 @@ def repair(
         raise Failed(Code.FINDINGS, what, "Back the topic up with `sidecar state dump`, and say it again with --yes.")
     _bury(client, bootstrap, topic, partition, [key for key, _, _ in rows])
     coordinator = (
-        f"sidecar {found.coordinator.node_id}" if found.coordinator else "the sidecar that coordinates the group"
+        f"sidecar {replayed.coordinator.node_id}" if replayed.coordinator else "the sidecar that coordinates the group"
     )
     echo(
         f"{len(rows)} records were removed. Restart {coordinator}: it reads the group again when it takes over.",
@@ -74,29 +74,29 @@ def _looked(reader: Any, group: str) -> tuple[int, Replayed, list[Fault]]:
     return taken.partition, replayed(group, taken, faults), faults
 
 
-def _to_remove(found: Replayed, faults: Sequence[Fault], whole: bool) -> list[tuple[StateKey, int, str]]:
+def _to_remove(replayed: Replayed, faults: Sequence[Fault], whole: bool) -> list[tuple[StateKey, int, str]]:
     """Returns key, offset and fault of each record to remove; nothing, if the group can be read. Raises Failed where
     only all of its records can be removed."""
     from sidecar.state.keys import StateKey
 
     rows = [(f.key, f.offset, f.why) for f in faults]
-    if whole and (rows or _contradict(found)):
-        keys = [StateKey(str(r.kind), r.group_id, r.sub_id) for r in found.records]
-        return rows + [(key, found.last_writes[key.kind, key.sub_id].offset, "") for key in keys]
-    if problem := _contradict(found):
+    if whole and (rows or _contradict(replayed)):
+        keys = [StateKey(str(r.kind), r.group_id, r.sub_id) for r in replayed.records]
+        return rows + [(key, replayed.last_writes[key.kind, key.sub_id].offset, "") for key in keys]
+    if problem := _contradict(replayed):
         what = f"Without what cannot be read: {problem}" if rows else problem
         raise Failed(Code.FINDINGS, what, "Say it with --whole: all records of the group go, and members join anew.")
     return rows
 
 
-def _contradict(found: Replayed) -> str:
+def _contradict(replayed: Replayed) -> str:
     """Returns the contradiction between the readable records; empty if there is none."""
     from sidecar.audit.explain.model import ExplainError
     from sidecar.core.vocabulary.topics import TopicImage
 
     try:
-        if found.records:
-            found.shard(TopicImage())
+        if replayed.records:
+            replayed.shard(TopicImage())
     except ExplainError as exc:
         return str(exc)
     return ""

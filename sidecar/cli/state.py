@@ -59,8 +59,8 @@ def dump(
             raise Failed(Code.USAGE, f"{file}: the name must end in one of {' '.join(ENDINGS)}.", then)
         if file.exists():
             raise Failed(Code.USAGE, f"{file} exists already.", "Name another file; this one is not overwritten.")
-        found = _written(client_of(command_config), bootstrap, topic, file)
-        echo(f"{found.total()} records of {len(found)} partitions of {topic} are in {file}.")
+        counts = _written(client_of(command_config), bootstrap, topic, file)
+        echo(f"{counts.total()} records of {len(counts)} partitions of {topic} are in {file}.")
         return Code.OK
 
     run(show)
@@ -86,11 +86,11 @@ def load(
             if create:
                 _made(client, bootstrap, topic, partial(_checked, file))
             partitions = _empty(client, bootstrap, topic, create)
-            found = _checked(file, partitions)
-            _produced(client, bootstrap, topic, file, found.total())
+            counts = _checked(file, partitions)
+            _produced(client, bootstrap, topic, file, counts.total())
         except AuditError as exc:
             raise Failed(Code.USAGE, str(exc), "The file must be one that `sidecar state dump` wrote.") from None
-        echo(f"{found.total()} records are in {len(found)} partitions of {topic}. Sidecars may be started.")
+        echo(f"{counts.total()} records are in {len(counts)} partitions of {topic}. Sidecars may be started.")
         return Code.OK
 
     run(show)
@@ -122,13 +122,13 @@ def _bounds(consumer: Any, bootstrap: str, topic: str, made: bool = False) -> di
     until = time.monotonic() + SETTLE_S
     while True:
         try:
-            found = consumer.list_topics(topic, timeout=ANSWER_S).topics[topic]
-            if found.error is not None and made and found.error.code() in passing:
-                raise KafkaException(found.error)
-            if found.error is not None:
+            metadata = consumer.list_topics(topic, timeout=ANSWER_S).topics[topic]
+            if metadata.error is not None and made and metadata.error.code() in passing:
+                raise KafkaException(metadata.error)
+            if metadata.error is not None:
                 then = "Is this the cluster, and may this user read it?"
-                raise Failed(Code.FINDINGS, f"{topic}: {found.error.str()}.", then)
-            parts = sorted(found.partitions)
+                raise Failed(Code.FINDINGS, f"{topic}: {metadata.error.str()}.", then)
+            parts = sorted(metadata.partitions)
             return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=ANSWER_S) for p in parts}
         except KafkaException as exc:
             error = exc.args[0]
@@ -145,26 +145,26 @@ def _written(client: Client, bootstrap: str, topic: str, file: Path) -> Counter[
 
     from sidecar.audit.source.dump import open_dump
 
-    found: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     part = file.with_name(f".part-{file.name}")
     consumer = _consumer(client, bootstrap)
     try:
         bounds = _bounds(consumer, bootstrap, topic)
-        found.update(dict.fromkeys(bounds, 0))
+        counts.update(dict.fromkeys(bounds, 0))
         left = {p for p, (low, high) in bounds.items() if low < high}
         consumer.assign([TopicPartition(topic, p, bounds[p][0]) for p in sorted(left)])
         with open_dump(part) as out:
             while left:
                 for record in _arrived(consumer, topic, left):
                     out.write(msgspec.json.encode(record) + b"\n")
-                    found[record.partition] += 1
+                    counts[record.partition] += 1
         part.rename(file)
     except OSError as exc:
         raise Failed(Code.USAGE, f"{file}: {exc.strerror}.", "Name a file in a folder that can be written.") from None
     finally:
         consumer.close()
         part.unlink(missing_ok=True)
-    return found
+    return counts
 
 
 def _arrived(consumer: Any, topic: str, left: set[int]) -> Iterator[DumpRecord]:
@@ -211,7 +211,7 @@ def _checked(file: Path, partitions: int) -> Counter[int]:
     from sidecar.state.keys import decode_key
     from sidecar.state.schema import StateError
 
-    found: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     last: dict[int, int] = {}
     if not file.exists():
         raise AuditError(f"{file} does not exist.")
@@ -230,10 +230,10 @@ def _checked(file: Path, partitions: int) -> Counter[int]:
                 f"{at}: group {key.group_id} is looked for elsewhere in a topic of {partitions} partitions."
             )
         last[r.partition] = r.offset
-        found[r.partition] += 1
-    if not found:
+        counts[r.partition] += 1
+    if not counts:
         raise AuditError(f"{file} has no records.")
-    return found
+    return counts
 
 
 def _require_no_sidecar(client: Client, bootstrap: str, owners_group: str) -> None:
@@ -249,12 +249,12 @@ def _require_no_sidecar(client: Client, bootstrap: str, owners_group: str) -> No
         res = await conn.request(dg, "DescribeGroups", req, low=0, high=5)
         return res.groups[0]
 
-    found = client.ask(bootstrap, "sidecar-state", look)
-    if found.error_code not in (Kafka.NONE, Kafka.GROUP_ID_NOT_FOUND):
-        problem = f"{owners_group}: {name_of(found.error_code)}"
+    group = client.ask(bootstrap, "sidecar-state", look)
+    if group.error_code not in (Kafka.NONE, Kafka.GROUP_ID_NOT_FOUND):
+        problem = f"{owners_group}: {name_of(group.error_code)}"
         raise Failed(Code.UNREACHED, problem, "Try again; a cluster that has just started needs a moment.")
-    if found.members:
-        problem = f"{len(found.members)} sidecars run: they are members of {owners_group}."
+    if group.members:
+        problem = f"{len(group.members)} sidecars run: they are members of {owners_group}."
         raise Failed(Code.FINDINGS, problem, "Stop them first. One that was killed is a member for 6 s more.")
 
 

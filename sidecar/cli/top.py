@@ -73,8 +73,8 @@ def top(
             tail = Tail(reader)
             if once or output is not Output.TABLE or not sys.stdout.isatty():
                 tail.read()
-                found = tail.rows(sort, window)
-                print_rows(found[:rows] if rows else found, output)
+                groups = tail.rows(sort, window)
+                print_rows(groups[:rows] if rows else groups, output)
             else:
                 _live(tail, sort, window, interval, rows)
         return Code.OK
@@ -102,8 +102,8 @@ class Tail:
             self._taken[p] = taken
 
     def rows(self, sort: Sort, window_min: float) -> list[dict[str, Any]]:
-        found = self.board.rows(int(time.time() * 1000), int(window_min * 60_000))
-        return sorted(found, key=ORDERS[sort])
+        rows = self.board.rows(int(time.time() * 1000), int(window_min * 60_000))
+        return sorted(rows, key=ORDERS[sort])
 
 
 def _live(tail: Tail, sort: Sort, window: float, interval: float, rows: int) -> None:
@@ -115,14 +115,14 @@ def _live(tail: Tail, sort: Sort, window: float, interval: float, rows: int) -> 
     console = Console()
 
     def frame() -> Group:
-        found = tail.rows(sort, window)
-        moving = sum(r["state"] not in at_rest() for r in found)
+        groups = tail.rows(sort, window)
+        moving = sum(r["state"] not in at_rest() for r in groups)
         table = Table(box=None, header_style="bold", pad_edge=False)
-        for name in found[0] if found else ():
+        for name in groups[0] if groups else ():
             table.add_column(name, justify="left" if name in ("group", "type", "state") else "right")
-        for r in found[: rows or max(1, console.height - 4)]:
+        for r in groups[: rows or max(1, console.height - 4)]:
             table.add_row(*(Text(plain(str(v))) for v in r.values()))
-        return Group(Text(f"{len(found)} groups, {moving} not stable, by {sort}   {KEYS}"), table)
+        return Group(Text(f"{len(groups)} groups, {moving} not stable, by {sort}   {KEYS}"), table)
 
     with _keys() as key, Live(console=console, screen=True, auto_refresh=False) as live:
         while True:

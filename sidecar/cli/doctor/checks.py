@@ -172,10 +172,10 @@ def state_configs(f: Facts) -> Check:
     if isinstance(f.state_configs, Unknown):
         return Check(name, Status.UNKNOWN, f.state_configs.why, "DESCRIBE_CONFIGS of the topic is needed.")
     brokers = 1 if isinstance(f.nodes, Unknown) else len(f.nodes)
-    found = faults(f.state_topic, f.state_configs, brokers)
-    if found:
+    problems = faults(f.state_topic, f.state_configs, brokers)
+    if problems:
         remedy = command(f.state_topic, wanted(f.state_topic, f.state_configs, brokers), f.bootstrap)
-        return Check(name, Status.FAIL, "; ".join(found), remedy)
+        return Check(name, Status.FAIL, "; ".join(problems), remedy)
     weak, better = [], {}
     lag, largest = f.state_configs.get(LAG), f.state_configs.get(LARGEST)
     want_lag, want_largest = (
@@ -304,11 +304,11 @@ def same_groups(f: Facts) -> Check:
     sidecars = f.answered()
     if not sidecars:
         return Check(name, Status.UNKNOWN, "No sidecar was asked.", ADMINS)
-    if found := [d for patterns in f.patterns() for d in doubts(patterns)]:
+    if problems := [d for patterns in f.patterns() for d in doubts(patterns)]:
         remedy = (
             f"sidecar groups patterns --bootstrap {f.bootstrap} stores patterns as they are written, and says first "
         )
-        return Check(name, Status.WARN, "; ".join(found) + ".", remedy + "which groups they move.")
+        return Check(name, Status.WARN, "; ".join(problems) + ".", remedy + "which groups they move.")
     if not isinstance(f.stored, Unknown) and any(f.stored.values()):
         return Check(name, Status.OK, "They are stored in the state topic, which all sidecars follow.")
     for setting in ("groups.include", "groups.exclude"):
@@ -432,13 +432,13 @@ def examine(f: Facts) -> list[Check]:
     return [check(f) for check in CHECKS]
 
 
-def causes_first(found: Sequence[Check]) -> list[Check]:
+def causes_first(checks: Sequence[Check]) -> list[Check]:
     """Sorts failed checks first, and of these the causes before what may follow from them."""
-    failed = [c for c in found if c.status is Status.FAIL]
+    failed = [c for c in checks if c.status is Status.FAIL]
     causes = [c for c in failed if c.name not in FOLLOWING]
     why = f"This may follow from: {', '.join(c.name for c in causes)}. See to that first. "
     late = [replace(c, remedy=why + c.remedy) if causes else c for c in failed if c.name in FOLLOWING]
-    return [*causes, *late, *(c for c in found if c.status is not Status.FAIL)]
+    return [*causes, *late, *(c for c in checks if c.status is not Status.FAIL)]
 
 
 def _of_no_broker(f: Facts) -> list[int]:

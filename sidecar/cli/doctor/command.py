@@ -47,15 +47,15 @@ def doctor(
         sidecars = [about(a, Asking(token_file, ca)) for a in admin or []]
         facts = gather(client_of(command_config), bootstrap, topic, sidecars, principal)
         facts.scope = Scope(tuple(groups or ()), tuple(topics or ()), not beside_only)
-        found = causes_first(examine(facts))
+        checks = causes_first(examine(facts))
         if output is Output.TABLE:
-            for c in found:
+            for c in checks:
                 mark = {Status.FAIL: "FAIL", Status.WARN: "warn", Status.UNKNOWN: "?", Status.OK: "ok"}[c.status]
                 echo(f"{mark:>4}  {c.name}: {c.finding}")
                 for n, line in enumerate(c.remedy.splitlines()):
                     echo(f"      {'  ' if n else '->'} {line}")
         else:
-            print_rows([asdict(c) | {"status": str(c.status)} for c in found], output)
-        return Code.FINDINGS if any(c.status is Status.FAIL for c in found) else Code.OK
+            print_rows([asdict(c) | {"status": str(c.status)} for c in checks], output)
+        return Code.FINDINGS if any(c.status is Status.FAIL for c in checks) else Code.OK
 
     run(show, watch)

@@ -53,7 +53,7 @@ STATE_NAMES = [
     "max.message.bytes",
 ]
 PROBE = "sidecar-doctor"
-"""A group that need not exist: a sidecar tells this command where any group is, a broker does not."""
+"""A group that need not exist: a sidecar answers this command where any group is, a broker does not."""
 KINDS = {2: "topic", 3: "group", 4: "cluster", 5: "transactional-id"}
 """ResourceType of Kafka's protocol; confluent-kafka calls the fourth one BROKER."""
 ACLS_S = 10.0
@@ -114,10 +114,10 @@ async def _node(cluster: Cluster, node_id: int, address: str) -> Node:
 
     try:
         conn = await cluster.node(node_id)
-        found = await configs(conn, cf.GROUP, PROBE, None)
+        settings = await configs(conn, cf.GROUP, PROBE, None)
     except NO_ANSWER as exc:
         return Node(node_id, address, None, str(exc) or "no answer in time")
-    return Node(node_id, address, not isinstance(found, Unknown) and cf.STATE in found)
+    return Node(node_id, address, not isinstance(settings, Unknown) and cf.STATE in settings)
 
 
 async def configs(conn: BrokerConnection, kind: int, name: str, names: list[str] | None) -> Configs | Unknown:
@@ -195,7 +195,7 @@ def _grants(client: Client, bootstrap: str) -> tuple[Grant, ...] | Unknown:
     )
     admin = client.admin(bootstrap, cf.CLI_CLIENT)  # kept: without it the question would end unanswered
     try:
-        found = admin.describe_acls(AclBindingFilter(*everything), request_timeout=ACLS_S).result()
+        bindings = admin.describe_acls(AclBindingFilter(*everything), request_timeout=ACLS_S).result()
     except KafkaException as exc:
         return Unknown(f"ACLs cannot be read: {exc.args[0].str()}")
     return tuple(
@@ -208,7 +208,7 @@ def _grants(client: Client, bootstrap: str) -> tuple[Grant, ...] | Unknown:
             a.permission_type is AclPermissionType.ALLOW,
             a.host,
         )
-        for a in found
+        for a in bindings
     )
 
 
@@ -218,7 +218,7 @@ def readers_of(client: Client, bootstrap: str, topic: str) -> tuple[str, ...] | 
     from confluent_kafka import KafkaException
 
     admin = client.admin(bootstrap, cf.CLI_CLIENT)
-    found = []
+    readers = []
     try:
         listed = admin.list_consumer_groups(request_timeout=ACLS_S).result()
         ids = sorted(g.group_id for g in listed.valid)
@@ -228,7 +228,7 @@ def readers_of(client: Client, bootstrap: str, topic: str) -> tuple[str, ...] | 
                 group = None if future.exception() is not None else future.result()
                 held = (m.assignment for m in group.members if m.assignment is not None) if group is not None else ()
                 if any(p.topic == topic for a in held for p in a.topic_partitions):
-                    found.append(group_id)
+                    readers.append(group_id)
     except KafkaException as exc:
         return Unknown(f"groups cannot be listed: {exc.args[0].str()}")
-    return tuple(found)
+    return tuple(readers)

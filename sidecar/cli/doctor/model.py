@@ -123,7 +123,7 @@ class Facts:
     readers: tuple[str, ...] | Unknown = ()
 
     def setting(self, name: str, otherwise: Any) -> Any:
-        """Returns a setting of the first sidecar that tells it; else the default."""
+        """Returns a setting of the first sidecar that has answered it; else the default."""
         for s in self.sidecars:
             if isinstance(s, About) and name in s.settings:
                 return s.settings[name]
@@ -131,11 +131,11 @@ class Facts:
 
     def patterns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Returns the patterns in force, to include and to exclude: the stored ones, or else the sidecars' own."""
-        found = []
+        patterns = []
         for name in cf.BROKER_MOVES:
             stored = None if isinstance(self.stored, Unknown) else self.stored.get(name)
-            found.append(tuple(self.setting(name.removeprefix("sidecar."), ())) if stored is None else split(stored))
-        return found[0], found[1]
+            patterns.append(tuple(self.setting(name.removeprefix("sidecar."), ())) if stored is None else split(stored))
+        return patterns[0], patterns[1]
 
     def answered(self) -> list[About]:
         return [s for s in self.sidecars if isinstance(s, About)]

@@ -40,13 +40,13 @@ def others_rights(f: Facts) -> Check:
         return Check(name, Status.OK, finding)
     if not r.principal:
         return Check(name, Status.UNKNOWN, "Nobody said who the sidecars are.", "Name them: --principal User:NAME.")
-    found = [
+    excess = [
         (need, why, principals) for need, why in harmful(f.state_topic, _group(f)) if (principals := _who(need, r))
     ]
-    if not found:
+    if not excess:
         return Check(name, Status.OK, f"Only {r.principal}, and super users, may touch what is the sidecars'.")
-    findings = (f"{_some(principals)} may {why} ({need.text()})" for need, why, principals in found)
-    return Check(name, Status.WARN, "; ".join(findings) + ".", "\n".join(_remedy(f, found)))
+    findings = (f"{_some(principals)} may {why} ({need.text()})" for need, why, principals in excess)
+    return Check(name, Status.WARN, "; ".join(findings) + ".", "\n".join(_remedy(f, excess)))
 
 
 def _group(f: Facts) -> str:
@@ -64,11 +64,11 @@ def _some(principals: list[str]) -> str:
     return ", ".join(principals[:SHOWN]) + (f" and {more} others" if more > 0 else "")
 
 
-def _remedy(f: Facts, found: list[tuple[Need, str, list[str]]]) -> Iterator[str]:
+def _remedy(f: Facts, excess: list[tuple[Need, str, list[str]]]) -> Iterator[str]:
     yield "Take these rights away, or deny them where they come from a pattern or *, to each principal by its name:"
     denied = [
         (need, principal)
-        for need, _, principals in found
+        for need, _, principals in excess
         for principal in principals
         if principal not in ("everybody", "User:*")
     ]
@@ -79,7 +79,7 @@ def _remedy(f: Facts, found: list[tuple[Need, str, list[str]]]) -> Iterator[str]
         yield shlex.join(words + (name if need.kind == "transactional-id" else [need.name]))
     if len(denied) > SHOWN:
         yield f"{len(denied) - SHOWN} more are to be denied"
-    if any(principal in ("everybody", "User:*") for _, _, principals in found for principal in principals):
+    if any(principal in ("everybody", "User:*") for _, _, principals in excess for principal in principals):
         yield "What everybody may do cannot be denied to all but the sidecars: grant it to those that need it instead."
 
 

@@ -24,8 +24,8 @@ def denial_text(denial: Mapping[str, Any]) -> str:
 
 def remedies(problems: Iterable[str]) -> list[str]:
     """Returns the remedies of /readyz's problems, each once: a problem's own one, or to wait."""
-    found = [REMEDY.split(problem, maxsplit=1) for problem in problems]
-    return list(dict.fromkeys(parts[1] if len(parts) > 1 else WAIT for parts in found))
+    parted = [REMEDY.split(problem, maxsplit=1) for problem in problems]
+    return list(dict.fromkeys(parts[1] if len(parts) > 1 else WAIT for parts in parted))
 
 
 def refused(f: Facts) -> Check:

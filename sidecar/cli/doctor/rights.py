@@ -50,24 +50,24 @@ def missing(needs: Sequence[Need], rights: Rights, anywhere: bool = True) -> lis
 
 def acls(lacking: Sequence[Need], topic: str, owners_group: str, scope: Scope = ALL) -> list[Right]:
     """Returns the rights of `sidecar acls` that have to be given, with the missing operations only."""
-    found = []
+    rights = []
     for r in rights_of(topic, owners_group, scope):
         operations = tuple(o for o in r.operations if Need(r.kind, r.name, o, r.prefixed) in lacking)
         if operations:
-            found.append(replace(r, operations=operations))
-    return found
+            rights.append(replace(r, operations=operations))
+    return rights
 
 
 def holders(need: Need, rights: Rights) -> list[str]:
     """Returns the principals that may do this, from anywhere or from some host, but for super users and the
     sidecars."""
     known = {rights.principal, *rights.super_users}
-    found = []
+    principals = []
     for principal in sorted({g.principal for g in rights.grants if g.allow} - known):
         theirs = [g for g in rights.grants if g.principal == principal or (g.principal == EVERYBODY and not g.allow)]
         if _granted(need, theirs, anywhere=False):
-            found.append(principal)
-    return found
+            principals.append(principal)
+    return principals
 
 
 def _granted(need: Need, grants: Sequence[Grant], anywhere: bool) -> bool:
