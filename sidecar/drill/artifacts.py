@@ -44,10 +44,10 @@ def cache_dir() -> Path:
 
 def java() -> str:
     home = os.environ.get("JAVA_HOME")
-    found = f"{home}/bin/java" if home and Path(home, "bin", "java").exists() else shutil.which("java")
-    if not found:
+    program = f"{home}/bin/java" if home and Path(home, "bin", "java").exists() else shutil.which("java")
+    if not program:
         raise ArtifactError("no Java found: install a JDK or JRE 17 or later, or set JAVA_HOME")
-    return found
+    return program
 
 
 def archive_file(version: str) -> Path:

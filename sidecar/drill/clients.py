@@ -232,30 +232,30 @@ def double_owned(journals: Iterable[Journal]) -> list[str]:
     for j in journals:
         for o in j.owned:
             by_partition.setdefault(o.partition, []).append(o)
-    found = []
+    overlaps = []
     for p, spans in sorted(by_partition.items()):
         spans.sort(key=lambda o: o.from_ms)
         for a, b in itertools.pairwise(spans):
             if a.client != b.client and (a.to_ms is None or a.to_ms > b.from_ms):
-                found.append(f"partition {p}: {a.client} until {a.to_ms}, {b.client} from {b.from_ms}")
-    return found
+                overlaps.append(f"partition {p}: {a.client} until {a.to_ms}, {b.client} from {b.from_ms}")
+    return overlaps
 
 
 def backward_commits(journals: Iterable[Journal]) -> list[str]:
     """List the acknowledged commits that set an offset back."""
     log = sorted(c for j in journals for c in j.commit_log)
     last: dict[int, int] = {}
-    found = []
+    backward = []
     for at, p, offset in log:
         if offset < last.get(p, 0):
-            found.append(f"partition {p}: {last[p]} then {offset} at {at}")
+            backward.append(f"partition {p}: {last[p]} then {offset} at {at}")
         last[p] = max(last.get(p, 0), offset)
-    return found
+    return backward
 
 
 def not_in_audit(journals: Iterable[Journal], intervals: list[dict[str, Any]]) -> list[str]:
     """List the partitions that a client reported as owned although no interval of the audit contains that."""
-    found = []
+    lacking = []
     for j in journals:
         mine = [i for i in intervals if i["client_id"] == j.name]
         for o in j.owned:
@@ -266,5 +266,5 @@ def not_in_audit(journals: Iterable[Journal], intervals: list[dict[str, Any]]) -
                 for i in mine
             )
             if not inside:
-                found.append(f"{j.name} had partition {o.partition} from {o.from_ms} to {o.to_ms}")
-    return found
+                lacking.append(f"{j.name} had partition {o.partition} from {o.from_ms} to {o.to_ms}")
+    return lacking

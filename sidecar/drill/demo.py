@@ -242,8 +242,8 @@ def _judge(s: Scenario, screen: Screen, console: Console, marks: list[Mark], out
     screen.report("the PySpark audit reads __group_state into a lake")
     started = time.monotonic()
     lake = audited(s.kafka.internal, out / "lake")
-    found = verdict_of(lake)
-    screen.report(f"{found.records} records audited in {time.monotonic() - started:.1f} s")
+    verdict = verdict_of(lake)
+    screen.report(f"{verdict.records} records audited in {time.monotonic() - started:.1f} s")
     end_ms = max(m.time_ms for m in marks) + 1500
     mine = owned(lake, GROUP)
     here = [c["state_partition"] for c in rows(lake, "coverage") if c["group_id"] == GROUP]
@@ -254,13 +254,13 @@ def _judge(s: Scenario, screen: Screen, console: Console, marks: list[Mark], out
     checks: list[tuple[str, object, bool]] = [
         ("records lost", missing(s.producer.ends, s.journals), missing(s.producer.ends, s.journals) == 0),
         ("sends refused", s.producer.failed, s.producer.failed == 0),
-        ("second owners in the audit", found.proven + found.possible, not found.proven + found.possible),
+        ("second owners in the audit", verdict.proven + verdict.possible, not verdict.proven + verdict.possible),
         ("overlaps by the clients' own word", len(double_owned(s.journals)), not double_owned(s.journals)),
         ("client records not in the audit", len(not_in_audit(s.journals, mine)), not not_in_audit(s.journals, mine)),
         ("commits that went back", len(backward_commits(s.journals)), not backward_commits(s.journals)),
         *(check for group in s.beside for check in _checks(group, s.producer.ends)),
-        ("writes of a fenced owner", found.stale_writes, not found.stale_writes),
-        ("records that the audit lacks", found.missing + found.lost + found.unreadable, found.complete),
+        ("writes of a fenced owner", verdict.stale_writes, not verdict.stale_writes),
+        ("records that the audit lacks", verdict.missing + verdict.lost + verdict.unreadable, verdict.complete),
     ]
     _print_intervals(console, mine)
     _print_owners(console, here[0] if here else -1, claims)
@@ -294,8 +294,8 @@ BAD = {
 
 def _checks(group: GroupUnderTest, produced: dict[int, int]) -> list[tuple[str, object, bool]]:
     """Return the checks of a share or streams group at the end: label, count, and whether it is good."""
-    found = zip(BAD[group.kind], (group.lost(produced), len(group.went_back())), strict=True)
-    return [(f"{group.kind} group: {label}", count, not count) for label, count in found]
+    counts = zip(BAD[group.kind], (group.lost(produced), len(group.went_back())), strict=True)
+    return [(f"{group.kind} group: {label}", count, not count) for label, count in counts]
 
 
 def _clock(ms: int | None) -> str:

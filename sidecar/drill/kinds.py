@@ -60,22 +60,22 @@ class ShareJournal(Journal):
 
 def runs(offsets: Iterable[int]) -> list[tuple[int, int]]:
     """Returns the first and last offset of each run without a gap."""
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for offset in sorted(offsets):
-        if found and offset == found[-1][1] + 1:
-            found[-1] = (found[-1][0], offset)
+        if spans and offset == spans[-1][1] + 1:
+            spans[-1] = (spans[-1][0], offset)
         else:
-            found.append((offset, offset))
-    return found
+            spans.append((offset, offset))
+    return spans
 
 
 def acknowledged_twice(journals: Iterable[Journal]) -> list[str]:
     """Lists the records whose acknowledgement was lost: they were delivered again, and acknowledged again."""
-    found: dict[tuple[int, int], int] = {}
+    times: dict[tuple[int, int], int] = {}
     for p, (low, high) in ((p, run) for j in journals for p, ranges in j.consumed.items() for run in ranges):
         for offset in range(low, high + 1):
-            found[p, offset] = found.get((p, offset), 0) + 1
-    return [f"partition {p}: {offset} was acknowledged {n} times" for (p, offset), n in found.items() if n > 1]
+            times[p, offset] = times.get((p, offset), 0) + 1
+    return [f"partition {p}: {offset} was acknowledged {n} times" for (p, offset), n in times.items() if n > 1]
 
 
 def share_consumer(kafka: LocalKafka, name: str, topic: str, group: str, bootstrap: str = "") -> Client:

@@ -34,8 +34,8 @@ def audited(bootstrap: str, folder: Path, command_config: Sequence[str] = ()) ->
 
 
 def rows(lake: Lake, table: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = lake.read_arrow(GOLD[table]).to_pylist()
-    return found
+    content: list[dict[str, Any]] = lake.read_arrow(GOLD[table]).to_pylist()
+    return content
 
 
 def owned(lake: Lake, group: str) -> list[dict[str, Any]]:

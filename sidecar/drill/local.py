@@ -396,15 +396,15 @@ class LocalKafka:
         return bool(owners) and owners == [parts[p].leader for p in sorted(parts)]
 
     def owners(self, n: Broker, group: str = "") -> dict[str, Any] | None:
-        found: dict[str, Any] | None = self.get(n, f"/owners?group={group}" if group else "/owners")
-        return found
+        view: dict[str, Any] | None = self.get(n, f"/owners?group={group}" if group else "/owners")
+        return view
 
     def owner_of(self, group: str, skip: int = -1) -> Broker:
         """Return the broker whose sidecar owns the group, according to the first sidecar that knows the owner."""
         for n in self.nodes:
             if n.node_id != skip and n.sidecar is not None and n.sidecar.alive:
-                found = self.owners(n, group)
-                node_id = found["groups"].get(group) if found else None
+                view = self.owners(n, group)
+                node_id = view["groups"].get(group) if view else None
                 if node_id is not None:
                     return next(m for m in self.nodes if m.node_id == node_id)
         raise DrillError(f"no sidecar knows the owner of group {group}")

@@ -176,8 +176,8 @@ def free_ports(n: int) -> list[int]:
     They lie below those that the system gives to outgoing connections (32768 and up on Linux), so none is taken
     while its process is down. Each process begins the search at another port.
     """
-    found: list[int] = []
-    while len(found) < n:
+    ports: list[int] = []
+    while len(ports) < n:
         port = next(_PORTS)
         with closing(socket.socket()) as s:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -185,8 +185,8 @@ def free_ports(n: int) -> list[int]:
                 s.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            found.append(port)
-    return found
+            ports.append(port)
+    return ports
 
 
 def _ports() -> Iterator[int]:

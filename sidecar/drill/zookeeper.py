@@ -23,10 +23,10 @@ UP_S = 60
 
 def numbers(version: str) -> tuple[int, ...]:
     """Return the numbers of a version: (2, 8, 2). Raises DrillError."""
-    found = re.findall(r"\d+", version)
-    if not found:
+    parts = re.findall(r"\d+", version)
+    if not parts:
         raise DrillError(f"{version!r} is no version of Kafka: 4.3.1 is one")
-    return tuple(map(int, found))
+    return tuple(map(int, parts))
 
 
 class ZooKeeper:

@@ -64,9 +64,9 @@ class SingleBroker(Drill):
 
     def _until(self, look: Callable[[], object], timeout_s: float) -> object:
         end = time.monotonic() + timeout_s
-        while not (found := look()) and time.monotonic() < end:
+        while not (result := look()) and time.monotonic() < end:
             time.sleep(0.1)
-        return found
+        return result
 
     def _members_are_answered(self, ground: Ground) -> None:
         address = ("127.0.0.1", ground.kafka.nodes[0].sidecar_port)

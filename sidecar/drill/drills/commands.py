@@ -108,8 +108,8 @@ def wait_whereabouts(ground: Ground, groups: Sequence[str], where: str, timeout_
     """Wait until these groups are at `where`: `sidecar`, or `broker`."""
 
     def there() -> bool:
-        found = whereabouts(ground, groups)
-        return bool(found) and set(found.values()) == {where}
+        places = whereabouts(ground, groups)
+        return bool(places) and set(places.values()) == {where}
 
     if groups:
         ground.wait(f"{len(groups)} groups to be with the {where}", there, timeout_s, step_s=0.5)

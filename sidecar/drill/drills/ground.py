@@ -83,11 +83,11 @@ class Ground:
 
         def in_sync() -> bool:
             try:
-                found = admin.list_topics(timeout=5)
+                metadata = admin.list_topics(timeout=5)
             except KafkaException:
                 return False
-            parts = [p for t in found.topics.values() for p in t.partitions.values()]
-            return len(found.brokers) == n and all(len(p.isrs) == len(p.replicas) for p in parts)
+            parts = [p for t in metadata.topics.values() for p in t.partitions.values()]
+            return len(metadata.brokers) == n and all(len(p.isrs) == len(p.replicas) for p in parts)
 
         self.wait("all replicas in sync", in_sync, timeout_s, step_s=0.25)
         if n > 1:
@@ -131,25 +131,25 @@ class Ground:
         offsets and state, and neither coordinates the sidecars' own group."""
         if len(self.kafka.nodes) < 3 or self.kafka.bare:
             return prefix, ""
-        found, arbiter = self._leads_both(prefix)
-        if len(found) < 2:  # a broker that was late at the start leads nothing until it is given its partitions
+        groups, arbiter = self._leads_both(prefix)
+        if len(groups) < 2:  # a broker that was late at the start leads nothing until it is given its partitions
             self.wait_as_before()
-            found, arbiter = self._leads_both(prefix)
-        if len(found) < 2:
-            raise DrillError(f"no two brokers lead both topics of a partition: {found}, beside {arbiter}")
-        return found.popitem()[1], found.popitem()[1]
+            groups, arbiter = self._leads_both(prefix)
+        if len(groups) < 2:
+            raise DrillError(f"no two brokers lead both topics of a partition: {groups}, beside {arbiter}")
+        return groups.popitem()[1], groups.popitem()[1]
 
     def _leads_both(self, prefix: str) -> tuple[dict[int, str], int]:
         """Return a group id for each broker that may be chosen, and the broker that coordinates the sidecars' group."""
         topics = self.admin().list_topics(timeout=30).topics
         offsets, state = (topics[t].partitions for t in (OFFSETS, STATE_TOPIC))
         arbiter = offsets[partition_for(OWNERS_GROUP, STATE_PARTITIONS)].leader
-        found: dict[int, str] = {}
+        groups: dict[int, str] = {}
         for name in (f"{prefix}-{n}" for n in range(1_000)):
             p = partition_for(name, STATE_PARTITIONS)
             if offsets[p].leader == state[p].leader != arbiter:
-                found.setdefault(offsets[p].leader, name)
-        return found, arbiter
+                groups.setdefault(offsets[p].leader, name)
+        return groups, arbiter
 
     def _bystanders(self, tag: str, first: str) -> dict[str, list[Member]]:
         """Return members, and newcomers, whose groups are at another broker than the groups under test."""

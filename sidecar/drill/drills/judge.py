@@ -48,11 +48,13 @@ class Verdict:
         self.evidence += [f"{source}: {name}: {line}" for line in lines[:SHOWN]]
 
 
-def lost_commits(best: dict[int, int], found: dict[int, int]) -> list[str]:
+def lost_commits(best: dict[int, int], committed: dict[int, int]) -> list[str]:
     """List the partitions whose committed offset is lower than one that was acknowledged to a client before. `best`
-    must be taken before `found` is asked for."""
+    must be taken before `committed` is asked for."""
     return [
-        f"partition {p}: {o} acknowledged, {found.get(p, -1)} found" for p, o in best.items() if found.get(p, -1) < o
+        f"partition {p}: {o} acknowledged, {committed.get(p, -1)} found"
+        for p, o in best.items()
+        if committed.get(p, -1) < o
     ]
 
 
@@ -92,7 +94,7 @@ def audit(kafka: LocalKafka, unknown: Collection[str] = ()) -> dict[str, list[di
     """Bring the lake of this cluster up to date; return its faults, by table. Raises AuditError if the topic or a
     record in it cannot be read, except for records of the kinds `unknown`."""
     lake = audited(kafka.internal, kafka.folder / "lake", kafka.command_config)
-    found = {name: rows(lake, name) for name in ("second_owners", "stale_writes", "unreadable")}
-    if lost := [r for r in found["unreadable"] if r["kind"] not in unknown]:
+    faults = {name: rows(lake, name) for name in ("second_owners", "stale_writes", "unreadable")}
+    if lost := [r for r in faults["unreadable"] if r["kind"] not in unknown]:
         raise AuditError(f"{len(lost)} records cannot be read: {_line(lost[0])}")
-    return found
+    return faults

@@ -55,8 +55,8 @@ def lines_of(ground: Ground) -> Lines:
 
 def host_of(client_id: str) -> int:
     """Return the host that a request comes from, by the client id of a sidecar, a broker or a controller; else 0."""
-    found = OF_A_HOST.fullmatch(client_id)
-    return int(found[1]) if found else 0
+    match = OF_A_HOST.fullmatch(client_id)
+    return int(match[1]) if match else 0
 
 
 class CutSidecar(Drill):

@@ -89,7 +89,7 @@ def start_stuck_anew(ground: Ground) -> None:
 
 def replicas_of(ground: Ground) -> dict[tuple[str, int], list[int]]:
     topics = ground.admin().list_topics(timeout=30).topics
-    return {(name, p): list(found.replicas) for name, t in topics.items() for p, found in t.partitions.items()}
+    return {(name, p): list(partition.replicas) for name, t in topics.items() for p, partition in t.partitions.items()}
 
 
 def brokers_of(ground: Ground) -> set[int]:

@@ -90,10 +90,10 @@ def tomorrow(folder: Path, have_new_kind: Sequence[str] = ()) -> tuple[Path, dic
     for kind, place in NEWER.items():
         registry = tree / PACKAGE.name / place
         text = registry.read_text()
-        found = re.findall(rf'"({kind}-v(\d+))"', text)
-        if len(found) != 1:
-            raise DrillError(f"{place} does not name one schema of {kind}: {found}")
-        now, number = found[0]
+        names = re.findall(rf'"({kind}-v(\d+))"', text)
+        if len(names) != 1:
+            raise DrillError(f"{place} does not name one schema of {kind}: {names}")
+        now, number = names[0]
         newer = f"{kind}-v{int(number) + 1}"
         registry.write_text(text.replace(f'"{now}"', f'"{newer}"'))
         schema = json.loads(published()[now])
@@ -173,15 +173,15 @@ class Rollback(Drill):
 
     def _written(self, ground: Ground) -> dict[str, int]:
         """Return, by kind, the number of values of the newer schema, or of the new kind, in the topic."""
-        found = dict.fromkeys((*self.prints, KIND), 0)
+        counts = dict.fromkeys((*self.prints, KIND), 0)
         with Reader(TopicAddress(ground.kafka.internal, STATE_TOPIC, ground.kafka.security.librdkafka())) as reader:
             for p in range(reader.partitions()):
                 for raw in reader.read(p).records:
                     value = raw.value or b""
                     for kind, fingerprint in self.prints.items():
-                        found[kind] += value.startswith(MARK + fingerprint)
-                    found[KIND] += bool(value) and isinstance(raw.key, StateKey) and raw.key.kind == KIND
-        return found
+                        counts[kind] += value.startswith(MARK + fingerprint)
+                    counts[KIND] += bool(value) and isinstance(raw.key, StateKey) and raw.key.kind == KIND
+        return counts
 
 
 def of_tomorrow(ground: Ground) -> int:

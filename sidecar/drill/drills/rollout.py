@@ -107,10 +107,10 @@ class _Deployment(Drill):
 
     def _audited(self, ground: Ground, since_ms: int) -> None:
         """Note the audit's findings about the topic that is deleted next."""
-        found = Verdict()
-        judge_audit(audit(ground.kafka), found, since_ms)
-        findings = {"double_owned": found.double_owned, "stale_writes": found.stale_writes}
-        self.find("the audit before the topic is deleted", findings, found.ok)
+        verdict = Verdict()
+        judge_audit(audit(ground.kafka), verdict, since_ms)
+        findings = {"double_owned": verdict.double_owned, "stale_writes": verdict.stale_writes}
+        self.find("the audit before the topic is deleted", findings, verdict.ok)
 
     def _nothing_is_left(self, ground: Ground) -> None:
         admin = ground.admin()

@@ -116,8 +116,8 @@ class StateTopic(Drill):
                 ground.wait("every sidecar to be there again", lambda: self._all_anew(ground), ALONE_S)
             ground.settled(ALONE_S)
         except DrillError as exc:
-            found = f"not within {ALONE_S:g} s: {str(exc)[:200]}"
-            self.find(f"{self.what}: served again without help", found, ok=False)
+            problem = f"not within {ALONE_S:g} s: {str(exc)[:200]}"
+            self.find(f"{self.what}: served again without help", problem, ok=False)
             for node in ground.kafka.nodes:
                 replace_one(self, ground, node)
         else:
