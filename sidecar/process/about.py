@@ -66,7 +66,7 @@ def _certificate_ends_ms(settings: Settings) -> int:
 def shown(settings: Settings, config: Path | None, overrides: Mapping[str, Any]) -> list[Shown]:
     """Returns every setting. `config` and `overrides` are those that the settings were loaded with."""
     data = {} if config is None else yaml.safe_load(config.read_text()) or {}
-    found = []
+    rows = []
     for name, value, is_set in _leaves(settings, ""):
         origin = "default"
         if overrides.get(name) is not None:
@@ -75,8 +75,8 @@ def shown(settings: Settings, config: Path | None, overrides: Mapping[str, Any])
             origin = "environment"
         elif is_set and _within(data, name.split(".")):
             origin = "file"
-        found.append(Shown(name, value, origin))
-    return found
+        rows.append(Shown(name, value, origin))
+    return rows
 
 
 def settings_known() -> list[dict[str, Any]]:

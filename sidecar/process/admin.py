@@ -208,17 +208,17 @@ class Admin:
 
         async def owners(request: web.Request) -> web.Response:
             """Returns the owner node of each partition, and of the groups in ?group=."""
-            found = self._find_owners(request.query.getall("group", []))
-            return web.json_response(found, status=200 if found["owners"] else 503)
+            body = self._find_owners(request.query.getall("group", []))
+            return web.json_response(body, status=200 if body["owners"] else 503)
 
         async def group(request: web.Request) -> web.Response:
             """Returns one group: its place, members, partitions, stale claims. In ?id=, as a name may be any text."""
             async with self._turn:  # one after the other: many at once would only take longer
-                found = await finished(self._find_group(request.query.get("id", "")))
+                content = await finished(self._find_group(request.query.get("id", "")))
                 parts: list[bytes] = []
-                await finished(encoded(found or {"problem": "no such group"}, parts))
+                await finished(encoded(content or {"problem": "no such group"}, parts))
             body = b"".join(parts)
-            return web.Response(body=body, content_type="application/json", status=200 if found else 404)
+            return web.Response(body=body, content_type="application/json", status=200 if content else 404)
 
         async def about(request: web.Request) -> web.Response:
             """Returns version, settings without secrets, and the clock, which `sidecar doctor` compares."""

@@ -125,10 +125,10 @@ class Files:
 
 def _look(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 class Access:
@@ -214,11 +214,11 @@ class Access:
     def _token(self, text: str) -> bytes | None:
         """Returns the configured token that equals this text, or None."""
         given = text.strip().encode(errors="replace")  # bytes that are no text stand there as surrogates
-        found = None
+        configured = None
         for token in self._tokens:  # all of them, so that the time tells nothing
             if hmac.compare_digest(token, given):
-                found = token
-        return found
+                configured = token
+        return configured
 
     def bearer(self, authorization: str | None) -> bool:
         scheme, _, text = (authorization or "").partition(" ")
@@ -237,10 +237,10 @@ class Access:
         until, _, mac = (text or "").partition(".")
         if not (until.isascii() and until.isdigit() and len(until) <= 12 and mac.isascii()):
             return False
-        found = False
+        valid = False
         for token in self._tokens:
-            found |= hmac.compare_digest(self._signed(until, token), mac)
-        return found and self._wall_s() < int(until)
+            valid |= hmac.compare_digest(self._signed(until, token), mac)
+        return valid and self._wall_s() < int(until)
 
     def _signed(self, until: str, token: bytes) -> str:
         return hmac.new(self._key, until.encode() + b"\0" + token, hashlib.sha256).hexdigest()

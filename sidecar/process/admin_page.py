@@ -109,9 +109,9 @@ class Pages:
         return web.Response(body=_file(name), content_type=kind, charset="utf-8")
 
     async def _static(self, request: web.Request) -> web.StreamResponse:
-        found = self.public(request.path)
-        assert found is not None, "no other path is routed here"
-        return found
+        response = self.public(request.path)
+        assert response is not None, "no other path is routed here"
+        return response
 
     # ---- the API ------------------------------------------------------------------------------------------
     async def _overview(self, request: web.Request) -> web.StreamResponse:
@@ -124,8 +124,8 @@ class Pages:
         async def content() -> Json:
             head: Json = {"node": self._node_id, "role": self._role, "version": package_version()}
             head |= {"ready": not problems, "problems": problems, "start_ms": start_ms, "now_ms": self._wall_ms()}
-            found = {} if views is None else await self._worked(views.overview())
-            return head | {"cluster": "", "generation": -1, "sidecars": [], "brokers": [], "groups": None} | found
+            overview = {} if views is None else await self._worked(views.overview())
+            return head | {"cluster": "", "generation": -1, "sidecars": [], "brokers": [], "groups": None} | overview
 
         return await self._answer(request, f"{version}/{problems}/{start_ms}", content)
 
@@ -169,8 +169,8 @@ class Pages:
             if (row := await self._worked(views.row(group_id))) is not None:
                 await views.lag.look([row])
             page = views.group(group_id, begins["members"], begins["partitions"], limit)
-            found: Json | None = await self._worked(page)
-            return found
+            body: Json | None = await self._worked(page)
+            return body
 
         await views.brokers.look()
         return await self._answer(request, f"{views.version_of(group_id)}/{views.lag.version()}", content)

@@ -39,21 +39,23 @@ class UnknownAssignor(Exception):
 
 def load(names: Iterable[str], of: Offered[A_co]) -> dict[str, A_co]:
     """Returns the assignors that `of.setting` names. Raises UnknownAssignor, also for one that cannot be imported."""
-    found: dict[str, EntryPoint] | None = None
+    installed: dict[str, EntryPoint] | None = None
     loaded: dict[str, A_co] = {}
     for name in names:
         if name in of.built_in:
             loaded[name] = of.built_in[name]
             continue
-        if found is None:  # the list of all that is installed takes milliseconds
-            found = {e.name: e for e in entry_points(group=of.group)}
-        if name not in found:
-            known = ", ".join(sorted({*of.built_in, *found}))
+        if installed is None:  # the list of all that is installed takes milliseconds
+            installed = {e.name: e for e in entry_points(group=of.group)}
+        if name not in installed:
+            known = ", ".join(sorted({*of.built_in, *installed}))
             raise UnknownAssignor(f"{of.setting}: no assignor {name!r}; there are {known} (entry points {of.group})")
         try:
-            loaded[name] = found[name].load()
+            loaded[name] = installed[name].load()
         except Exception as exc:
-            raise UnknownAssignor(f"{of.setting}: {name!r} ({found[name].value}) cannot be loaded: {exc!r}") from exc
+            raise UnknownAssignor(
+                f"{of.setting}: {name!r} ({installed[name].value}) cannot be loaded: {exc!r}"
+            ) from exc
         if not callable(loaded[name]):
-            raise UnknownAssignor(f"{of.setting}: {name!r} ({found[name].value}) is not callable")
+            raise UnknownAssignor(f"{of.setting}: {name!r} ({installed[name].value}) is not callable")
     return loaded

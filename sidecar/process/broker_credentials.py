@@ -92,8 +92,8 @@ def read_properties(name: str, path: Path | None) -> Security:
     from sidecar.kafka.properties import read  # takes a while, and few need it
 
     try:
-        found = read(path)
-        found.ssl_context()
+        security = read(path)
+        security.ssl_context()
     except SecurityError as exc:
         raise StartError(f"{name}: {exc}") from None
-    return found
+    return security

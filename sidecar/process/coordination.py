@@ -233,11 +233,11 @@ class Coordination:
     def group(self, group_id: str) -> Slices:
         """Returns the answer of /api/v1/group with all members and no other pages. Where this sidecar owns the group,
         `live` is added."""
-        found = None if self.views is None else (yield from self.views.whole(group_id))
+        answer = None if self.views is None else (yield from self.views.whole(group_id))
         owners = self.coordinator.service.owners
         shard = owners[partition_for(group_id, len(owners))].shard
-        live_state = None if found is None else (yield from live(shard, group_id, now().mono_ms))
-        return found if found is None or live_state is None else {**found, "live": live_state}
+        live_state = None if answer is None else (yield from live(shard, group_id, now().mono_ms))
+        return answer if answer is None or live_state is None else {**answer, "live": live_state}
 
     async def stop(self, for_good: bool) -> None:
         """Stops the coordinator. `for_good`: no other one takes its place."""
@@ -417,7 +417,7 @@ class CoordinatorRunner:
         return self._last_quarantine
 
     async def _keeps_records(self, cluster: Cluster) -> None:
-        """Raises StartError if the state topic's settings delete records. Warns if the brokers do not tell them."""
+        """Raises StartError if the state topic's settings delete records. Warns if the brokers do not answer."""
         topic = self._settings.state.topic
         try:
             configs = await read_configs(cluster, topic)

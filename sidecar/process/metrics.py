@@ -40,12 +40,12 @@ class _Spreads(Collector):
             self.labels()
 
     def labels(self, *values: str) -> _Spread:
-        found = self._by_labels.get(values)
-        if found is None:
+        spread = self._by_labels.get(values)
+        if spread is None:
             if len(values) != len(self._metric.labels):
                 raise ValueError(f"{self._metric.name} has the labels {self._metric.labels}")
-            found = self._by_labels[values] = _Spread(self._metric.buckets)
-        return found
+            spread = self._by_labels[values] = _Spread(self._metric.buckets)
+        return spread
 
     def collect(self) -> Iterable[HistogramMetricFamily]:
         m = self._metric

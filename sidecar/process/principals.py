@@ -79,7 +79,7 @@ def _own(listener: str) -> str:
 
 
 async def knows_clients(cluster: Cluster, node_id: int, broker: tuple[str, int], log: Logger) -> None:
-    """Raises StartError if that broker takes principals from certificates. Warns where the broker does not tell."""
+    """Raises StartError if that broker takes principals from certificates. Warns where the broker does not answer."""
     try:
         configs = await read_security(cluster, node_id)
     except NO_ANSWER as exc:
@@ -100,11 +100,11 @@ async def knows_clients(cluster: Cluster, node_id: int, broker: tuple[str, int],
 
 
 async def read_security(cluster: Cluster, node_id: int) -> dict[str, str]:
-    """Returns the broker's settings of its listeners. Raises ConnectionLost (also if the broker does not tell),
+    """Returns the broker's settings of its listeners. Raises ConnectionLost (also if the broker refuses),
     TimeoutError, WireError."""
     conn = await cluster.node(node_id)
-    found = await _ask(conn, node_id, [LISTENERS, ADVERTISED, PROTOCOLS, CLIENT_AUTH])
-    return found | await _ask(conn, node_id, [_own(listener) for listener in _addresses(found, LISTENERS)])
+    configs = await _ask(conn, node_id, [LISTENERS, ADVERTISED, PROTOCOLS, CLIENT_AUTH])
+    return configs | await _ask(conn, node_id, [_own(listener) for listener in _addresses(configs, LISTENERS)])
 
 
 async def _ask(conn: BrokerConnection, node_id: int, names: list[str]) -> dict[str, str]:

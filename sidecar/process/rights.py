@@ -50,9 +50,9 @@ def rights_of(topic: str, owners_group: str, scope: Scope = ALL) -> tuple[Right,
 
     A right that another one includes is left out: READ of all topics is READ of the state topic.
     """
-    found = own_rights(topic, owners_group, scope.groups, scope.topics)
+    own = own_rights(topic, owners_group, scope.groups, scope.topics)
     more = rights_for_clients_elsewhere(scope.groups, scope.topics) if scope.elsewhere else ()
-    return tuple(_each_once(found + more))
+    return tuple(_each_once(own + more))
 
 
 def own_rights(
@@ -85,13 +85,13 @@ def rights_for_clients_elsewhere(groups: Sequence[str] = (), topics: Sequence[st
 def seen_by_clients(topic: str, topics: Sequence[str] = ()) -> tuple[Right, ...]:
     """Returns the rights of the principal in `broker_command_config`, if it is another one: it reads Metadata and asks
     the broker for its own settings. Without that right a wrong broker goes unnoticed."""
-    found = (
+    rights = (
         Right("topic", topic, ("Describe",), "whether the state topic is there"),
         Right("topic", OFFSETS, ("Describe",), "which broker keeps the offsets of which group"),
         *_all("topic", topics, ("Describe",), "partitions of the topics that groups subscribe to"),
         Right("cluster", "kafka-cluster", ("DescribeConfigs",), "whether this is the broker of the sidecar's node id"),
     )
-    return tuple(_each_once(found))
+    return tuple(_each_once(rights))
 
 
 def _all(kind: str, begins: Sequence[str], operations: tuple[str, ...], why: str) -> list[Right]:

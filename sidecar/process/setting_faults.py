@@ -55,7 +55,7 @@ def nearest(model: type[BaseModel], path: Sequence[str]) -> tuple[str, ...]:
     if near := difflib.get_close_matches(alike, model.model_fields, 1, NEAR):
         whole = (near[0], *rest)
         return whole if whole in set(_paths(model)) else (near[0],)
-    elsewhere = [found for found in _paths(model) if found[-1] == alike]
+    elsewhere = [candidate for candidate in _paths(model) if candidate[-1] == alike]
     return elsewhere[0] if len(elsewhere) == 1 else ()
 
 
@@ -97,10 +97,10 @@ def _number(name: str, given: Any, kind: str) -> str:
 
 def _converted(end: str, given: str) -> str:
     """Returns `3s` as milliseconds, `100MB` as bytes; empty if the text is neither."""
-    found = QUANTITY.fullmatch(given.strip().lower())
-    if found is None:
+    match = QUANTITY.fullmatch(given.strip().lower())
+    if match is None:
         return ""
-    count, unit = int(found[1]), found[2]
+    count, unit = int(match[1]), match[2]
     if end == "_bytes":
         times = IN_BYTES.get(unit.removesuffix("ib") if len(unit) > 2 else unit.removesuffix("b") or unit)
         return "" if times is None else str(count * times)

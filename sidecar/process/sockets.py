@@ -40,12 +40,12 @@ def bound(listen: str, backlog: int) -> list[socket.socket]:
     """Opens the sockets. Raises StartError."""
     hosts, port = listens_at(listen)
     try:
-        found = [
+        addresses = [
             row
             for host in hosts
             for row in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         ]
-        return bind(found, backlog)
+        return bind(addresses, backlog)
     except OSError as exc:
         raise StartError(f"cannot listen on {listen}: {exc.strerror or exc}") from None
 
