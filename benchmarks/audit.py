@@ -110,9 +110,9 @@ def spark_avro(kind: str, place: str, out: Path) -> Figures:
         say("\n".join(line for _, line in run.stderr[-20:]))
         reason = next((line for _, line in run.stderr if "does not start with" in line), "it failed; see stderr")
         return {"seconds": None, "reason": reason}
-    found: Figures = json.loads(run.out.splitlines()[-1])
-    cold, *warm = found.pop("seconds")
-    return {**found, "seconds": cold, "warm": warm[-1] if warm else None, "peak_mb": run.peak_mb}
+    figures: Figures = json.loads(run.out.splitlines()[-1])
+    cold, *warm = figures.pop("seconds")
+    return {**figures, "seconds": cold, "warm": warm[-1] if warm else None, "peak_mb": run.peak_mb}
 
 
 def peer(folder: Path) -> str:
@@ -132,8 +132,8 @@ def increments(source: str, lake: Path, first: int, increment: int, count: int, 
     run = watched([sys.executable, "-m", "benchmarks.audit_warm", source, str(lake), *sizes], env, echo="warm")
     if run.code != 0:
         return {"failed": [line for _, line in run.stderr[-KEPT_LINES:]]}
-    found: Figures = json.loads(run.out.splitlines()[-1])
-    return {**found, "peak_mb": run.peak_mb}
+    figures: Figures = json.loads(run.out.splitlines()[-1])
+    return {**figures, "peak_mb": run.peak_mb}
 
 
 # ---- all of it ------------------------------------------------------------------------------------------------------

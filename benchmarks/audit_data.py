@@ -78,10 +78,10 @@ def plans(shape: Shape) -> list[Plan]:
     return [Plan("team-00.large", shape.members, total * share / (1 - share), False), *found]
 
 
-def quotas(shape: Shape, found: list[Plan]) -> dict[int, int]:
+def quotas(shape: Shape, all_plans: list[Plan]) -> dict[int, int]:
     """How many records each state partition gets; together as many as were asked for."""
     weights = Counter[int]()
-    for p in found:
+    for p in all_plans:
         weights[partition_for(p.group_id, SHARDS)] += p.weight  # type: ignore[assignment]
     total = sum(weights.values())
     counts = {p: int(shape.records * w / total) for p, w in sorted(weights.items())}
@@ -92,7 +92,7 @@ def quotas(shape: Shape, found: list[Plan]) -> dict[int, int]:
 class Partition:
     """One state partition, record by record."""
 
-    def __init__(self, shape: Shape, number: int, quota: int, found: list[Plan], folder: str) -> None:
+    def __init__(self, shape: Shape, number: int, quota: int, all_plans: list[Plan], folder: str) -> None:
         self.number, self.quota = number, quota
         self.rng = random.Random(f"{shape.seed}/{number}")
         self.codec = StateCodec()
@@ -103,7 +103,7 @@ class Partition:
         self.ms = T0 + self.rng.randrange(60_000)
         self.claims = 0
         self.encoder = self._claim()
-        self.plans = [p for p in found if partition_for(p.group_id, SHARDS) == number]
+        self.plans = [p for p in all_plans if partition_for(p.group_id, SHARDS) == number]
 
     def _claim(self) -> Encoder:
         """The next owner: its node, and a producer epoch higher than all before."""
@@ -193,9 +193,9 @@ def dataset(shape: Shape, base: Path, cores: int) -> Path:
     largest_first = sorted(counts, key=lambda p: -counts[p])
     with ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as pool:
         tasks = [pool.submit(_filled, shape, p, counts[p], str(making)) for p in largest_first]
-        found = [t.result() for t in tasks]
+        counters = [t.result() for t in tasks]
     totals = Counter[str]()
-    for one in found:
+    for one in counters:
         totals.update(one)
     assert totals["records"] == shape.records, totals
     (making / "about.json").write_text(json.dumps({**asdict(shape), **totals}))

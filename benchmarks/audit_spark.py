@@ -39,9 +39,9 @@ UNRESOLVED = 3
 
 def packages() -> list[str]:
     core = next((Path(pyspark.__file__).parent / "jars").glob("spark-core_*.jar"))
-    found = re.match(r"spark-core_([\d.]+)-(.+)\.jar", core.name)
-    assert found is not None, core.name
-    return [f"org.apache.spark:{a}_{found[1]}:{found[2]}" for a in ("spark-avro", "spark-sql-kafka-0-10")]
+    match = re.match(r"spark-core_([\d.]+)-(.+)\.jar", core.name)
+    assert match is not None, core.name
+    return [f"org.apache.spark:{a}_{match[1]}:{match[2]}" for a in ("spark-avro", "spark-sql-kafka-0-10")]
 
 
 def values() -> dict[str, tuple[str, str]]:
@@ -145,8 +145,8 @@ def main() -> None:
     counts = spark.read.parquet(str(args.out)).groupBy("table").count().collect()
     spark.stop()
     shutil.rmtree(args.out, ignore_errors=True)
-    found = {"packages": packages(), "seconds": seconds, "rows": {r["table"]: r["count"] for r in counts}}
-    print(json.dumps(found), flush=True)
+    figures = {"packages": packages(), "seconds": seconds, "rows": {r["table"]: r["count"] for r in counts}}
+    print(json.dumps(figures), flush=True)
 
 
 if __name__ == "__main__":

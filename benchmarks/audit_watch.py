@@ -79,7 +79,7 @@ def watched(
     """`echo`: shown before each line of the command's stderr, if not empty."""
     import sys
 
-    found = Watched()
+    run = Watched()
     begin = time.monotonic()
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
@@ -87,7 +87,7 @@ def watched(
 
     def listen(lines: Iterable[str]) -> None:
         for line in lines:
-            found.stderr.append((time.monotonic() - begin, line.rstrip("\n")))
+            run.stderr.append((time.monotonic() - begin, line.rstrip("\n")))
             if echo:
                 print(f"{echo}: {line}", end="", file=sys.stderr, flush=True)
 
@@ -106,10 +106,10 @@ def watched(
             process.wait(EVERY_S)
         except subprocess.TimeoutExpired:
             continue
-    found.seconds, found.code = time.monotonic() - begin, process.returncode
+    run.seconds, run.code = time.monotonic() - begin, process.returncode
     for thread in listeners:
         thread.join(10)
-    found.out = "".join(parts)
-    found.peak_mb = {part: rss >> 20 for part, rss in sampler.peak.items()}
-    found.cpu_s = sampler.cpu_s()
-    return found
+    run.out = "".join(parts)
+    run.peak_mb = {part: rss >> 20 for part, rss in sampler.peak.items()}
+    run.cpu_s = sampler.cpu_s()
+    return run

@@ -112,15 +112,15 @@ def main() -> None:
         async def run() -> None:
             for n in range(-1, a.rounds):  # the round before the first: the JVM compiles, the sidecar fills its caches
                 for side, (port, process) in sides.items():
-                    found = await members(port, f"bench-{side}-{n}", a)
+                    group = await members(port, f"bench-{side}-{n}", a)
                     for what, salt in (("join", 1), ("rebalance", 2)):
-                        took, used = await timed(found, salt, process)
+                        took, used = await timed(group, salt, process)
                         if n >= 0:
                             figures.setdefault(f"{side}_{what}_s", []).append(took)
                             figures.setdefault(f"{side}_{what}_cpu_s", []).append(used)
                             row = f"round {n + 1}  {side:8} {what:10} {took:6.2f} s  {used:6.2f} CPU s"
                             print(f"{row}  peak {peak_mib(process):6.0f} MiB", flush=True)
-                    for m in found:
+                    for m in group:
                         m.conn.close()
 
         uvloop.run(run())

@@ -70,25 +70,25 @@ def large(classes: Iterable[tuple[str, Size]]) -> dict[str, Size]:
     return dict(sorted(((n, s) for n, s in classes if s.over(LIMITS)), key=lambda row: row[1], reverse=True))
 
 
-def problems(found: Mapping[str, Size], listed: Mapping[str, tuple[Size, str]]) -> Iterator[str]:
+def problems(sizes: Mapping[str, Size], listed: Mapping[str, tuple[Size, str]]) -> Iterator[str]:
     """What the list does not allow, and what it should not allow any more."""
-    for name, size in found.items():
+    for name, size in sizes.items():
         allowed = listed[name][0] if name in listed else LIMITS
         if size.over(allowed):
             yield f"{name}: {size}, and tools/class_sizes.py allows {allowed}: split it by concept"
     for name, (allowed, _) in listed.items():
-        if name not in found:
+        if name not in sizes:
             yield f"{name}: within the limits, or gone; take it out of tools/class_sizes.py"
-        elif allowed.over(found[name]):
-            yield f"{name}: {found[name]}, and tools/class_sizes.py allows {allowed}: lower it"
+        elif allowed.over(sizes[name]):
+            yield f"{name}: {sizes[name]}, and tools/class_sizes.py allows {allowed}: lower it"
 
 
 def main() -> int:
     from tools import house
 
     modules = house.read(house.ROOT).values()
-    found = large(row for m in modules if not m.generated for row in classes_of(m.tree))
-    for name, size in found.items():
+    sizes = large(row for m in modules if not m.generated for row in classes_of(m.tree))
+    for name, size in sizes.items():
         reason = LARGE[name][1] if name in LARGE else ""
         print(f'    "{name}": (Size({size.methods}, {size.attributes}, {size.arguments}), "{reason}"),')
     return 0

@@ -49,14 +49,14 @@ def never_entered(file: str, executed: set[int]) -> Iterator[str]:
 
 
 def main() -> int:
-    files = {name: found for name, found in report().items() if not name.startswith(GENERATED)}
+    files = {name: coverage for name, coverage in report().items() if not name.startswith(GENERATED)}
     rooms: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     missed: list[str] = []
-    for name, found in sorted(files.items()):
-        s, row = found["summary"], rooms[room_of(name)]
+    for name, coverage in sorted(files.items()):
+        s, row = coverage["summary"], rooms[room_of(name)]
         for i, key in enumerate(("num_branches", "covered_branches", "num_statements", "covered_lines")):
             row[i] += s[key]
-        missed += never_entered(name, set(found["executed_lines"]))
+        missed += never_entered(name, set(coverage["executed_lines"]))
     print(f"{'room':16}{'branches':>10}{'covered':>9}{'lines':>9}{'covered':>9}")
     for room, (branches, taken, lines, run) in sorted(rooms.items()):
         print(f"{room:16}{branches:10}{taken / max(branches, 1):9.1%}{lines:9}{run / max(lines, 1):9.1%}")

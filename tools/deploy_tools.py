@@ -64,23 +64,23 @@ def place(name: str) -> Path:
 
 def tool(name: str) -> Path:
     """The program, built if it is not there yet: with two cores that takes minutes for helm. Raises ToolError."""
-    found = place(name)
-    if found.exists():
-        return found
+    path = place(name)
+    if path.exists():
+        return path
     go = shutil.which("go")
     if go is None:
         raise ToolError(f"{name} is built by Go, which is not installed: install Go 1.26 or later")
-    found.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=found.parent) as folder:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         env = {**os.environ, "GOBIN": folder, "CGO_ENABLED": "0"}
         command = ["nice", go, "install", "-trimpath", "-ldflags=-s -w"]
         command.append("." if name == COMPOSE else "@".join(MODULES[name]))
         cwd = SOURCE if name == COMPOSE else None
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, cwd=cwd)
         if done.returncode != 0:
-            raise ToolError(f"{found.name} could not be built:\n{done.stderr[-2000:]}")
-        os.replace(Path(folder, name), found)
-    return found
+            raise ToolError(f"{path.name} could not be built:\n{done.stderr[-2000:]}")
+        os.replace(Path(folder, name), path)
+    return path
 
 
 def load_compose(file: Path) -> dict[str, Any]:

@@ -135,8 +135,8 @@ def count(source: str) -> int:
 
 def counts(root: Path) -> dict[str, int]:
     """Every file that sleeps, and how often."""
-    found = {path.relative_to(root).as_posix(): count(path.read_text("utf-8")) for path in sorted(root.rglob("*.py"))}
-    return {name: n for name, n in found.items() if n}
+    by_file = {path.relative_to(root).as_posix(): count(path.read_text("utf-8")) for path in sorted(root.rglob("*.py"))}
+    return {name: n for name, n in by_file.items() if n}
 
 
 def on_real_time(source: str) -> bool:
@@ -146,10 +146,10 @@ def on_real_time(source: str) -> bool:
     )
 
 
-def compared(found: Mapping[str, int], allowed: Mapping[str, tuple[int, str]]) -> Iterator[tuple[str, int, int]]:
+def compared(actual: Mapping[str, int], allowed: Mapping[str, tuple[int, str]]) -> Iterator[tuple[str, int, int]]:
     """Name, how often it is there, and how often it may be."""
-    for name in sorted({*found, *allowed}):
-        yield name, found.get(name, 0), allowed.get(name, (0, ""))[0]
+    for name in sorted({*actual, *allowed}):
+        yield name, actual.get(name, 0), allowed.get(name, (0, ""))[0]
 
 
 def problems(root: Path = TESTS, allowed: Mapping[str, tuple[int, str]] = SLEEPS) -> Iterator[str]:

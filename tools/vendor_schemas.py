@@ -75,9 +75,9 @@ def whole(schema: Schema, definitions: Schema) -> Schema:
             return {"$ref": f"#/$defs/{name}"}
         return {k: visit(v) for k, v in node.items() if not (k == "description" and isinstance(v, str))}
 
-    found = visit(schema)
-    assert isinstance(found, dict)
-    return {**found, "$defs": dict(sorted(used.items()))}
+    visited = visit(schema)
+    assert isinstance(visited, dict)
+    return {**visited, "$defs": dict(sorted(used.items()))}
 
 
 def prometheus() -> Iterator[tuple[str, Schema]]:

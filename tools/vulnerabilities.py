@@ -37,29 +37,30 @@ def ask(lock: Path, service: str, program: Sequence[str]) -> tuple[list[dict[str
         return [], (done.stderr.strip().splitlines() or ["no answer"])[-1][:300]
 
 
-def judge(found: Sequence[dict[str, Any]]) -> tuple[list[str], list[str]]:
+def judge(packages: Sequence[dict[str, Any]]) -> tuple[list[str], list[str]]:
     """Packages with a vulnerability, a line each; and those that were not looked up."""
     bad = [
         f"{d['name']} {d['version']}: {v['id']}, fixed in {', '.join(v['fix_versions']) or 'no version'}"
-        for d in found
+        for d in packages
         for v in d.get("vulns", [])
     ]
-    return bad, [d["name"] for d in found if "vulns" not in d]
+    return bad, [d["name"] for d in packages if "vulns" not in d]
 
 
 def check(lock: Path, program: Sequence[str]) -> int:
     for service in SERVICES:
-        found, why = ask(lock, service, program)
-        bad, unknown = judge(found)
+        packages, why = ask(lock, service, program)
+        bad, unknown = judge(packages)
         for line in bad:
             print(f"VULNERABLE {line}")
         if bad:
             return VULNERABLE
-        if found and not unknown:
-            print(f"{lock.name}: {len(found)} packages were looked up at {service}, none has a known vulnerability")
+        if packages and not unknown:
+            print(f"{lock.name}: {len(packages)} packages were looked up at {service}, none has a known vulnerability")
             return CLEAN
         reason = (
-            why or f"{len(unknown)} of {len(found)} packages are not known there, as {unknown[0] if unknown else '-'}"
+            why
+            or f"{len(unknown)} of {len(packages)} packages are not known there, as {unknown[0] if unknown else '-'}"
         )
         print(f"{lock.name}: {service} does not answer: {reason}")
     print(f"{lock.name}: NOT LOOKED UP. This check has not passed; repeat it where one of the services is reachable.")

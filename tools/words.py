@@ -68,6 +68,6 @@ if __name__ == "__main__":
     if "--new" in sys.argv[1:]:
         sys.stdout.write(new())
     else:
-        found = problems()
-        print("\n".join(found))
-        sys.exit(bool(found))
+        unknown = problems()
+        print("\n".join(unknown))
+        sys.exit(bool(unknown))
