@@ -187,7 +187,9 @@ class Judge:
         self.figures["members removed for silence"] += 1
         for c in self.clients if part.owner not in self.unheard else ():
             if c.habits.group_id == group_id and c.member_id == member_id:
-                heard_ms = self.inside.heard_ms(part.owner, group_id, max(c.spoke_ms, part.taken_ms))
+                # A broker that is cut off may still answer a member of a group that was taken in from another broker.
+                spoke_ms = 0.0 if self.moving.answers_since(group_id, member_id, c.spoke_ms) else c.spoke_ms
+                heard_ms = self.inside.heard_ms(part.owner, group_id, max(spoke_ms, part.taken_ms))
                 if heard_ms < c.habits.session_ms - GIVEN_BACK_MS:
                     raise Violation(f"{member_id} is removed for silence when it could be heard for {heard_ms:.0f} ms")
 

@@ -71,6 +71,10 @@ class Moving:
         if group_id in self.homes:
             self._heard[group_id, member_id] = self._kafka.universe.now_ms
 
+    def answers_since(self, group_id: str, member_id: str, since_ms: float) -> bool:
+        """Whether a broker has been asked in the name of this member since then."""
+        return self._heard.get((group_id, member_id), -1.0) >= since_ms
+
     def at_broker(self, group_id: str) -> Group | None:
         """The group at the broker that coordinates it, as the controller has it. None: there is none, or nobody
         coordinates it now."""
