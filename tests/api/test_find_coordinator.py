@@ -47,7 +47,7 @@ def test_during_a_takeover_nobody_is_named(version: int) -> None:
 
 
 def test_an_owner_that_is_found_while_the_broker_is_asked_is_named() -> None:
-    play = Play(Api.FIND_COORDINATOR, asked(4, "g"), 4, view=TAKEOVER).asks().meanwhile(OWNER)
+    play = Play(Api.FIND_COORDINATOR, asked(4, "g"), 4, view=TAKEOVER).asks().view_changes(OWNER)
     play.broker(found(4, **BROKERS)).answers(found(4, node_id=OTHER, host="b2", port=9093))
 
 

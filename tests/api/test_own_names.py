@@ -215,7 +215,7 @@ def test_the_table_has_what_is_served() -> None:
 @pytest.mark.parametrize(
     ("key_type", "key", "code"), [(0, GROUP, OF_GROUP), (1, ID, OF_ID), (2, f"{GROUP}:{'A' * 22}:0", OF_GROUP)]
 )
-def test_nobody_is_told_a_coordinator(version: int, key_type: int, key: str, code: Code) -> None:
+def test_find_coordinator_refuses_the_sidecars_own_names(version: int, key_type: int, key: str, code: Code) -> None:
     if (version == 0 and key_type) or (version < 6 and key_type == 2):
         return
     keys = [key, "theirs"]

@@ -151,7 +151,7 @@ def test_offsets_of_a_topic_that_the_principal_may_not_read_are_not_deleted() ->
     def asking(*topics: str) -> od.OffsetDeleteRequest:
         return od.OffsetDeleteRequest("g", [od.OffsetDeleteRequestTopic(t, parts) for t in topics])
 
-    def told(**codes: int) -> od.OffsetDeleteResponse:
+    def response(**codes: int) -> od.OffsetDeleteResponse:
         row = od.OffsetDeleteResponsePartition
         return od.OffsetDeleteResponse(topics=[od.OffsetDeleteResponseTopic(t, [row(0, c)]) for t, c in codes.items()])
 
@@ -159,7 +159,7 @@ def test_offsets_of_a_topic_that_the_principal_may_not_read_are_not_deleted() ->
     play.coordinates(DeletionCheck("g")).coordinator(DeletionCheckReply()).may_read_topics(
         "mine", "secret", refused=("secret",)
     )
-    play.opens("g").stores(OTHER, asking("mine"), 0).broker(told(mine=0)).answers(told(mine=0, secret=DENIED))
+    play.opens("g").stores(OTHER, asking("mine"), 0).broker(response(mine=0)).answers(response(mine=0, secret=DENIED))
 
 
 def test_a_group_of_which_only_offsets_are_there_is_described_by_the_broker_that_keeps_them() -> None:
@@ -182,7 +182,7 @@ def test_rights_are_asked_for_when_the_offsets_move_between_two_tries() -> None:
     event = CommitCheck("g", "m", 3, None, 9, False, tuple((t, ZERO_UUID, 0) for t in ("mine", "secret")))
     play.coordinates(event).coordinator(CheckReply())
     unknown = committed(mine=Code.UNKNOWN_MEMBER_ID, secret=DENIED)
-    play.asks(commit("mine", "secret", member="", epoch=-1)).meanwhile(GUARDED_ELSEWHERE).broker(unknown)
+    play.asks(commit("mine", "secret", member="", epoch=-1)).view_changes(GUARDED_ELSEWHERE).broker(unknown)
     play.coordinates(replace(event, again=True, sent_as=None)).coordinator(CheckReply())
     play.shows(commit("mine", "secret"), secret=DENIED)
     play.stores(OTHER, commit("mine", member="", epoch=-1), 9).broker(committed(mine=0))
@@ -195,19 +195,19 @@ def test_so_are_those_of_a_commit_in_a_transaction() -> None:
     event = CommitCheck("g", "m", 3, None, 5, True, tuple((t, ZERO_UUID, 0) for t in ("mine", "secret")))
     play.coordinates(event).coordinator(CheckReply())
     nobodys = replace(request, member_id="", generation_id_or_member_epoch=-1)
-    unknown = _told(mine=Code.UNKNOWN_MEMBER_ID, secret=Code.UNKNOWN_MEMBER_ID)
-    play.asks(nobodys).meanwhile(GUARDED_ELSEWHERE).broker(unknown)
+    unknown = txn_response(mine=Code.UNKNOWN_MEMBER_ID, secret=Code.UNKNOWN_MEMBER_ID)
+    play.asks(nobodys).view_changes(GUARDED_ELSEWHERE).broker(unknown)
     play.coordinates(replace(event, again=True, sent_as=None)).coordinator(CheckReply())
     play.shows(nobodys, secret=DENIED)
-    play.stores(OTHER, replace(nobodys, topics=_in_transaction("mine")), 5).broker(_told(mine=0))
-    play.answers(_told(mine=0, secret=DENIED))
+    play.stores(OTHER, replace(nobodys, topics=_in_transaction("mine")), 5).broker(txn_response(mine=0))
+    play.answers(txn_response(mine=0, secret=DENIED))
 
 
 def _in_transaction(*topics: str) -> list[tc.TxnOffsetCommitRequestTopic]:
     return [tc.TxnOffsetCommitRequestTopic(t, partitions=[tc.TxnOffsetCommitRequestPartition(0, 7)]) for t in topics]
 
 
-def _told(**codes: int) -> tc.TxnOffsetCommitResponse:
+def txn_response(**codes: int) -> tc.TxnOffsetCommitResponse:
     row = tc.TxnOffsetCommitResponsePartition
     return tc.TxnOffsetCommitResponse(
         topics=[tc.TxnOffsetCommitResponseTopic(t, partitions=[row(0, c)]) for t, c in codes.items()]

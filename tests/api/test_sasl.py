@@ -91,7 +91,7 @@ def test_of_several_tokens_the_brokers_is_taken() -> None:
 
 
 # ---- one mechanism with the bytes of another -------------------------------------------------------------------------
-SAID = {
+FIRST_BYTES = {
     "PLAIN": b"\0victim\0" + SECRET,
     "SCRAM-SHA-256": b"n,,n=victim,r=nonce",
     "SCRAM-SHA-512": b"n,,n=victim,r=nonce",
@@ -101,11 +101,11 @@ SAID = {
 
 @pytest.mark.parametrize(
     ("mechanism", "of_another"),
-    [(m, n) for m in (*SAID, "GSSAPI", "X-OWN", "") for n in SAID if m != n and not {m, n} <= set(SCRAM)],
+    [(m, n) for m in (*FIRST_BYTES, "GSSAPI", "X-OWN", "") for n in FIRST_BYTES if m != n and not {m, n} <= set(SCRAM)],
 )
 def test_the_bytes_of_another_mechanism_name_nobody(mechanism: str, of_another: str) -> None:
     client = of(mechanism)
-    assert step(client, SAID[of_another]) == ""
+    assert step(client, FIRST_BYTES[of_another]) == ""
     if mechanism not in SCRAM:
         assert step(client, b"c=biws,r=nonce,p=proof", answered=b"v=z") == ""
 
@@ -159,7 +159,7 @@ def test_a_client_cannot_shed_its_name() -> None:
 
 
 def test_no_secret_is_kept() -> None:
-    for mechanism, said in (*SAID.items(), ("SCRAM-SHA-256", b"c=biws,p=" + SECRET)):
+    for mechanism, said in (*FIRST_BYTES.items(), ("SCRAM-SHA-256", b"c=biws,p=" + SECRET)):
         client = of(mechanism)
         step(client, said)
         assert "S3CRET" not in repr(client)
@@ -179,14 +179,17 @@ def test_bytes_that_nobody_understands_pass() -> None:
 
 
 def test_who_asks_and_from_where() -> None:
-    def told(client: Client, client_id: str | None) -> str:
+    def logged_client(client: Client, client_id: str | None) -> str:
         play = Play(Api.SASL_AUTHENTICATE, b"", 2, client=client, client_id=client_id)
         found = who(play.call)
         play.asks().broker(Odd()).gives()
         return found
 
-    assert told(Client("10.1.2.3"), "app") == 'User:ANONYMOUS from 10.1.2.3, client id "app"'
-    assert told(Client("h", principal="User:alice", authenticates=True), "x") == 'User:alice from h, client id "x"'
-    assert told(of("GSSAPI"), None) == 'somebody authenticated from h, client id ""'
-    liar = told(Client("h", principal="User:eve"), 'x" from 10.0.0.1 as User:alice\n' + "x" * 500)
+    assert logged_client(Client("10.1.2.3"), "app") == 'User:ANONYMOUS from 10.1.2.3, client id "app"'
+    assert (
+        logged_client(Client("h", principal="User:alice", authenticates=True), "x")
+        == 'User:alice from h, client id "x"'
+    )
+    assert logged_client(of("GSSAPI"), None) == 'somebody authenticated from h, client id ""'
+    liar = logged_client(Client("h", principal="User:eve"), 'x" from 10.0.0.1 as User:alice\n' + "x" * 500)
     assert liar.startswith('User:eve from h, client id "x\\" from') and "\n" not in liar and len(liar) < 200

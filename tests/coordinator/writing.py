@@ -71,10 +71,10 @@ def record(name: str, size: int = 1) -> Encoded:
 
 
 def run(test: Callable[[Bench], Coroutine[Any, Any, None]], **given: Any) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         bench = Bench(**given)
         await bench.writer.init()
         await test(bench)
         assert not bench.tasks.failed.done()
 
-    clock.run(whole())
+    clock.run(main())

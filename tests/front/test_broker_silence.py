@@ -81,7 +81,7 @@ async def ends(client: EmbeddedClient, within_s: float = WITHIN_S) -> str:
 
 
 def run(test: Callable[[Silence], Coroutine[Any, Any, None]], **given: Any) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         embedded = Silence(**given)
         embedded.show()
         await test(embedded)
@@ -89,7 +89,7 @@ def run(test: Callable[[Silence], Coroutine[Any, Any, None]], **given: Any) -> N
         if embedded.tasks.failed.done():
             embedded.tasks.failed.result()
 
-    clock.run(whole())
+    clock.run(main())
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["old connection", "new connection"])

@@ -50,14 +50,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(test: Callable[[EmbeddedFront], Coroutine[Any, Any, None]], **given: Any) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         embedded = EmbeddedFront(**given)
         await test(embedded)
         await turns()
         if embedded.tasks.failed.done():
             embedded.tasks.failed.result()
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def accepted(member: str = "m1") -> HeartbeatReply:

@@ -38,13 +38,13 @@ def at_desk(
 ) -> None:
     """The test answers what the front has dispatched."""
 
-    async def whole() -> None:
+    async def main() -> None:
         embedded = EmbeddedFront(large_requests=ASKED, **given)
         handled: list[tuple[Session, Got]] = []
         embedded.front.server.dispatch = lambda session, got: handled.append((session, got))
         await test(embedded, handled)
 
-    run(lambda bench: whole())
+    run(lambda bench: main())
 
 
 async def sent(embedded: EmbeddedFront, count: int, first: int = 0, host: str = "10.0.0.9") -> list[EmbeddedClient]:
@@ -167,7 +167,7 @@ def test_members_that_wait_for_each_other_leave_their_places(join: Callable[[str
     Symptom: only six heartbeats in a second that joined with many topics were answered, as each kept its place for half
     a second, and nobody else's large request was looked at meanwhile."""
 
-    async def whole() -> None:
+    async def main() -> None:
         embedded = EmbeddedFront(large_requests=1, share=True)
         embedded.show()
         for n in range(10):
@@ -178,4 +178,4 @@ def test_members_that_wait_for_each_other_leave_their_places(join: Callable[[str
             await embedded.request()
         assert embedded.front.server.large.handled == 0
 
-    run(lambda bench: whole())
+    run(lambda bench: main())

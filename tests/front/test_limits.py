@@ -208,7 +208,7 @@ def test_a_client_that_reads_nothing_makes_the_front_hold_one_answer(
     """Symptom: 32 answers were made in one turn, whatever their size, and 255 behind a request that the broker does not
     answer: 2 GiB with answers of 8 MiB, for one connection."""
 
-    async def whole() -> None:
+    async def main() -> None:
         front = Reception()
         front.given(limits=Limits(10_000_000, 1_000_000))
         front.at_once = answers
@@ -234,13 +234,13 @@ def test_a_client_that_reads_nothing_makes_the_front_hold_one_answer(
         )
         client.lose()
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def test_what_all_clients_do_not_read_has_a_limit() -> None:
     """Symptom: thousands of connections that asked for a large answer each, and read none, ended the sidecar."""
 
-    async def whole() -> None:
+    async def main() -> None:
         front = Reception()
         front.at_once = in_a_later_turn
         front.memory.unread = unread = Unread(4 * KEPT)
@@ -262,7 +262,7 @@ def test_what_all_clients_do_not_read_has_a_limit() -> None:
         await turns(2)
         assert unread.total_bytes == 0
 
-    clock.run(whole())
+    clock.run(main())
 
 
 class Pile:
@@ -368,7 +368,7 @@ def test_what_all_sessions_keep_is_no_more_than_the_limit_and_some_kb_of_each(
     64 KiB and a read of 256 KiB of answers, the same of what the broker did not take, and a read behind a request."""
     limit, count = 2_000_000, 300
 
-    async def whole() -> None:
+    async def main() -> None:
         pile = Pile(limit)
         for _ in range(count):
             await grows(pile)
@@ -382,7 +382,7 @@ def test_what_all_sessions_keep_is_no_more_than_the_limit_and_some_kb_of_each(
         await turns(5)
         assert pile.front.memory.unread.total_bytes == pile.front.memory.reserved_bytes == 0
 
-    clock.run(whole())
+    clock.run(main())
 
 
 # ---- requests that are not whole
@@ -437,7 +437,7 @@ def head(size: int) -> bytes:
 
 
 def test_large_requests_that_come_at_once_wait_for_room() -> None:
-    async def whole() -> None:
+    async def main() -> None:
         front = Reception()
         front.given(limits=Limits(10_000_000, 1_000_000))
         front.memory = Memory(250_000, 65_536)
@@ -465,11 +465,11 @@ def test_large_requests_that_come_at_once_wait_for_room() -> None:
         for c in (*clients, small):
             c.lose()
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def test_who_waits_for_room_has_all_its_time_when_it_comes() -> None:
-    async def whole() -> None:
+    async def main() -> None:
         front = Reception()
         front.memory = Memory(1, 65_536)
         first, second = (MemoryTransport(ManualSession(front)) for _ in range(2))
@@ -482,13 +482,13 @@ def test_who_waits_for_room_has_all_its_time_when_it_comes() -> None:
         assert len(front.got) == 1
         second.lose()
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def test_what_waits_behind_requests_is_counted_over_all_connections() -> None:
     """Symptom: ten thousand connections could each keep what they had sent behind a request that waits."""
 
-    async def whole() -> None:
+    async def main() -> None:
         front = Reception()
         front.memory = Memory(2_000, 100)
         sessions = [ManualSession(front) for _ in range(5)]
@@ -516,13 +516,13 @@ def test_what_waits_behind_requests_is_counted_over_all_connections() -> None:
         for c in clients:
             c.lose()
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def test_who_waits_for_more_and_needs_nothing_meanwhile_gives_back_what_it_has() -> None:
     """Otherwise those who wait for the rest of a request could wait for each other."""
 
-    async def whole() -> None:
+    async def main() -> None:
         front = Reception()
         front.given(limits=Limits(10_000_000, 1_000_000), header_timeout_s=5.0)
         front.at_once = echo
@@ -543,7 +543,7 @@ def test_who_waits_for_more_and_needs_nothing_meanwhile_gives_back_what_it_has()
         for c in (a, b):
             c.lose()
 
-    clock.run(whole())
+    clock.run(main())
 
 
 @pytest.mark.parametrize(
@@ -578,13 +578,13 @@ def test_connections_that_come_faster_than_they_may_wait_for_their_turn() -> Non
 
 
 def at_desk(test: Callable[[EmbeddedFront], Coroutine[Any, Any, None]], **given: Any) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         embedded = EmbeddedFront(door=DoorSettings(**given))
         embedded.show()
         await test(embedded)
         assert not embedded.tasks.failed.done(), embedded.tasks.failed.exception()
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def test_connections_of_one_address_have_a_limit() -> None:

@@ -66,13 +66,13 @@ class Idle(EmbeddedFront):
 
 
 def run(test: Callable[[Idle], Coroutine[Any, Any, None]], shown: bool = True, **given: Any) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         embedded = Idle(**given)
         embedded.show(idle_ms=int(LIMIT_S * 1000) if shown else -1)
         await test(embedded)
         await turns()
 
-    clock.run(whole())
+    clock.run(main())
 
 
 @pytest.mark.parametrize("steady", [False, True], ids=["answered by the coordinator", "answered by the front"])

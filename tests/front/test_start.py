@@ -31,7 +31,7 @@ LOST = TopicsCreated("g", (("app-r", 7, None), ("app-c", 7, None)))
 
 
 def run(test: Callable[[EmbeddedFront], Coroutine[Any, Any, None]]) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         embedded = EmbeddedFront(streams=True)
         embedded.show()
         await test(embedded)
@@ -39,7 +39,7 @@ def run(test: Callable[[EmbeddedFront], Coroutine[Any, Any, None]]) -> None:
         if embedded.tasks.failed.done():
             embedded.tasks.failed.result()
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def told(embedded: EmbeddedFront) -> list[Any]:

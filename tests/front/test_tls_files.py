@@ -111,7 +111,7 @@ def test_what_is_wrong_with_the_files_is_said(papers: Papers, authority: Authori
 
 
 def test_the_end_of_a_certificate_is_told_and_warned_of(papers: Papers, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         embedded = EmbeddedFront()
         Certificates(TlsSettings(papers.certificate, papers.key), embedded.metrics, embedded.lines)
         ends = embedded.metrics.value("tls_expiry")
@@ -124,13 +124,13 @@ def test_the_end_of_a_certificate_is_told_and_warned_of(papers: Papers, monkeypa
             Certificates(TlsSettings(papers.certificate, papers.key), embedded.metrics, embedded.lines)
             assert embedded.lines.events(level)[-1].startswith(words)
 
-    asyncio.run(whole())
+    asyncio.run(main())
 
 
 def test_the_end_of_a_certificate_is_said_when_it_comes(papers: Papers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Symptom: a warning some days before, and nothing when clients began to refuse it."""
 
-    async def whole() -> None:
+    async def main() -> None:
         embedded = EmbeddedFront()
         certificates = Certificates(TlsSettings(papers.certificate, papers.key), embedded.metrics, embedded.lines)
         ends = embedded.metrics.value("tls_expiry")
@@ -141,4 +141,4 @@ def test_the_end_of_a_certificate_is_said_when_it_comes(papers: Papers, monkeypa
             said.append((len(embedded.lines.events("warning")), len(embedded.lines.events("error"))))
         assert said == [(0, 0), (1, 0), (1, 0), (1, 1), (1, 1)]
 
-    asyncio.run(whole())
+    asyncio.run(main())

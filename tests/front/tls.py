@@ -96,7 +96,7 @@ def play(
     broker_tls: ssl.SSLContext | None = None,
     **given: Any,
 ) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         embedded = EmbeddedFront(**given)
         embedded.show()
         place = Place(settings, embedded)
@@ -111,7 +111,7 @@ def play(
         assert not embedded.tasks.failed.done(), embedded.tasks.failed.exception()
 
     with asyncio.Runner(loop_factory=loops) as runner:
-        runner.run(whole())
+        runner.run(main())
 
 
 async def exchange(streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], n: int, answer: bytes = b"A") -> None:

@@ -252,7 +252,7 @@ def connection_seeds() -> list[bytes]:
 
 # ---- our own connection to a broker
 def own_connection(data: bytes) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         conn = BrokerConnection("fuzz")
         transport = MemoryTransport(conn)
         conn.connection_made(transport)
@@ -269,7 +269,7 @@ def own_connection(data: bytes) -> None:
             else:
                 assert isinstance(said, ConnectionLost)
 
-    asyncio.run(whole())
+    asyncio.run(main())
 
 
 def own_seeds() -> list[bytes]:

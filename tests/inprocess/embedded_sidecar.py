@@ -451,9 +451,9 @@ class Heard:
 def run(test: Callable[[EmbeddedSidecar], Coroutine[Any, Any, None]], **given: Any) -> None:
     """A sidecar of one partition with the topic `orders`."""
 
-    async def whole() -> None:
+    async def main() -> None:
         async with EmbeddedSidecar(**{"partitions": 1, **given}) as sidecar:
             await sidecar.topics(orders=2)
             await test(sidecar)
 
-    clock.run(whole())
+    clock.run(main())

@@ -22,7 +22,7 @@ def test_a_stop_of_the_loop_is_seen_with_its_length() -> None:
     def counted() -> float | None:
         return metrics.registry.get_sample_value("sidecar_loop_busy_seconds_count")
 
-    async def whole() -> None:
+    async def main() -> None:
         task = asyncio.get_running_loop().create_task(watch_loop(metrics, 0.002))
         await asyncio.sleep(0.02)
         before = above(0.1)
@@ -32,4 +32,4 @@ def test_a_stop_of_the_loop_is_seen_with_its_length() -> None:
         assert (before, above(0.1)) == (0, 1)
         assert metrics.registry.get_sample_value("sidecar_loop_busy_seconds_bucket", {"le": "0.05"}) == counted()
 
-    clock.run(whole())
+    clock.run(main())

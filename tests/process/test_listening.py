@@ -56,7 +56,7 @@ def test_settings_reach_the_listener() -> None:
 
 
 def test_a_start_that_cannot_succeed_says_why(tmp_path: Path) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         embedded = EmbeddedFront()
         papers = Authority(tmp_path).issue("sidecar")
         for tls, words in (
@@ -75,11 +75,11 @@ def test_a_start_that_cannot_succeed_says_why(tmp_path: Path) -> None:
                         told(given, where), embedded.front.server, embedded.metrics, embedded.lines, embedded.tasks, []
                     )
 
-    asyncio.run(whole())
+    asyncio.run(main())
 
 
 def test_a_signal_reads_the_files_again(tmp_path: Path) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         embedded = EmbeddedFront()
         (port,) = free_ports(1)
         papers = Authority(tmp_path).issue("sidecar")
@@ -100,7 +100,7 @@ def test_a_signal_reads_the_files_again(tmp_path: Path) -> None:
         await until(lambda: not embedded.front.server.sessions)
         assert not embedded.tasks.failed.done()
 
-    asyncio.run(whole())
+    asyncio.run(main())
 
 
 def two_families() -> bool:
@@ -111,7 +111,7 @@ def two_families() -> bool:
 def test_all_addresses_are_those_of_both_families(tmp_path: Path, host: str) -> None:
     """Symptom: `[::]:9092` refused clients of IPv4, and `:9092` was no address. Kafka takes both."""
 
-    async def whole() -> None:
+    async def main() -> None:
         embedded, (port,) = EmbeddedFront(), free_ports(1)
         papers = Authority(tmp_path).issue("sidecar")
         for tls in ({}, {"certificate": papers.certificate, "key": papers.key}):
@@ -130,7 +130,7 @@ def test_all_addresses_are_those_of_both_families(tmp_path: Path, host: str) -> 
         peers.close()
         await until(lambda: not embedded.front.server.sessions)
 
-    asyncio.run(whole())
+    asyncio.run(main())
 
 
 def test_one_address_is_one() -> None:

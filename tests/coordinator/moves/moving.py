@@ -62,13 +62,13 @@ class Broker:
 
 
 def run(test: Callable[[EmbeddedSidecar], Coroutine[Any, Any, None]], **given: Any) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         sidecar = EmbeddedSidecar(**{"partitions": 1, "consumer": {"join_wait_ms": 0}, "moves": QUICK, **given})
         async with sidecar:
             await sidecar.topics(orders=2)
             await test(sidecar)
 
-    clock.run(whole())
+    clock.run(main())
 
 
 async def say(sidecar: EmbeddedSidecar, group_id: str, **values: str | None) -> None:

@@ -163,7 +163,7 @@ CASES = [
 def test_nothing_stays_of_names_that_a_client_makes_up(requests: dict[str, Spec], api: Api, caller: Caller) -> None:
     numbers = itertools.count()
 
-    async def whole() -> None:
+    async def main() -> None:
         async with EmbeddedSidecar(partitions=1) as sidecar:
             version = min(SERVED[api].high, max(requests[f"{message_name(api)}Request"].versions))
             for size in SIZES:
@@ -179,6 +179,6 @@ def test_nothing_stays_of_names_that_a_client_makes_up(requests: dict[str, Spec]
 
     tracemalloc.start()
     try:
-        clock.run(whole())
+        clock.run(main())
     finally:
         tracemalloc.stop()

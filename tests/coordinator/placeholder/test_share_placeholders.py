@@ -272,14 +272,14 @@ def test_when_the_keeper_dies_the_same_member_goes_on_at_the_next_one() -> None:
         assert beats(sidecar) > before and list(at_broker(sidecar).members) == [member_id]
         assert states(sidecar) == {"held": 1}
 
-    async def whole() -> None:
+    async def main() -> None:
         async with EmbeddedSidecar(FakeBrokers(nodes=(1, 2), partitions=1), front={"share": True}) as sidecar:
             await sidecar.topics(orders=2)
             sidecar.brokers.topics[OFFSETS].leaders[:] = [2]
             sidecar.show()
             await test(sidecar)
 
-    clock.run(whole())
+    clock.run(main())
 
 
 @pytest.mark.parametrize("api", [Api.SHARE_GROUP_HEARTBEAT, Api.SHARE_GROUP_DESCRIBE, Api.DESCRIBE_SHARE_GROUP_OFFSETS])

@@ -36,14 +36,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(test: Callable[[EmbeddedSidecar], Coroutine[Any, Any, None]], authorizer: bool = False, **given: Any) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         sidecar = EmbeddedSidecar(**{"partitions": 1, **given})
         sidecar.brokers.settings.update(AUTHORIZER if authorizer else {})
         async with sidecar:
             await sidecar.topics(orders=4, payments=2)
             await test(sidecar)
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def stored(sidecar: EmbeddedSidecar, kind: str) -> list[tuple[Record, int, Encoded]]:

@@ -37,12 +37,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(test: Callable[[EmbeddedSidecar, LeaseProofs], Coroutine[Any, Any, None]], **given: Any) -> None:
     """A sidecar of two partitions, with shorter leases."""
 
-    async def whole() -> None:
+    async def main() -> None:
         async with EmbeddedSidecar(**{"partitions": 2, "service": {"hold_ms": 0}, **given}) as sidecar:
             await sidecar.topics(orders=2)
             await test(sidecar, LeaseProofs(sidecar.service, sidecar.coordinator.takeovers.terms, LEASE_MS))
 
-    clock.run(whole())
+    clock.run(main())
 
 
 async def member(sidecar: EmbeddedSidecar) -> tuple[EmbeddedClient, str, int]:

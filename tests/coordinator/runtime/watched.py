@@ -63,7 +63,7 @@ def run(
 ) -> None:
     """`given`: fields of `ClusterWatchSettings`; `slow_tail`: the test says when the tail has come to the end."""
 
-    async def whole() -> None:
+    async def main() -> None:
         brokers = FakeBrokers(nodes=(1, 2), partitions=2)
         sidecar = EmbeddedSidecar(brokers, serve=False)
         brokers.readers.clear()
@@ -110,4 +110,4 @@ def run(
         if sidecar.tasks.failed.done():
             sidecar.tasks.failed.result()
 
-    clock.run(whole())
+    clock.run(main())

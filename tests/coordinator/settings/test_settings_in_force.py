@@ -56,22 +56,22 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(test: Callable[[EmbeddedSidecar, Heard], Coroutine[Any, Any, None]], **given: Any) -> None:
     """A sidecar that serves, and a front that asks it."""
 
-    async def whole() -> None:
+    async def main() -> None:
         async with EmbeddedSidecar(**given) as sidecar:
             await test(sidecar, Heard(sidecar.coordinator))
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def before(test: Callable[[EmbeddedSidecar, Heard], Coroutine[Any, Any, None]]) -> None:
     """A sidecar whose broker has not told its settings yet."""
 
-    async def whole() -> None:
+    async def main() -> None:
         sidecar = EmbeddedSidecar()
         await test(sidecar, Heard(sidecar.coordinator))
         sidecar.background.stop()
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def value(found: tuple[SettingValue, ...], name: str) -> SettingValue:

@@ -47,7 +47,7 @@ def run(
 ) -> None:
     """A sidecar of one partition, with one member of group g, and its epoch."""
 
-    async def whole() -> None:
+    async def main() -> None:
         async with EmbeddedSidecar(partitions=1, service={"fence_interval_ms": interval_ms}) as sidecar:
             await sidecar.topics(orders=2)
             client = await sidecar.client()
@@ -56,7 +56,7 @@ def run(
             await sidecar.all_joined()
             await test(sidecar, client, res.member_epoch)
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def renew(sidecar: EmbeddedSidecar) -> None:

@@ -25,11 +25,11 @@ WHOSE = CheckGroupIsBrokers("", name="x")
 def run(test: Callable[[EmbeddedSidecar, Heard], Coroutine[Any, Any, None]]) -> None:
     """A sidecar whose settings name other groups, and a front that asks it."""
 
-    async def whole() -> None:
+    async def main() -> None:
         async with EmbeddedSidecar(managed=lambda group_id: group_id.startswith("g")) as sidecar:
             await test(sidecar, Heard(sidecar.coordinator))
 
-    clock.run(whole())
+    clock.run(main())
 
 
 async def ordered(sidecar: EmbeddedSidecar, front: Heard, token: int) -> None:

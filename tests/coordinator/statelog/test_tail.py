@@ -75,10 +75,10 @@ class Bench:
 
 
 def run(test: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         await test(Bench())
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def group(epoch: int, group_id: str = "g") -> GroupRecord:
@@ -366,10 +366,10 @@ def test_the_thread_does_not_run_ahead_of_the_loop(monkeypatch: pytest.MonkeyPat
         assert 0 < b.log.behind() < 1_000_000 * len(b.log.partitions)
         tail.stop()
 
-    async def whole() -> None:
+    async def main() -> None:
         await test(Bench())
 
-    asyncio.run(whole())  # a thread is no event of virtual time
+    asyncio.run(main())  # a thread is no event of virtual time
 
 
 # ---- what cannot be read --------------------------------------------------------------------------------------------

@@ -58,10 +58,10 @@ class Looked:
 
 
 def play(test: Callable[[Looked], Coroutine[Any, Any, None]], *first: Topic) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         await test(Looked(*first))
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def test_the_same_topic_is_looked_at_for_ever() -> None:
