@@ -1,4 +1,4 @@
-"""What must hold of generations: who is told of them, and what was assigned in each. Members of the classic protocol
+"""What must hold of generations: who gets their members, and what was assigned in each. Members of the classic protocol
 in a consumer group have an epoch in the place of a generation."""
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Generations:
         self.world, self.group = world, group
         self._sets: dict[Generation, list[str]] = {}
         """Who was in the group when the generation began."""
-        self._told: dict[Generation, tuple[str, str | None]] = {}
-        """Leader and protocol, as members were told."""
+        self._announced: dict[Generation, tuple[str, str | None]] = {}
+        """Leader and protocol in the answers to members."""
         self._given: dict[Generation, dict[str, bytes]] = {}
         """What the log says that was assigned."""
         self._turned: dict[tuple[str, str], tuple[int, int, Writer]] = {}
@@ -101,11 +101,11 @@ class Generations:
                 _forget(self._given, group_id)
             if self.begins_anew(record):
                 self._era.pop(group_id, None)
-                for of in (self._sets, self._told, self._given, self._turned, self._had):
+                for of in (self._sets, self._announced, self._given, self._turned, self._had):
                     _forget(of, group_id)
 
-    def whole(self, group_id: str) -> None:
-        """All of a turn is in the log."""
+    def batch_written(self, group_id: str) -> None:
+        """All records of a turn are in the log."""
         why = self._downgraded.pop(group_id, "")
         group = self.group(group_id)
         if why and "replaces" not in why and isinstance(group, ClassicGroup) and group.state is State.STABLE:
@@ -159,7 +159,7 @@ class Generations:
 
     # ---- answers --------------------------------------------------------------------------------------------
     def answered(self, ask: Ask, answer: Answer, member_id: str, writer: Writer, lease_end_ms: int) -> None:
-        """A member is told that all is well, or a new one which id it has."""
+        """An answer without an error, or one that gives a new member its id."""
         event, group_id = ask.event, ask.event.group_id
         if isinstance(answer, JoinReply) and answer.code:
             if isinstance(self.group(group_id), ClassicGroup):
@@ -185,7 +185,7 @@ class Generations:
             raise Violation(f"the members of {key} are told to {member_id}, who does not lead")
         if consumer:
             return
-        known = self._told.setdefault(key, (self._root(answer.leader), answer.protocol))
+        known = self._announced.setdefault(key, (self._root(answer.leader), answer.protocol))
         if known != (self._root(answer.leader), answer.protocol):
             raise Violation(
                 f"generation {key} is told with {answer.leader} and {answer.protocol}, and was with {known}"

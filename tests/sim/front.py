@@ -3,7 +3,7 @@ heartbeat itself while a grant lasts. What a grant allows, and when the coordina
 sidecar's own code (front/steady.py).
 
 The link to the coordinator keeps the order and loses nothing as long as both ends live. A front whose coordinator
-crashed forgets all it was told.
+crashed forgets all messages that it got.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Behind(Protocol):
     def request(self, ask: Ask) -> None: ...
     def touch(self, group_id: str, member_id: str) -> None: ...
     def over_link(self, fn: Callable[[], None]) -> None: ...
-    def answered_under_grant(self, granted: Granted, told: bool) -> None:
+    def answered_under_grant(self, granted: Granted, touched: bool) -> None:
         """For the checks: the front answers now, and tells the coordinator of it or not."""
 
 
@@ -96,10 +96,10 @@ class Front:
         event, now_ms = ask.event, self.world.sched.now
         granted = self._granted.get((event.group_id, getattr(event, "member_id", "")))
         if granted is not None and granted.event == event and self._allows(granted, now_ms):
-            told = touch_due(granted.steady, now_ms)
-            self._behind.answered_under_grant(granted, told)
+            touched = touch_due(granted.steady, now_ms)
+            self._behind.answered_under_grant(granted, touched)
             self.world.figures["answers under grants"] += 1
-            if told:
+            if touched:
                 self._behind.over_link(lambda: self._behind.touch(event.group_id, granted.member_id))
             answer = granted.answer
             self.world.net(lambda: ask.answer(answer))

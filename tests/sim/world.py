@@ -104,7 +104,7 @@ class World:
         self.figures: Counter[str] = Counter()
         """What has happened how often."""
         self.endings = Endings()
-        self.tell: Callable[[str], None] | None = None
+        self.tracer: Callable[[str], None] | None = None
         # What a planted bug may switch off.
         self.leases = True
         self.replay_to_init = False
@@ -159,9 +159,9 @@ class World:
     def strikes(self, probability: float) -> bool:
         return self.faults.on and self.rng.random() < probability
 
-    def say(self, text: str) -> None:
-        if self.tell is not None:
-            self.tell(f"{self.sched.now} {text}")
+    def trace(self, text: str) -> None:
+        if self.tracer is not None:
+            self.tracer(f"{self.sched.now} {text}")
 
     def set_config(self, **values: object) -> None:
         self.config = replace(self.config, **values)  # type: ignore[arg-type]
