@@ -35,9 +35,9 @@ class Bench:
         self.timeout_s = timeout_s
         self.written: list[tuple[int, int]] = []
         self.failed: list[WriteLost] = []
-        self.writer = self.another()
+        self.writer = self.new_writer()
 
-    def another(self) -> FencedWriter:
+    def new_writer(self) -> FencedWriter:
         return FencedWriter(
             self.cluster,
             self.appender,

@@ -7,10 +7,10 @@ from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.runtime.commands import Append, Command
 from sidecar.core.runtime.effects import Reply
 from sidecar.core.vocabulary.errors import Code
-from tests.core.test_loading import CONFIG, Heir, beat, written
+from tests.core.test_loading import CONFIG, NewOwner, beat, written
 
 
-class SlowHeir(Heir):
+class SlowHeir(NewOwner):
     """Appends are committed when the test says so, and no answer waits for an assignor."""
 
     config = ConsumerConfig(join_wait_ms=0)

@@ -8,13 +8,13 @@ from sidecar.core.consumer.events import HeartbeatReply
 from sidecar.core.runtime.lost_time import GAP_MS
 from sidecar.core.runtime.turn import Now
 from sidecar.core.vocabulary.errors import Code
-from tests.core.test_loading import CONFIG, Heir, beat, written
+from tests.core.test_loading import CONFIG, NewOwner, beat, written
 from tests.core.world import Client
 
 SESSION_MS = CONFIG.session_timeout_ms
 
 
-class Owner(Heir):
+class Owner(NewOwner):
     """A sidecar that has loaded its one group. `wall_ms`: by how much the wall clock is ahead of the other."""
 
     def __init__(self, hold_ms: int = 0) -> None:

@@ -127,7 +127,7 @@ def meet(turn: Turn, event: Meet, token: int) -> None:
     soft.waiting = {}
 
 
-def alone(turn: Turn, group: Meeting, key: tuple[str, ...], tag: int) -> None:
+def refuse_waiting(turn: Turn, group: Meeting, key: tuple[str, ...], tag: int) -> None:
     soft: ToySoft = turn.soft_of(group.group_id)
     for token in soft.waiting.values():
         turn.reply(token, ToyAnswer(Code.REBALANCE_IN_PROGRESS, "Nobody else came."))
@@ -152,7 +152,7 @@ TOY = GroupKind(
     config=dict,
     records=(RecordKind(MEETING, MeetingRecord, "toy-v1", Role.GROUP),),
     events={Meet: meet},
-    timers={"alone": alone},
+    timers={"alone": refuse_waiting},
     loaded=lambda turn, group: None,
     touched=lambda turn, group, member_id: None,
     topics_changed=lambda turn, group, changed: None,

@@ -129,10 +129,10 @@ class Babble(Session):
     async def _reach(self, factory: Callable[[], Any]) -> None:
         upstream = factory()
         transport = MemoryTransport(upstream, ("broker", 9092))
-        transport.heard = partial(self._heard, transport, bytearray())
+        transport.on_write = partial(self._written, transport, bytearray())
         upstream.connection_made(transport)
 
-    def _heard(self, transport: MemoryTransport, kept: bytearray, data: bytes) -> None:
+    def _written(self, transport: MemoryTransport, kept: bytearray, data: bytes) -> None:
         kept += data
         for frame in frames(bytes(kept)):
             del kept[: len(frame)]

@@ -135,8 +135,8 @@ class Endings:
     """`alone(event)`: how a coordinator that knows nobody and has the same settings answers it. None: members of this
     world say nothing that is wrong in itself."""
 
-    def __init__(self, alone: Callable[[Event], Code] | None = None) -> None:
-        self._alone = alone
+    def __init__(self, code_of_empty_shard: Callable[[Event], Code] | None = None) -> None:
+        self._code_of_empty_shard = code_of_empty_shard
         self._asked: dict[object, tuple[int, Event]] = {}
         """By key: requests that are not answered yet, numbered as they came."""
         self._number = 0
@@ -174,7 +174,7 @@ class Endings:
             self._let_go.clear()
             if isinstance(event, ConsumerHeartbeat | StreamsHeartbeat):
                 self._of_consumers.add(event.member_id)
-            if _comes(event):
+            if _is_joining(event):
                 with_instance = self._coming[event.group_id, getattr(event, "instance_id", None) or ""]
                 with_instance[_name_of(event)] = self._number
                 self._came(event, _name_of(event))
@@ -200,7 +200,7 @@ class Endings:
         self._learn(number, event, answer)
 
     def lost(self) -> None:
-        """What the last event wrote never reached the log."""
+        """The records of the last event never reached the log."""
         for event, name in self._let_in:
             self._turned_away(event, name)
             self._unheard.add(name)
@@ -230,7 +230,7 @@ class Endings:
         """Its instance id is free, unless another has asked to come with it: that may have been heard before."""
         name = _name_of(event)
         instance_id = self._came_with.get((event.group_id, name))
-        if any(_comes(e) and _instance_of(e) == (event.group_id, instance_id) for _, e in self._asked.values()):
+        if any(_is_joining(e) and _instance_of(e) == (event.group_id, instance_id) for _, e in self._asked.values()):
             return
         holders = self._holders.get((event.group_id, instance_id or ""), [])
         if name in holders:
@@ -245,11 +245,11 @@ class Endings:
 
     def _learn(self, number: int, event: Event, answer: Answer) -> None:
         given = _name_of_answered(event, answer)
-        if _comes(event) and (ends(self._api(event), answer.code) or _name_of(event) != given):
+        if _is_joining(event) and (ends(self._api(event), answer.code) or _name_of(event) != given):
             self._turned_away(event, _name_of(event))
         if isinstance(answer, JoinReply) and answer.member_id:
             self._chosen[answer.member_id] = (answer.protocol_type, answer.protocol)
-        if _comes(event) and answer.code == Code.NONE:
+        if _is_joining(event) and answer.code == Code.NONE:
             self._turned_away(event, given)  # one that comes again is the last that has come
             self._came(event, given)
             self._in_since[event.group_id, given] = number
@@ -264,7 +264,7 @@ class Endings:
         rule = EARNED.get(Code(code))
         if rule is not None and rule(self, event):
             return True
-        return self._alone is not None and code in BY_ITSELF and self._alone(event) == code
+        return self._code_of_empty_shard is not None and code in BY_ITSELF and self._code_of_empty_shard(event) == code
 
     def another_has_its_instance(self, event: Event) -> bool:
         """One that was let in itself has it, unless another has asked to come since."""
@@ -278,7 +278,7 @@ class Endings:
         group_id, name = event.group_id, _name_of(event)
         said = getattr(event, "instance_id", None) or ""
         since = self._in_since.get((group_id, name))
-        if since is None and (not _comes(event) or (isinstance(event, JoinGroup) and event.member_id)):
+        if since is None and (not _is_joining(event) or (isinstance(event, JoinGroup) and event.member_id)):
             return True
         if since is None:
             since = self._coming[group_id, said][name]
@@ -287,7 +287,7 @@ class Endings:
         if any(number > since and other != name for other, number in self._coming[group_id, said].items()):
             return True
         return any(  # it asked before this one did, and is not answered yet: it may have been heard behind it
-            _comes(e) and e.group_id == group_id and getattr(e, "instance_id", None) == said and _name_of(e) != name
+            _is_joining(e) and e.group_id == group_id and getattr(e, "instance_id", None) == said and _name_of(e) != name
             for _, e in self._asked.values()
         )
 
@@ -300,7 +300,7 @@ class Endings:
         return event.joins() and CLASSIC in self._members[event.group_id].values()
 
     def joins_others(self, event: Event) -> bool:
-        return _comes(event) and any(m != _name_of(event) for m in self._members[event.group_id])
+        return _is_joining(event) and any(m != _name_of(event) for m in self._members[event.group_id])
 
     def names_another_protocol(self, event: Event) -> bool:
         if isinstance(event, JoinGroup):
@@ -320,8 +320,8 @@ class Endings:
         return isinstance(event, CommitCheck) and event.version < SINCE_CONSUMERS
 
 
-def _comes(event: Event) -> bool:
-    """Whether it would be a member, or be one again."""
+def _is_joining(event: Event) -> bool:
+    """Whether the request joins a group."""
     return isinstance(event, JoinGroup) or event.joins()
 
 

@@ -21,7 +21,7 @@ from sidecar.coordinator.runtime.background import Background
 
 T = TypeVar("T")
 STARTS_S = 100_000.0
-"""What the clocks that count from the start of a machine say at first."""
+"""First reading of the monotonic clock."""
 
 GRACE_S = 0.005
 """So long, in real time, the kernel has for what went into a socket to come out of another one."""
@@ -152,14 +152,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.in_threads += 1
         out = True
 
-        def back(result: Any, exc: BaseException | None) -> None:
+        def on_done(result: Any, exc: BaseException | None) -> None:
             nonlocal out
             if out:
                 out = False
                 self._came_back()
             done(result, exc)
 
-        real(own, key, work, back, limit_s)
+        real(own, key, work, on_done, limit_s)
 
 
 @contextmanager
@@ -179,8 +179,8 @@ def clocks(loop: VirtualLoop) -> Iterator[None]:
         yield
 
 
-def stand_still(seconds: float) -> None:
-    """Time passes, and the loop does nothing."""
+def block_loop(seconds: float) -> None:
+    """Lets time pass while the loop runs nothing, as a blocking call does."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     loop.now_s += seconds

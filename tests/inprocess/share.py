@@ -69,10 +69,10 @@ class ShareGroups:
         self.init_s = 0.12
         self.interval_ms = 5_000
         self.waiting: list[Callable[[], None]] = []
-        """What the share coordinator does when it is back."""
+        """Actions that the share coordinator takes when it is available again."""
         self._topics = topics
 
-    def back(self) -> None:
+    def recover(self) -> None:
         self.away = False
         waiting, self.waiting = self.waiting, []
         for act in waiting:

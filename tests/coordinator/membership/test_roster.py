@@ -95,11 +95,13 @@ class Stranger:
         elif res.error_code == Code.NONE and res.leader == self.member_id:
             self.led += 1
             told = [sg.SyncGroupRequestAssignment(m.member_id, self.map_told) for m in res.members]
-            self.group.sync(sg.SyncGroupRequest(GROUP, res.generation_id, self.member_id, assignments=told), _nothing)
+            self.group.sync(
+                sg.SyncGroupRequest(GROUP, res.generation_id, self.member_id, assignments=told), ignore_response
+            )
 
 
-def _nothing(res: Any) -> None:
-    """He need not listen."""
+def ignore_response(res: Any) -> None:
+    """The callback of a leader that does not need its own assignment."""
 
 
 def group_of(brokers: FakeBrokers) -> ClassicGroup:
@@ -208,7 +210,7 @@ def test_who_speaks_in_the_leaders_name_is_not_believed() -> None:
             if req.member_id == one.group.leader and not forged:
                 forged.append(req.generation_id)
                 told = [sg.SyncGroupRequestAssignment(m, HOSTILE[1]) for m in one.group.members]
-                real(sg.SyncGroupRequest(GROUP, req.generation_id, req.member_id, assignments=told), _nothing)
+                real(sg.SyncGroupRequest(GROUP, req.generation_id, req.member_id, assignments=told), ignore_response)
                 return real(sg.SyncGroupRequest(GROUP, req.generation_id, req.member_id, assignments=told), answer)
             return real(req, answer)
 
@@ -335,8 +337,8 @@ def test_an_older_version_may_lead() -> None:
 
 # ---- and back to one of them
 @pytest.fixture
-def later(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """[milliseconds by which it is later than the clock says]"""
+def clock_skew_ms(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """[milliseconds that the roster's wall clock is ahead]"""
     by = [0]
     monkeypatch.setattr(roster, "wall_ms", lambda: wall_ms() + by[0])
     return by
@@ -358,13 +360,13 @@ async def left_alone(make: Make, orderly: bool = True) -> Sidecar:
     return one
 
 
-def test_an_older_version_comes_in_the_place_of_a_sidecar_that_left(later: list[int]) -> None:
+def test_an_older_version_comes_in_the_place_of_a_sidecar_that_left(clock_skew_ms: list[int]) -> None:
     async def test(brokers: FakeBrokers, make: Make) -> None:
         one = await left_alone(make)
         await joined_by(one, old(2))
         assert one.owners == BOTH and one.lines.events("error") == []
         await one.records.claim(2, partition=1)
-        later[0], known = LEFT_LATELY_MS, len(one.assigned)
+        clock_skew_ms[0], known = LEFT_LATELY_MS, len(one.assigned)
         one.ownership.place_anew()
         await until(lambda: one.group.stable and one.knows_more_than(known))
         assert one.owners == BOTH, "it has claimed what it was given"
@@ -374,14 +376,14 @@ def test_an_older_version_comes_in_the_place_of_a_sidecar_that_left(later: list[
     run(test)
 
 
-def test_whoever_comes_a_while_after_a_sidecar_left_is_a_stranger(later: list[int]) -> None:
+def test_whoever_comes_a_while_after_a_sidecar_left_is_a_stranger(clock_skew_ms: list[int]) -> None:
     """A claim of before it left says nothing of who comes afterwards, however young it is."""
 
     async def test(brokers: FakeBrokers, make: Make) -> None:
         one = await left_alone(make)
         stranger = await joined_by(one, old(2))
         assert one.owners == BOTH
-        later[0] = LEFT_LATELY_MS
+        clock_skew_ms[0] = LEFT_LATELY_MS
         one.ownership.place_anew()
         await until(lambda: one.owners == (1, 1, 1, 1))
         assert stranger.member_id in one.group.members, "it has claimed nothing of what it was given"

@@ -71,7 +71,7 @@ def run(test: Callable[[EmbeddedSidecar], Coroutine[Any, Any, None]], **given: A
     clock.run(main())
 
 
-async def say(sidecar: EmbeddedSidecar, group_id: str, **values: str | None) -> None:
+async def store_settings(sidecar: EmbeddedSidecar, group_id: str, **values: str | None) -> None:
     named = {f"sidecar.{n}": v for n, v in values.items()}
     await sidecar.stored.put(group_id, named, "changed by a test", sidecar.coordinator.append_unfenced)
 

@@ -15,7 +15,7 @@ from sidecar.kafka.native import Member, Native
 from sidecar.wire.generated import share_group_heartbeat as sh
 from sidecar.wire.generated import streams_group_describe as td
 from sidecar.wire.generated import streams_group_heartbeat as th
-from tests.coordinator.moves.moving import Broker, run, say
+from tests.coordinator.moves.moving import Broker, run, store_settings
 from tests.inprocess.embedded_sidecar import EmbeddedSidecar, until
 from tests.inprocess.share import BrokerShareGroup
 
@@ -110,7 +110,7 @@ def test_an_order_takes_a_live_group_in(monkeypatch: pytest.MonkeyPatch, kind: s
 
     async def test(sidecar: EmbeddedSidecar) -> None:
         broker.group = share(sidecar, "n1") if kind == native.SHARE else streams("n1")
-        await say(sidecar, "theirs", managed="true")
+        await store_settings(sidecar, "theirs", managed="true")
         await until(lambda: sidecar.rules.whereabouts("theirs") == "sidecar" and broker.gone == ["n1"])
 
     run(test, **SERVED)
@@ -189,7 +189,7 @@ def test_an_order_ends_where_not_all_coordinate_the_kind(monkeypatch: pytest.Mon
     async def test(sidecar: EmbeddedSidecar) -> None:
         sidecar.kinds_of = {2: BEFORE}
         sidecar.assign(1, 2)
-        await say(sidecar, "theirs", managed="true")
+        await store_settings(sidecar, "theirs", managed="true")
         await until(lambda: sidecar.rules.overrides == {"theirs": "false"})
         assert "sidecars 2 do not coordinate these" in sidecar.lines.fields("group not taken in")["problem"]
         assert broker.gone == []

@@ -44,7 +44,7 @@ Caller = Callable[[int, int, Any], Any]
 """What the broker answers to a request of the sidecar's, or to one that passes; None: it closes the connection."""
 
 
-def nobody(api: int, version: int, request: Any) -> Any:
+def no_answer(api: int, version: int, request: Any) -> Any:
     return av.ApiVersionsResponse() if api == Api.API_VERSIONS else None
 
 
@@ -65,7 +65,7 @@ def _answer(api: int, version: int, request: Any, group: Code, topic: Code) -> A
         return refusal(Api(api), request, version, group)
     if api == Api.LIST_OFFSETS:
         return refusal(Api.LIST_OFFSETS, request, version, topic)
-    return nobody(api, version, request)
+    return no_answer(api, version, request)
 
 
 class Broker:
@@ -75,10 +75,10 @@ class Broker:
         self._caller = caller
         self._bytes = bytearray()
         self._transport = MemoryTransport(upstream, ("broker", 9092))
-        self._transport.heard = self._heard
+        self._transport.on_write = self._written
         self._transport.protocol.connection_made(self._transport)
 
-    def _heard(self, data: bytes) -> None:
+    def _written(self, data: bytes) -> None:
         self._bytes += data
         for frame in frames(bytes(self._bytes)):
             del self._bytes[: len(frame)]
@@ -154,7 +154,7 @@ def _left(sidecar: EmbeddedSidecar) -> int:
 CASES = [
     pytest.param(Api(key), caller, id=f"{Api(key).name.lower()}-{caller.__name__}")
     for key in SERVED
-    for caller in (nobody, without_rights, with_rights)
+    for caller in (no_answer, without_rights, with_rights)
     if key not in JOINS or caller is not with_rights
 ]
 

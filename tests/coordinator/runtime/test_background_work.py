@@ -24,7 +24,7 @@ from sidecar.state.codec import Encoded, Stamp, owner_epoch_of
 from sidecar.state.keys import decode_key
 from sidecar.wire.apis import Api
 from tests.inprocess import clock
-from tests.inprocess.embedded_sidecar import EmbeddedSidecar, Heard, turns, until
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, RecordingFront, turns, until
 from tests.inprocess.messages import assigned, beat, join
 
 AUTHORIZER = {"authorizer.class.name": ("org.apache.kafka.metadata.authorizer.StandardAuthorizer", 4)}
@@ -197,19 +197,19 @@ def regexes(sidecar: EmbeddedSidecar) -> list[tuple[str, ...]]:
 
 def test_without_an_authorizer_nobody_is_asked() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
-        heard = Heard(sidecar.coordinator)
+        front = RecordingFront(sidecar.coordinator)
         client = await sidecar.client()
         reply = await client.ask(join("g", "m1", topics=None, regex="(orders|pay.*)"), 1)
         assert set(assigned(reply)) == {sidecar.topic_id("orders"), sidecar.topic_id("payments")}
         assert regexes(sidecar) == [("orders", "payments")]
-        assert sidecar.brokers.count(Api.LIST_OFFSETS) == 0 and heard.of(AskAccess) == []
+        assert sidecar.brokers.count(Api.LIST_OFFSETS) == 0 and front.of(AskAccess) == []
 
     run(test)
 
 
 def test_with_an_authorizer_only_what_the_client_may_see_counts() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
-        bystander = Heard(sidecar.coordinator)
+        bystander = RecordingFront(sidecar.coordinator)
         sidecar.brokers.no_describe.add("payments")
         client = await sidecar.client()
         reply = await client.ask(join("g", "m1", topics=None, regex="(orders|pay.*)"), 1)

@@ -21,7 +21,7 @@ from sidecar.core.runtime import lifecycle
 from sidecar.link.messages import View
 from tests.inprocess import clock
 from tests.inprocess.broker import OFFSETS, STATE, FakeBrokers
-from tests.inprocess.embedded_sidecar import EmbeddedSidecar, Heard
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, RecordingFront
 from tests.inprocess.tail import FedTail
 
 GONE = "the broker broker-1:9092 does not answer; this sidecar owns nothing until it does"
@@ -44,7 +44,7 @@ class Bench:
         self.brokers = sidecar.brokers
         self.watch = watch
         self.control = control
-        self.front = Heard(sidecar.coordinator)
+        self.front = RecordingFront(sidecar.coordinator)
 
     @property
     def problems(self) -> list[str]:

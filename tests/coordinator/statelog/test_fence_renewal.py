@@ -182,7 +182,7 @@ def renewals(until_s: int, fences_kept_ms: int | None = None, silent: range = ra
     settings = ServiceSettings(fence_interval_ms=3_600_000, fence_spread=0.5)
     registry: Registry = REGISTRY
 
-    class Nothing:
+    class EmptyTail:
         def groups(self, partition: int) -> list[str]:
             return []
 
@@ -192,7 +192,7 @@ def renewals(until_s: int, fences_kept_ms: int | None = None, silent: range = ra
         def records(self, partition: int, group_id: str) -> Any:
             return iter(())
 
-    service = Service(1, 50, registry, Ports({}, Computed(lambda kind, group_id: None)), Nothing(), settings)
+    service = Service(1, 50, registry, Ports({}, Computed(lambda kind, group_id: None)), EmptyTail(), settings)
     service.lease.extended(LEASE_MS)
     service.assigned([1] * 50, 1, {1}, Now(0, 0))
     for owner in service.owners:

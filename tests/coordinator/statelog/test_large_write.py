@@ -158,7 +158,7 @@ def test_an_owner_that_dies_half_way_leaves_nothing_of_it() -> None:
         await until(lambda: hung.met)
         b.writer.stop()
         b.cluster = FakeCluster(b.brokers, "heir")
-        heir = b.another()
+        heir = b.new_writer()
         await heir.init()
         heir.append([record("claim")], 0)
         await until(lambda: (0, 11) in b.written)

@@ -47,11 +47,11 @@ class Looked:
             await self.watch.look(topics, self.cluster)
             await pass_s(2)
 
-    def gone(self) -> None:
+    def delete_topic(self) -> None:
         del self.brokers.topics[NAME]
 
     @property
-    def told(self) -> list[tuple[str, str]]:
+    def warnings(self) -> list[tuple[str, str]]:
         """Level and state of each line."""
         said = [(level, f) for level, event, f in self.lines.lines if event == "no use of the state topic"]
         return [(level, f["state"]) for level, f in said]
@@ -104,13 +104,13 @@ def test_it_is_said_once_however_many_writers_find_out() -> None:
 def test_a_topic_that_is_gone_is_looked_for_again_before_that() -> None:
     async def test(b: Looked) -> None:
         there = b.brokers.topics[NAME]
-        b.gone()
+        b.delete_topic()
         await b.look(OTHER, times=LOOKS - 1)
-        assert b.told == [("warning", "missing")] and "there is no topic" in b.watch.problem
+        assert b.warnings == [("warning", "missing")] and "there is no topic" in b.watch.problem
         b.brokers.topics[NAME] = there
         await b.look(FIRST)
         assert b.watch.problem == "" and b.lines.events("info") == ["the state topic is there again"]
-        b.gone()
+        b.delete_topic()
         await b.look(OTHER, times=LOOKS - 1)
         with pytest.raises(StartAnew, match="has been deleted"):
             await b.look(OTHER)
@@ -126,7 +126,7 @@ def test_denial_is_not_deletion() -> None:
         b.brokers.no_describe.add(NAME)
         await b.look(OTHER, times=100)
         assert "may not DESCRIBE topic __group_state" in b.watch.problem
-        assert b.told == [("error", "denied")] * 4, "at once, and then once a minute"
+        assert b.warnings == [("error", "denied")] * 4, "at once, and then once a minute"
         b.brokers.no_describe.clear()
         await b.look(FIRST)
         assert b.watch.problem == "" and b.lines.fields("the state topic is there again")["before"] == "denied"
@@ -142,7 +142,7 @@ def test_a_denied_topic_that_is_gone_is_gone() -> None:
         b.brokers.topics[NAME].topic_id = AGAIN.id
         with pytest.raises(StartAnew, match="has been deleted"):
             await b.look(OTHER, times=LOOKS)
-        assert b.told == [("warning", "missing")]
+        assert b.warnings == [("warning", "missing")]
 
     play(test, FIRST)
 
@@ -151,14 +151,14 @@ def test_silence_is_not_deletion_either() -> None:
     async def test(b: Looked) -> None:
         b.brokers.down.update((1, 2))
         await b.look(OTHER, times=10)
-        assert b.told == [("warning", "unreachable")] and "no broker answers" in b.watch.problem
+        assert b.warnings == [("warning", "unreachable")] and "no broker answers" in b.watch.problem
 
     play(test, FIRST)
 
 
 def test_a_topic_that_was_not_listed_yet_is_taken_as_it_comes() -> None:
     async def test(b: Looked) -> None:
-        b.gone()
+        b.delete_topic()
         await b.look(OTHER, times=2 * LOOKS)
         await b.look(FIRST)
         with pytest.raises(StartAnew):
@@ -173,7 +173,7 @@ def test_topics_that_may_not_be_described_any_more_are_kept_as_they_were() -> No
     class Control:
         def __init__(self) -> None:
             self.codes = {OTHER.id: Code.TOPIC_AUTHORIZATION_FAILED, GONE.id: Code.UNKNOWN_TOPIC_ID}
-            self.told: list[str] = []
+            self.denied_topics: list[str] = []
 
         async def ask(self, topics: list[md.MetadataRequestTopic], low: int = 0) -> md.MetadataResponse:
             assert low == BY_ID
@@ -182,13 +182,13 @@ def test_topics_that_may_not_be_described_any_more_are_kept_as_they_were() -> No
             )
 
         def denied(self, topic: str, code: int) -> None:
-            self.told.append(topic)
+            self.denied_topics.append(topic)
 
     async def test() -> None:
         known, control = KnownTopics([FIRST, OTHER, GONE]), Control()
         assert await known.next((FIRST,), control) == (FIRST, OTHER)
         assert await known.next((FIRST,), control) == (FIRST, OTHER)
-        assert control.told == ["orders", "orders"]
+        assert control.denied_topics == ["orders", "orders"]
         control.codes[OTHER.id] = Code.UNKNOWN_TOPIC_ID
         assert await known.next((FIRST,), control) == (FIRST,)
 

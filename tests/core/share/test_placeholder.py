@@ -103,8 +103,8 @@ def test_the_time_is_that_of_when_the_broker_took_it() -> None:
 
 def test_what_comes_for_a_group_that_is_gone_is_dropped() -> None:
     world = World()
-    world.tell(ShareInitialised("g", 1, "p", 7, ("a",), {A: (0,)}, {A: "a"}))
-    world.tell(PlaceholderLeft("g", "p"))
+    world.deliver(ShareInitialised("g", 1, "p", 7, ("a",), {A: (0,)}, {A: "a"}))
+    world.deliver(PlaceholderLeft("g", "p"))
     assert world.shard.groups == {} and world.log == []
 
 
@@ -140,7 +140,7 @@ def test_the_record_of_one_that_had_no_name_yet_goes_with_it() -> None:
     member = NativeShareMember("m", None, 5, "c", "/h", ("a",), {A: (0, 1)})
     world.ask(AdoptShare("g", 5, 5, "simple", (member,), {A: "a"}, "moved"))
     assert world.ask(ShareHeartbeat("g", "m", -1)).code == 0
-    world.tell(PlaceholderLeft("g", "placeholder-1"))
+    world.deliver(PlaceholderLeft("g", "placeholder-1"))
     assert world.group("g").placeholder is None
 
 

@@ -126,7 +126,7 @@ class World(OneShard):
                 looks.append(item)
         for look in looks:
             if look.request is not None:
-                self.tell(TopicsSeen(look.group_id, look.request, look.token))
+                self.deliver(TopicsSeen(look.group_id, look.request, look.token))
 
     # ---- state --------------------------------------------------------------------------------------------
     def group(self, group_id: str = "g") -> StreamsGroup:
@@ -209,7 +209,7 @@ class Client:
     def heartbeat(self) -> StreamsHeartbeatReply:
         """The answer, which must come at once."""
         self.send()
-        reply = self.heard()
+        reply = self.take_reply()
         assert reply is not None, "it waits"
         return reply
 
@@ -220,14 +220,14 @@ class Client:
         self.token = self.world.token + 1
         self.world.request(hb)
 
-    def heard(self) -> StreamsHeartbeatReply | None:
-        """The answer, if it is there."""
+    def take_reply(self) -> StreamsHeartbeatReply | None:
+        """Takes the answer, if it has come, and applies it to the member."""
         reply = self.world.replies.pop(self.token, None)
         if reply is None:
             return None
         self.token = NO_TOKEN
         assert isinstance(reply.answer, StreamsHeartbeatReply)
-        self.hear(reply.answer)
+        self.apply_reply(reply.answer)
         self.unheard = 0
         return reply.answer
 
@@ -236,7 +236,7 @@ class Client:
         self.token, self.full = NO_TOKEN, True
         self.unheard += 1
 
-    def hear(self, reply: StreamsHeartbeatReply) -> None:
+    def apply_reply(self, reply: StreamsHeartbeatReply) -> None:
         if reply.code:
             if reply.code not in NATURAL:
                 self.died_of = Code(reply.code)
