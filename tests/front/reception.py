@@ -89,7 +89,7 @@ class Reception:
 
 
 class ManualSession(Session):
-    """Its connection to the broker is made when a test says so."""
+    """A session whose connection to the broker a test makes."""
 
     def __init__(self, front: Reception) -> None:
         super().__init__(front)

@@ -56,7 +56,7 @@ class Silence(EmbeddedFront):
         return self.front.server.watch.problem
 
     async def fall_silent(self) -> None:
-        """Somebody finds it out."""
+        """Makes the broker silent, and waits until the front has noticed."""
         self.brokers.pause(1)
         client = await self.client()
         client.post(metadata("orders"), 9)
@@ -73,7 +73,7 @@ async def passes(seconds: float) -> None:
 
 
 async def ends(client: EmbeddedClient, within_s: float = WITHIN_S) -> str:
-    """How: with an answer, or closed."""
+    """Returns how the request ends: with an answer, or with a closed connection."""
     began_s = time.monotonic()
     await until(lambda: client.waiting or client.closed, 60)
     assert time.monotonic() - began_s <= within_s

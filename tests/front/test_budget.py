@@ -60,7 +60,7 @@ class Client:
         self.sent_bytes = 0
 
     def send(self, data: bytes) -> int:
-        """What one read of the loop brings of these bytes. Returns how many that are."""
+        """Delivers the bytes that one read of the loop gets. Returns their number."""
         return read(self.crowd, self.session, self.socket, data)
 
 

@@ -480,11 +480,11 @@ def test_if_that_broker_does_not_answer_the_clients_connection_breaks(down: bool
 
 
 def test_a_handler_may_tell_the_coordinator_something_and_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    def tells(call: Call) -> Handler:
+    def reports_settings(call: Call) -> Handler:
         yield SendToCoordinator(SettingsPassed())
         return dg.DescribeGroupsResponse().encode(call.version)
 
-    monkeypatch.setattr(module, "HANDLERS", {**HANDLERS, Api.DESCRIBE_GROUPS: tells})
+    monkeypatch.setattr(module, "HANDLERS", {**HANDLERS, Api.DESCRIBE_GROUPS: reports_settings})
 
     async def test(embedded: EmbeddedFront) -> None:
         embedded.show()

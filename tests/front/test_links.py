@@ -31,7 +31,7 @@ class Idle(EmbeddedFront):
         """With how many bytes it has carried, and since when."""
 
     async def member(self) -> EmbeddedClient:
-        """It has joined, and asked the broker for topics."""
+        """Returns a client that has joined and has asked the broker for topics."""
         client = await self.client()
         client.post(join("g", "m1"), 1)
         self.reply(await self.request(), HeartbeatReply(member_id="m1", member_epoch=2, assignment={}))

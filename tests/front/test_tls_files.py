@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from sidecar.front.certificates import Certificates, TlsError, TlsSettings, read_context
-from tests.front.tls import Loops, Place, exchange, play, trusting
+from tests.front.tls import Loops, TlsBench, exchange, play, trusting
 from tests.inprocess.embedded_front import EmbeddedFront
 from tests.inprocess.embedded_sidecar import until
 from tests.security.ground import Authority, Papers
@@ -25,7 +25,7 @@ def test_new_files_count_for_new_connections_and_old_ones_go_on(
     link = tmp_path / "mounted.pem"
     link.symlink_to(first.store)
 
-    async def test(place: Place) -> None:
+    async def test(place: TlsBench) -> None:
         context = trusting(first)
 
         async def name() -> tuple[str, tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
@@ -67,7 +67,7 @@ def test_files_are_looked_at_now_and_then(authority: Authority, tmp_path: Path) 
     path = tmp_path / "both.pem"
     path.write_bytes(authority.issue("first").store.read_bytes())
 
-    async def test(place: Place) -> None:
+    async def test(place: TlsBench) -> None:
         watch = asyncio.get_running_loop().create_task(place.certificates.watch())
         before = place.certificates.context
         path.write_bytes(authority.issue("second").store.read_bytes())

@@ -24,7 +24,7 @@ from tests.security.ground import Authority
 GIVEN = {"listen": "127.0.0.1:1", "broker": "127.0.0.1:19092", "node_id": 1}
 
 
-def told(tls: dict[str, Any], listening: str = "127.0.0.1:1") -> Settings:
+def settings_of(tls: dict[str, Any], listening: str = "127.0.0.1:1") -> Settings:
     return Settings.model_validate({**GIVEN, "listen": listening, "tls": tls})
 
 
@@ -47,9 +47,11 @@ def test_settings_that_contradict_each_other(tmp_path: Path, tls: str, words: st
 
 
 def test_settings_reach_the_listener() -> None:
-    assert tls_settings(told({})) is None
+    assert tls_settings(settings_of({})) is None
     found = tls_settings(
-        told({"certificate": "c", "client_auth": "required", "ca": "a", "min_version": "TLSv1.3", "reload_ms": 500})
+        settings_of(
+            {"certificate": "c", "client_auth": "required", "ca": "a", "min_version": "TLSv1.3", "reload_ms": 500}
+        )
     )
     assert found is not None and found.clients_from == Path("a") and found.reload_s == 0.5
     assert found.min_version is ssl.TLSVersion.TLSv1_3 and found.handshakes == 256 and found.handshake_s == 10
@@ -64,7 +66,9 @@ def test_a_start_that_cannot_succeed_says_why(tmp_path: Path) -> None:
             ({"certificate": papers.certificate}, "no certificate and key"),
         ):
             with pytest.raises(StartError, match=words):
-                await listen(told(tls), embedded.front.server, embedded.metrics, embedded.lines, embedded.tasks, [])
+                await listen(
+                    settings_of(tls), embedded.front.server, embedded.metrics, embedded.lines, embedded.tasks, []
+                )
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
@@ -72,7 +76,12 @@ def test_a_start_that_cannot_succeed_says_why(tmp_path: Path) -> None:
             for given in ({}, {"certificate": papers.store}):
                 with pytest.raises(StartError, match=f"cannot listen on {where}: .*ddress already in use"):
                     await listen(
-                        told(given, where), embedded.front.server, embedded.metrics, embedded.lines, embedded.tasks, []
+                        settings_of(given, where),
+                        embedded.front.server,
+                        embedded.metrics,
+                        embedded.lines,
+                        embedded.tasks,
+                        [],
                     )
 
     asyncio.run(main())
@@ -85,7 +94,7 @@ def test_a_signal_reads_the_files_again(tmp_path: Path) -> None:
         papers = Authority(tmp_path).issue("sidecar")
         given = {"certificate": papers.certificate, "key": papers.key, "reload_ms": 0}
         reloads: list[Callable[[], None]] = []
-        where = told(given, f"127.0.0.1:{port}")
+        where = settings_of(given, f"127.0.0.1:{port}")
         listener = await listen(where, embedded.front.server, embedded.metrics, embedded.lines, embedded.tasks, reloads)
         assert embedded.lines.fields("listening")["tls"] == "TLSv1.2"
         for reload in reloads:
@@ -116,7 +125,12 @@ def test_all_addresses_are_those_of_both_families(tmp_path: Path, host: str) -> 
         papers = Authority(tmp_path).issue("sidecar")
         for tls in ({}, {"certificate": papers.certificate, "key": papers.key}):
             listener = await listen(
-                told(tls, f"{host}:{port}"), embedded.front.server, embedded.metrics, embedded.lines, embedded.tasks, []
+                settings_of(tls, f"{host}:{port}"),
+                embedded.front.server,
+                embedded.metrics,
+                embedded.lines,
+                embedded.tasks,
+                [],
             )
             for address in ("127.0.0.1", "::1") if two_families() else ("127.0.0.1",):
                 _, writer = await asyncio.open_connection(address, port)
