@@ -66,7 +66,7 @@ ELSEWHERE = View(owners=(NODE,), leaders=(OTHER,), brokers=ADDRESSES, authorizer
 GUARDED_ELSEWHERE = View(owners=(NODE,), leaders=(OTHER,), brokers=ADDRESSES)
 """The same with an authorizer: it is asked of topics, as the other broker sees the sidecar's principal only."""
 TAKEOVER = View(owners=(-1,), leaders=(NODE,), brokers=ADDRESSES)
-"""Nobody owns the group at the moment."""
+"""The group has no owner at the moment."""
 KEEP_MS = 10_000
 CORRELATION = 7
 WHO = 'User:ANONYMOUS from 10.0.0.9, client id "app"'
@@ -103,7 +103,7 @@ READ = 1 << 3
 
 
 def nowhere(request: oc.OffsetCommitRequest | tc.TxnOffsetCommitRequest, **refused: Code) -> Message:
-    """What a broker says of partitions that no topic has."""
+    """Returns a broker's answer for partitions that do not exist."""
     none = Code.UNKNOWN_TOPIC_OR_PARTITION
     if isinstance(request, tc.TxnOffsetCommitRequest):
         row = tc.TxnOffsetCommitResponsePartition
@@ -197,7 +197,7 @@ class Play:
         return self
 
     def stores(self, node_id: int, request: Message, version: int) -> Play:
-        """It sends this to another broker on the sidecar's own connection."""
+        """The handler sends this to another broker on the sidecar's own connection."""
         want = self._take(Store)
         api = api_of(request)
         assert (want.node_id, want.api_key, want.version) == (node_id, api, version)
@@ -265,7 +265,7 @@ class Play:
         assert end.frame == frame[: VERSION.start] + version.to_bytes(2, "big") + frame[VERSION.stop :]
 
     def gives(self) -> bytes:
-        """It ends with an answer, whatever that is."""
+        """The handler ends with an answer, which is returned."""
         end = self._end()
         assert isinstance(end, bytes), "the request is forwarded"
         return end

@@ -515,7 +515,7 @@ UNKNOWN_TYPE = "Unexpected resource type UNKNOWN for resource "
 
 
 def old() -> Client:
-    """Of a broker before Kafka 4.0."""
+    """A client of a broker before Kafka 4.0."""
     return Client("10.0.0.9", broker_versions={Api.DESCRIBE_CLUSTER: (0, 1)})
 
 

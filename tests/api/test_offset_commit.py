@@ -20,7 +20,9 @@ OLD_BROKER = {8: (0, 8), 18: (0, 3)}
 Parts = dict[str, tuple[int, ...]]
 
 
-def asked(parts: Parts, *, member: str = "m", epoch: int = 3, instance: str | None = None) -> oc.OffsetCommitRequest:
+def commit_request(
+    parts: Parts, *, member: str = "m", epoch: int = 3, instance: str | None = None
+) -> oc.OffsetCommitRequest:
     topics = [
         oc.OffsetCommitRequestTopic(t, partitions=[oc.OffsetCommitRequestPartition(p, 100 + p) for p in ps])
         for t, ps in parts.items()
@@ -29,7 +31,7 @@ def asked(parts: Parts, *, member: str = "m", epoch: int = 3, instance: str | No
 
 
 def stripped(parts: Parts) -> oc.OffsetCommitRequest:
-    return asked(parts, member="", epoch=-1)
+    return commit_request(parts, member="", epoch=-1)
 
 
 def response(*rows: tuple[str, int, Code]) -> oc.OffsetCommitResponse:
@@ -50,32 +52,32 @@ STORED = response(("t", 0, Code.NONE))
 
 @pytest.mark.parametrize("version", range(1, 10))
 def test_a_checked_commit_goes_on_without_the_member(version: int) -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), version).may_read("g")
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), version).may_read("g")
     conversation.coordinates(check(ONE, version)).coordinator(CheckReply())
     conversation.asks(stripped(ONE)).broker(STORED).answers(STORED)
 
 
 def test_offsets_for_zookeeper_are_no_coordinators() -> None:
     """A broker without ZooKeeper refuses them in its answer."""
-    Play(Api.OFFSET_COMMIT, asked(ONE, member="", epoch=-1), 0).forwards()
+    Play(Api.OFFSET_COMMIT, commit_request(ONE, member="", epoch=-1), 0).forwards()
 
 
 def test_a_time_of_the_commit_counts_while_the_group_has_no_members() -> None:
     """Of v1, which sarama up to 1.38 commits in."""
-    request, sent = asked(ONE), stripped(ONE)
+    request, sent = commit_request(ONE), stripped(ONE)
     request.topics[0].partitions[0].commit_timestamp = sent.topics[0].partitions[0].commit_timestamp = 1_000
     conversation = Play(Api.OFFSET_COMMIT, request, 1).may_read("g").coordinates(check(ONE, 1))
     conversation.coordinator(CheckReply()).asks(sent).broker(STORED).answers(STORED)
 
 
 def test_a_static_member_is_taken_out_too() -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE, instance="i"), 9).may_read("g")
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE, instance="i"), 9).may_read("g")
     conversation.coordinates(check(ONE, instance="i")).coordinator(CheckReply())
     conversation.asks(stripped(ONE)).broker(STORED).answers(STORED)
 
 
 def test_the_brokers_own_errors_reach_the_client() -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_read("g").coordinates(check(ONE))
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), 9).may_read("g").coordinates(check(ONE))
     denied = response(("t", 0, Code.TOPIC_AUTHORIZATION_FAILED))
     conversation.coordinator(CheckReply()).asks(stripped(ONE)).broker(denied).answers(denied)
 
@@ -85,16 +87,16 @@ def test_the_brokers_own_errors_reach_the_client() -> None:
 )
 def test_a_refused_commit_is_not_sent_on(code: Code) -> None:
     two: Parts = {"t": (0, 1), "u": (0,)}
-    conversation = Play(Api.OFFSET_COMMIT, asked(two), 9).may_read("g").coordinates(check(two))
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(two), 9).may_read("g").coordinates(check(two))
     conversation.coordinator(CheckReply(code))
     if code in (Code.UNKNOWN_MEMBER_ID, Code.STALE_MEMBER_EPOCH):
-        conversation.shows(asked(two))
+        conversation.shows(commit_request(two))
     conversation.answers(response(("t", 0, code), ("t", 1, code), ("u", 0, code)))
 
 
 def test_a_topic_without_partitions_is_not_answered() -> None:
     """As at a broker, whoever refuses the others."""
-    conversation = Play(Api.OFFSET_COMMIT, asked({**ONE, "u": ()}), 9, view=NO_AUTHORIZER).may_read("g")
+    conversation = Play(Api.OFFSET_COMMIT, commit_request({**ONE, "u": ()}), 9, view=NO_AUTHORIZER).may_read("g")
     conversation = conversation.coordinates(check(ONE)).coordinator(CheckReply(Code.UNKNOWN_MEMBER_ID))
     conversation.answers(response(("t", 0, Code.UNKNOWN_MEMBER_ID)))
     topics = [tc.TxnOffsetCommitRequestTopic("t", partitions=[tc.TxnOffsetCommitRequestPartition(0, 100)])]
@@ -109,18 +111,20 @@ def test_a_topic_without_partitions_is_not_answered() -> None:
 def test_a_topic_without_read_has_no_other_error() -> None:
     code, denied = Code.UNKNOWN_MEMBER_ID, Code.TOPIC_AUTHORIZATION_FAILED
     two: Parts = {"t": (0, 1), "u": (0,)}
-    conversation = Play(Api.OFFSET_COMMIT, asked(two), 9).may_read("g").coordinates(check(two))
-    conversation.coordinator(CheckReply(code)).shows(asked(two), t=denied)
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(two), 9).may_read("g").coordinates(check(two))
+    conversation.coordinator(CheckReply(code)).shows(commit_request(two), t=denied)
     conversation.answers(response(("t", 0, denied), ("t", 1, denied), ("u", 0, code)))
 
 
 def test_without_an_authorizer_a_refused_commit_is_not_shown_to_the_broker() -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9, view=NO_AUTHORIZER).may_read("g").coordinates(check(ONE))
+    conversation = (
+        Play(Api.OFFSET_COMMIT, commit_request(ONE), 9, view=NO_AUTHORIZER).may_read("g").coordinates(check(ONE))
+    )
     conversation.coordinator(CheckReply(Code.UNKNOWN_MEMBER_ID)).answers(response(("t", 0, Code.UNKNOWN_MEMBER_ID)))
 
 
 def test_without_read_the_coordinator_is_not_asked() -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_not_read("g")
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), 9).may_not_read("g")
     conversation.answers(response(("t", 0, Code.GROUP_AUTHORIZATION_FAILED)))
 
 
@@ -128,28 +132,28 @@ def test_a_commit_whose_client_has_left_before_its_turn_is_not_carried_out() -> 
     """Symptom: offsets went back. Cause: a commit waited behind a slow request of its connection; the client had long
     given it up and had committed newer offsets over another connection, when its turn came."""
     client = Client("10.0.0.9")
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9, client=client).may_read("g").coordinates(check(ONE))
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), 9, client=client).may_read("g").coordinates(check(ONE))
     client.left = True
     conversation.coordinator(CheckReply(identity=IDENTITY, ticket=7)).reports(7)
     conversation.answers(response(("t", 0, Code.COORDINATOR_NOT_AVAILABLE)))
 
 
 def test_the_offsets_leader_is_elsewhere() -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9, view=ELSEWHERE).may_read("g")
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), 9, view=ELSEWHERE).may_read("g")
     conversation.coordinates(check(ONE)).coordinator(CheckReply())
     conversation.stores(OTHER, stripped(ONE), 9).broker(STORED).answers(STORED)
 
 
 @pytest.mark.parametrize("leaders", [(), (-1,)])
 def test_while_the_leader_is_not_known_the_broker_behind_this_sidecar_is_asked(leaders: tuple[int, ...]) -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9, view=View(leaders=leaders)).may_read("g")
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), 9, view=View(leaders=leaders)).may_read("g")
     away = response(("t", 0, Code.NOT_COORDINATOR))
     conversation.coordinates(check(ONE)).coordinator(CheckReply()).asks(stripped(ONE)).broker(away).answers(away)
 
 
 def test_the_offsets_leader_moves_while_the_coordinator_is_asked() -> None:
     """As when the request has waited for a takeover: the leader that counts is the one of the moment of sending."""
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9, view=VIEW).may_read("g").coordinates(check(ONE))
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), 9, view=VIEW).may_read("g").coordinates(check(ONE))
     conversation.view_changes(ELSEWHERE).coordinator(CheckReply())
     conversation.stores(OTHER, stripped(ONE), 9).broker(STORED).answers(STORED)
 
@@ -159,7 +163,7 @@ def test_an_older_broker_gets_its_own_version(elsewhere: bool) -> None:
     """v9 has the bytes of v8; the answer goes to the client in the version that it asked for."""
     client = Client(broker_versions=OLD_BROKER)
     view = ELSEWHERE if elsewhere else VIEW
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9, view=view, client=client)
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), 9, view=view, client=client)
     conversation.may_read("g").coordinates(check(ONE)).coordinator(CheckReply())
     sent = conversation.stores(OTHER, stripped(ONE), 8) if elsewhere else conversation.asks(stripped(ONE), 8)
     sent.broker(STORED).answers(STORED)
@@ -239,7 +243,7 @@ NOT_OURS = [
 
 
 def named(identity: MemberIdentity) -> oc.OffsetCommitRequest:
-    return asked(ONE, member=identity.member_id, epoch=identity.generation, instance=identity.instance_id)
+    return commit_request(ONE, member=identity.member_id, epoch=identity.generation, instance=identity.instance_id)
 
 
 def again(version: int = 9, sent_as: MemberIdentity | None = IDENTITY) -> CommitCheck:
@@ -248,7 +252,7 @@ def again(version: int = 9, sent_as: MemberIdentity | None = IDENTITY) -> Commit
 
 @pytest.mark.parametrize("version", range(2, 10))
 def test_a_commit_of_a_group_with_members_goes_on_in_the_placeholders_name(version: int) -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), version).may_read("g").coordinates(check(ONE, version))
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), version).may_read("g").coordinates(check(ONE, version))
     conversation.coordinator(CheckReply(identity=IDENTITY)).asks(named(IDENTITY), max(version, 7)).broker(
         STORED
     ).answers(STORED)
@@ -256,7 +260,7 @@ def test_a_commit_of_a_group_with_members_goes_on_in_the_placeholders_name(versi
 
 @pytest.mark.parametrize("code", NOT_OURS)
 def test_a_placeholder_that_the_broker_does_not_know_is_joined_anew(code: Code) -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_read("g").coordinates(check(ONE))
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), 9).may_read("g").coordinates(check(ONE))
     conversation.coordinator(CheckReply(identity=IDENTITY)).asks(named(IDENTITY)).broker(response(("t", 0, code)))
     conversation.coordinates(again()).coordinator(CheckReply(identity=NEXT_IDENTITY))
     conversation.asks(named(NEXT_IDENTITY)).broker(STORED).answers(STORED)
@@ -264,7 +268,7 @@ def test_a_placeholder_that_the_broker_does_not_know_is_joined_anew(code: Code) 
 
 @pytest.mark.parametrize("code", NOT_OURS)
 def test_the_client_never_hears_of_the_placeholder(code: Code) -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_read("g").coordinates(check(ONE))
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), 9).may_read("g").coordinates(check(ONE))
     conversation.coordinator(CheckReply(identity=IDENTITY)).asks(named(IDENTITY)).broker(response(("t", 0, code)))
     conversation.coordinates(again()).coordinator(CheckReply(identity=NEXT_IDENTITY))
     conversation.asks(named(NEXT_IDENTITY)).broker(response(("t", 0, code))).answers(
@@ -273,7 +277,7 @@ def test_the_client_never_hears_of_the_placeholder(code: Code) -> None:
 
 
 def test_a_former_owner_says_that_it_is_none() -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_read("g").coordinates(check(ONE))
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), 9).may_read("g").coordinates(check(ONE))
     conversation.coordinator(CheckReply(identity=IDENTITY)).asks(named(IDENTITY)).broker(
         response(("t", 0, Code.FENCED_INSTANCE_ID))
     )
@@ -282,7 +286,7 @@ def test_a_former_owner_says_that_it_is_none() -> None:
 
 
 def test_a_placeholder_left_behind_is_given_up_for_a_simple_consumer() -> None:
-    simple = asked(ONE, member="", epoch=-1)
+    simple = commit_request(ONE, member="", epoch=-1)
     event = replace(check(ONE), member_id="", member_epoch=-1)
     conversation = Play(Api.OFFSET_COMMIT, simple, 9).may_read("g").coordinates(event).coordinator(CheckReply())
     conversation.asks(simple).broker(response(("t", 0, Code.UNKNOWN_MEMBER_ID)))
@@ -291,7 +295,7 @@ def test_a_placeholder_left_behind_is_given_up_for_a_simple_consumer() -> None:
 
 
 def test_native_members_are_no_secret_to_a_simple_consumer() -> None:
-    simple, unknown = asked(ONE, member="", epoch=-1), response(("t", 0, Code.UNKNOWN_MEMBER_ID))
+    simple, unknown = commit_request(ONE, member="", epoch=-1), response(("t", 0, Code.UNKNOWN_MEMBER_ID))
     event = replace(check(ONE), member_id="", member_epoch=-1)
     conversation = Play(Api.OFFSET_COMMIT, simple, 9).may_read("g").coordinates(event).coordinator(CheckReply())
     conversation.asks(simple).broker(unknown).coordinates(replace(event, again=True)).coordinator(CheckReply())
@@ -362,7 +366,7 @@ def test_a_transaction_is_fenced_in_the_same_way(version: int) -> None:
 
 
 def test_the_coordinator_hears_when_a_commit_has_ended() -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_read("g").coordinates(check(ONE))
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), 9).may_read("g").coordinates(check(ONE))
     conversation.coordinator(CheckReply(identity=IDENTITY, ticket=7)).owes(7).asks(named(IDENTITY)).broker(
         STORED
     ).reports(7)
@@ -370,7 +374,7 @@ def test_the_coordinator_hears_when_a_commit_has_ended() -> None:
 
 
 def test_a_refused_commit_has_ended_before_it_is_checked_again() -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_read("g").coordinates(check(ONE))
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), 9).may_read("g").coordinates(check(ONE))
     conversation.coordinator(CheckReply(identity=IDENTITY, ticket=7)).owes(7).asks(named(IDENTITY))
     conversation.broker(response(("t", 0, Code.FENCED_INSTANCE_ID))).reports(7).coordinates(again())
     conversation.coordinator(CheckReply(identity=NEXT_IDENTITY, ticket=8)).owes(8).asks(named(NEXT_IDENTITY))

@@ -12,7 +12,7 @@ from tests.api.play import ELSEWHERE, GUARDED_ELSEWHERE, OTHER, Play
 SUBSCRIBED = DeletionCheckReply(exists=True, members=1, subscribed=frozenset({"orders"}))
 
 
-def asked(*topics: str) -> od.OffsetDeleteRequest:
+def request(*topics: str) -> od.OffsetDeleteRequest:
     parts = [od.OffsetDeleteRequestPartition(0), od.OffsetDeleteRequestPartition(1)]
     return od.OffsetDeleteRequest("g", [od.OffsetDeleteRequestTopic(t, parts) for t in topics])
 
@@ -26,7 +26,7 @@ def response(*rows: tuple[str, Code], code: Code = Code.NONE) -> od.OffsetDelete
 
 
 def play(*topics: str) -> Play:
-    return Play(Api.OFFSET_DELETE, asked(*topics), 0).may_delete("g").coordinates(DeletionCheck("g"))
+    return Play(Api.OFFSET_DELETE, request(*topics), 0).may_delete("g").coordinates(DeletionCheck("g"))
 
 
 def test_a_subscribed_topic_keeps_its_offsets() -> None:
@@ -41,7 +41,7 @@ def test_the_other_topics_go_on_to_the_broker() -> None:
         .coordinator(SUBSCRIBED)
         .may_read_topics("orders")
         .opens("g", "orders")
-        .asks(asked("old"))
+        .asks(request("old"))
         .broker(response(("old", Code.NONE)))
     )
     conversation.answers(response(("old", Code.NONE), ("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC)))
@@ -61,9 +61,9 @@ def test_a_group_at_work_that_is_not_one_of_consumers_is_refused_as_a_whole() ->
 def test_a_group_without_offsets_is_there_all_the_same() -> None:
     missing = response(code=Code.GROUP_ID_NOT_FOUND)
     conversation = play("orders", "old").coordinator(SUBSCRIBED).may_read_topics("orders").opens("g", "orders")
-    conversation = conversation.asks(asked("old")).broker(missing).may_read_topics("old")
+    conversation = conversation.asks(request("old")).broker(missing).may_read_topics("old")
     conversation.answers(response(("old", Code.NONE), ("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC)))
-    play("old").coordinator(DeletionCheckReply()).opens("g").asks(asked("old")).broker(missing).answers(missing)
+    play("old").coordinator(DeletionCheckReply()).opens("g").asks(request("old")).broker(missing).answers(missing)
 
 
 def test_whether_a_partition_is_there_comes_before_who_reads_it() -> None:
@@ -72,7 +72,7 @@ def test_whether_a_partition_is_there_comes_before_who_reads_it() -> None:
     parts = [od.OffsetDeleteResponsePartition(0, kept), od.OffsetDeleteResponsePartition(1, none)]
     conversation = play("orders").coordinator(SUBSCRIBED).may_read_topics("orders", partitions=(0,))
     conversation.answers(od.OffsetDeleteResponse(topics=[od.OffsetDeleteResponseTopic("orders", parts)]))
-    conversation = play("gone").coordinator(SUBSCRIBED).opens("g", "orders").asks(asked("gone"))
+    conversation = play("gone").coordinator(SUBSCRIBED).opens("g", "orders").asks(request("gone"))
     conversation = conversation.broker(response(code=Code.GROUP_ID_NOT_FOUND)).may_read_topics("gone", partitions=())
     conversation.answers(response(("gone", none)))
 
@@ -90,24 +90,24 @@ def test_a_topic_without_read_has_no_other_error() -> None:
 
 def test_a_topic_without_read_does_not_go_on_to_another_broker() -> None:
     """That one sees the sidecar's principal."""
-    conversation = Play(Api.OFFSET_DELETE, asked("old", "mine"), 0, view=GUARDED_ELSEWHERE).may_delete("g")
+    conversation = Play(Api.OFFSET_DELETE, request("old", "mine"), 0, view=GUARDED_ELSEWHERE).may_delete("g")
     conversation = conversation.coordinates(DeletionCheck("g")).coordinator(SUBSCRIBED)
     conversation = conversation.may_read_topics("mine", "old", refused=("old",))
-    conversation.opens("g", "orders").stores(OTHER, asked("mine"), 0).broker(response(("mine", Code.NONE)))
+    conversation.opens("g", "orders").stores(OTHER, request("mine"), 0).broker(response(("mine", Code.NONE)))
     conversation.answers(response(("mine", Code.NONE), ("old", Code.TOPIC_AUTHORIZATION_FAILED)))
 
 
 def test_the_brokers_own_refusal_stays() -> None:
     refused = response(code=Code.NON_EMPTY_GROUP)
-    play("old").coordinator(SUBSCRIBED).opens("g", "orders").asks(asked("old")).broker(refused).answers(refused)
+    play("old").coordinator(SUBSCRIBED).opens("g", "orders").asks(request("old")).broker(refused).answers(refused)
 
 
 def test_a_request_without_topics_is_the_brokers() -> None:
-    play().coordinator(SUBSCRIBED).opens("g", "orders").asks(asked()).broker(response()).answers(response())
+    play().coordinator(SUBSCRIBED).opens("g", "orders").asks(request()).broker(response()).answers(response())
 
 
 def test_who_may_not_delete() -> None:
-    conversation = Play(Api.OFFSET_DELETE, asked("orders"), 0).may_delete("g", Code.GROUP_AUTHORIZATION_FAILED)
+    conversation = Play(Api.OFFSET_DELETE, request("orders"), 0).may_delete("g", Code.GROUP_AUTHORIZATION_FAILED)
     conversation.answers(response(code=Code.GROUP_AUTHORIZATION_FAILED))
 
 
@@ -116,9 +116,9 @@ def test_the_owner_is_elsewhere() -> None:
 
 
 def test_the_offsets_leader_is_elsewhere() -> None:
-    conversation = Play(Api.OFFSET_DELETE, asked("old"), 0, view=ELSEWHERE).may_delete("g")
+    conversation = Play(Api.OFFSET_DELETE, request("old"), 0, view=ELSEWHERE).may_delete("g")
     conversation.coordinates(DeletionCheck("g")).coordinator(SUBSCRIBED).opens("g", "orders").stores(
-        OTHER, asked("old"), 0
+        OTHER, request("old"), 0
     )
     conversation.broker(response(("old", Code.NONE))).answers(response(("old", Code.NONE)))
 

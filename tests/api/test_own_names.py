@@ -149,7 +149,7 @@ def coordinated(event: Event) -> Any:
 
 
 def from_broker(api: Api, version: int, frame: bytes, pos: int) -> bytes:
-    """It lists what is the sidecars', and finds a coordinator for everything."""
+    """Returns a broker's response that lists the sidecars' own names, and names a coordinator for every key."""
     if api == Api.LIST_GROUPS:
         groups = [lg.ListedGroup(g, "consumer") for g in (GROUP, "theirs")]
         return lg.ListGroupsResponse(groups=groups).encode(version)
@@ -167,7 +167,7 @@ def from_broker(api: Api, version: int, frame: bytes, pos: int) -> bytes:
 
 
 def codes(message: Any) -> set[int]:
-    """All error codes in it."""
+    """Returns all error codes in a message."""
     found: set[int] = set()
     for f in fields(message):
         value = getattr(message, f.name)

@@ -103,14 +103,16 @@ def test_a_topic_that_the_principal_may_not_describe_has_no_offsets() -> None:
     play = Play(Api.OFFSET_FETCH, request, 9, view=GUARDED_ELSEWHERE).may_describe("g")
     play.coordinates(FetchCheck("g", None, -1)).coordinator(CheckReply())
 
-    def found(code: int, offset: int) -> of.OffsetFetchResponse:
+    def fetch_response(code: int, offset: int) -> of.OffsetFetchResponse:
         mine = of.OffsetFetchResponseTopics("mine", partitions=[of.OffsetFetchResponsePartitions(0, 7, -1, "", 0)])
         secret = of.OffsetFetchResponsePartitions(0, offset, -1, "", code)
         topics = [mine, of.OffsetFetchResponseTopics("secret", partitions=[secret])]
         return of.OffsetFetchResponse(groups=[of.OffsetFetchResponseGroup("g", topics)])
 
-    play.stores(OTHER, request, 9).broker(found(0, 9)).may_describe_topics("mine", "secret", hidden=("secret",))
-    play.answers(found(DENIED, -1))
+    play.stores(OTHER, request, 9).broker(fetch_response(0, 9)).may_describe_topics(
+        "mine", "secret", hidden=("secret",)
+    )
+    play.answers(fetch_response(DENIED, -1))
 
 
 def test_who_asks_for_all_topics_sees_those_that_the_principal_may_describe() -> None:
@@ -128,7 +130,7 @@ def test_topics_by_their_ids() -> None:
     play = Play(Api.OFFSET_FETCH, request, 10, view=GUARDED_ELSEWHERE).may_describe("g")
     play.coordinates(FetchCheck("g", None, -1)).coordinator(CheckReply())
 
-    def found(code: int, offset: int) -> of.OffsetFetchResponse:
+    def fetch_response(code: int, offset: int) -> of.OffsetFetchResponse:
         rows = ((A, 0, 7), (B, code, offset))
         topics = [
             of.OffsetFetchResponseTopics(topic_id=i, partitions=[of.OffsetFetchResponsePartitions(0, o, -1, "", c)])
@@ -136,11 +138,11 @@ def test_topics_by_their_ids() -> None:
         ]
         return of.OffsetFetchResponse(groups=[of.OffsetFetchResponseGroup("g", topics)])
 
-    play.stores(OTHER, request, 10).broker(found(0, 9))
+    play.stores(OTHER, request, 10).broker(fetch_response(0, 9))
     asked = md.MetadataRequest([md.MetadataRequestTopic(i, None) for i in (A, B)], allow_auto_topic_creation=False)
     told = [md.MetadataResponseTopic(0, "mine", A), md.MetadataResponseTopic(0, "secret", B)]
     play.stores(OTHER, asked, 12).broker(md.MetadataResponse(topics=told))
-    play.may_describe_topics("mine", "secret", hidden=("secret",)).answers(found(DENIED, -1))
+    play.may_describe_topics("mine", "secret", hidden=("secret",)).answers(fetch_response(DENIED, -1))
 
 
 # ---- OffsetDelete and DescribeGroups ------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ TXN = f"{STATE}-0"
 
 
 class Bench:
-    """One writer of partition 0, and what it says of its appends."""
+    """One writer of partition 0, with the results of its appends."""
 
     def __init__(
         self, brokers: FakeBrokers | None = None, timeout_s: float = 1.0, batch_bytes: int = module.BATCH_BYTES

@@ -89,7 +89,7 @@ class Actor:
     """The members, if it leads."""
     places: frozenset[int] = frozenset()
     dead: bool = False
-    """It is silent from now on."""
+    """The client has ended."""
 
 
 def root(member_id: str) -> str:
@@ -99,7 +99,7 @@ def root(member_id: str) -> str:
 
 @dataclass
 class Crowd:
-    """All clients of one group, and what they have been promised."""
+    """All clients of one group, and checks of the answers that they get."""
 
     world: ClassicWorld
     rng: random.Random
@@ -141,7 +141,7 @@ class Crowd:
 
     # ---- what they do --------------------------------------------------------------------------------------
     def send(self, a: Actor, event: Event) -> None:
-        """Its answer comes now, later, or never, if the coordinator loses what it has just written."""
+        """Sends a request. The answer comes now, later, or never if its records are lost."""
         at = len(self.world.log)
         token = self.world.request(event)
         self.waiting[token] = (a, event, self.world.now_ms)
@@ -153,7 +153,7 @@ class Crowd:
             self.deliver()
 
     def act(self, a: Actor) -> None:
-        """What a client should do."""
+        """Sends the next request that a client should send."""
         if a.token in self.waiting or a.dead:
             return
         if a.wants == "join":
@@ -209,7 +209,7 @@ class Crowd:
             self.send(Actor(a.me, wants="nothing"), a.me.leave())
 
     def restart(self, a: Actor) -> None:
-        """It forgets who it was."""
+        """The client starts again without a member id."""
         self.actors.remove(a)
         fresh = replace(a.me, member_id="", generation=-1, leads=False, made=self.made)
         self.actors.append(Actor(fresh))

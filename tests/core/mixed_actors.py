@@ -66,7 +66,7 @@ class Old:
     to_assign: tuple[JoinedMember, ...] = ()
     places: frozenset[int] = frozenset()
     seen: int = 0
-    """So many partitions there were when it synced last."""
+    """Number of partitions at its last sync."""
 
     def ready(self) -> None:
         owned = {TOPIC: sorted(self.places)} if self.places else {}

@@ -23,7 +23,7 @@ from sidecar.core.runtime.turn import Now
 EVENTS: json.Decoder[Any] = json.Decoder(
     reduce(or_, [*(e for e in REGISTRY.events if e is not AssignorDone), DeletionCheck, DeleteGroup])
 )
-"""Of the lines of `log.turns`. A story has runs of its own, so the end of one is no such line."""
+"""Events in lines of `log.turns`. A story has its own assignor runs, so their ends are no such lines."""
 
 
 class OneShard(ABC):

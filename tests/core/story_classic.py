@@ -51,7 +51,7 @@ def show_places(owned: object) -> str:
 
 
 def show_metadata(data: bytes) -> str:
-    """What a member says: a consumer's topics and what it owns, or whatever it is."""
+    """Returns a member's metadata as text: a consumer's topics and owned partitions, or the bytes."""
     said = subscription(data)
     if said is None:
         return repr(data.decode(errors="replace"))

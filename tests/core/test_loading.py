@@ -26,7 +26,7 @@ CONFIG = ConsumerConfig()
 
 
 class Log:
-    """What was written for these groups; each look at a record is counted."""
+    """The log of these groups; counts each read of a record."""
 
     def __init__(self, records: list[Record]) -> None:
         self.of: dict[str, list[Record]] = {}
@@ -104,7 +104,7 @@ class NewOwner:
         return more
 
     def until_answered(self, token: int) -> int:
-        """How many steps it takes."""
+        """Returns the number of loading steps until the request is answered."""
         for steps in range(10_000):
             if token in self.replies:
                 return steps
@@ -117,7 +117,7 @@ class NewOwner:
 
 
 def written(**members: int) -> tuple[Log, dict[str, Client]]:
-    """So many members in each of these groups, settled; one client of each."""
+    """Returns the log of stable groups with this many members, and one client of each."""
     world = World(ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0))
     world.topics(topic(1, "t", 12))
     one: dict[str, Client] = {}

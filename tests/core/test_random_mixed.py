@@ -46,10 +46,10 @@ def one_event(mixed: Mixed) -> None:
         mixed.world.finish()
         mixed.deliver()
     else:
-        everybody(mixed, 0.5)
+        act_all(mixed, 0.5)
 
 
-def everybody(mixed: Mixed, part: float) -> None:
+def act_all(mixed: Mixed, part: float) -> None:
     for o in list(mixed.old):
         if mixed.rng.random() < part:
             mixed.act(o)
@@ -117,7 +117,7 @@ def converge(mixed: Mixed) -> None:
     if not mixed.old and not mixed.new:
         mixed.add_client()
     for _ in range(60):
-        everybody(mixed, 1.0)
+        act_all(mixed, 1.0)
         world.finish()
         mixed.sleep(2_000)
         mixed.check()

@@ -262,7 +262,7 @@ class Hall(Meeting):
 
 
 class Close(Event):
-    """Only halls know it."""
+    """An event that only halls handle."""
 
 
 def enter(turn: Turn, event: Meet, token: int) -> None:
@@ -280,7 +280,7 @@ def close(turn: Turn, event: Close, token: int) -> None:
 
 
 def make_a_hall_of_it(turn: Turn, event: Close, token: int) -> None:
-    """What a crossing may do: a meeting becomes a hall within one turn."""
+    """A crossing that makes a hall of a meeting within one turn."""
     guests = turn.groups[event.group_id].guests
     turn.write(Tombstone(MEETING, event.group_id, "", "became a hall"))
     turn.write(HallRecord(event.group_id, guests, "was a meeting"))

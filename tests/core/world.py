@@ -138,7 +138,7 @@ class World(OneShard):
         return found
 
     def member_ids(self, group_id: str) -> set[str]:
-        """Of a group of any kind; nobody if there is none."""
+        """Returns the member ids of a group of any kind; empty if the group does not exist."""
         found = self.shard.groups.get(group_id)
         return set() if found is None else set(getattr(found, "members", ()))
 

@@ -80,7 +80,7 @@ class FakeTopic:
     topic_id: bytes
     leaders: list[int]
     replicas: list[list[int]] = field(default_factory=list)
-    """Of each partition; nothing: its leader alone."""
+    """Replicas of each partition; empty: only the leader."""
     behind: set[int] = field(default_factory=set)
     """Partitions of which the last replica is not in sync."""
 
@@ -94,7 +94,7 @@ class FakeTopic:
 
 @dataclass
 class Producer:
-    """What InitProducerId gives for one transactional id."""
+    """Producer id and epoch of one transactional id."""
 
     producer_id: int
     epoch: int = -1
@@ -137,18 +137,18 @@ class FakeBrokers:
     failed_describe: set[str] = field(default_factory=set)
     """Topics over which the authorizer fails."""
     settings: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """Of every broker: name -> value and source."""
+    """Settings of every broker: name -> value and source."""
     hidden: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
-    """What stands below those settings, with Kafka's default."""
+    """Values that those settings hide, the last one Kafka's default."""
     group_settings: dict[str, dict[str, str]] = field(default_factory=dict)
     lost: list[Callable[[int], None]] = field(default_factory=list)
     """Called with the id of a node that goes down."""
     paused: dict[int, list[Callable[[], None]]] = field(default_factory=dict)
-    """Nodes that take requests and answer none, and what they will do when they go on."""
+    """Silent nodes, with the requests that they answer after `resume`."""
 
     def __post_init__(self) -> None:
         self.share = ShareGroups(self.topics)
-        """Of clients, in which sidecars have members, too."""
+        """The clients' share groups; sidecars have placeholder members in them."""
         self.versions = {int(api): request_versions(api) for api in APIS}
         self.producers: dict[str, Producer] = {}
         self._read: defaultdict[tuple[str, int], int] = defaultdict(int)
@@ -191,7 +191,7 @@ class FakeBrokers:
         return self.logs.setdefault((topic, partition), PartitionLog())
 
     def init(self, transactional_id: str) -> Producer:
-        """What another sidecar does as well: a new epoch for this transactional id."""
+        """InitProducerId, as of another sidecar: a new epoch for this transactional id."""
         found = self.producers.setdefault(transactional_id, Producer(1000 + len(self.producers)))
         found.epoch += 1
         self.end(found, False)

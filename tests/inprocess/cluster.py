@@ -20,7 +20,7 @@ from tests.inprocess.broker import FakeBrokers, decode_request, flexible
 
 @contextmanager
 def unseen() -> Iterator[None]:
-    """What a broker does with the sidecar's codecs is no call of the sidecar: a profiler does not see it."""
+    """Hides a fake broker's calls of the sidecar's codecs from a profiler."""
     profile = sys.getprofile()
     sys.setprofile(None)
     try:

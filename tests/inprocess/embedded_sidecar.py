@@ -172,7 +172,7 @@ class EmbeddedClient:
 
     @property
     def waiting(self) -> int:
-        """How many response frames have come and were not read."""
+        """Number of response frames that have come and were not read."""
         return len(frames(bytes(self.transport.written))) - self._read
 
     def post(self, message: Message, version: int) -> int:
@@ -409,7 +409,7 @@ class EmbeddedSidecar:
         self.coordinator.takeovers.claim_read(partition)
 
     def tail_read(self, partition: int) -> None:
-        """What is stored has been read from the start."""
+        """Nothing to do: stored settings have been read from the start."""
 
     def tail_went_back(self, partition: int) -> None:
         self.lines.error("the tail went back", partition=partition)

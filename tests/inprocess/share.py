@@ -165,7 +165,7 @@ class ShareGroups:
         return sd.DescribedGroup(0, None, group_id, state, group.epoch, group.assignment_epoch, "simple", members)
 
     def offsets(self, req: ds.DescribeShareGroupOffsetsRequest, answer: Answer) -> None:
-        """It asks the share coordinator, and waits for it."""
+        """Answers from the share coordinator's state, when that is available."""
         if self.away:
             self.waiting.append(lambda: self.offsets(req, answer))
             return

@@ -38,7 +38,7 @@ class MemoryTransport(asyncio.Transport):
         self.eof = False
         self.closing = False
         self.unread = 0
-        """What the other end has not taken yet, as a test says."""
+        """Bytes that the other end has not read yet; set by a test."""
         self.on_write: Callable[[bytes], None] | None = None
         """Called with all bytes that are written."""
         self._unread: list[bytes] = []
@@ -58,7 +58,7 @@ class MemoryTransport(asyncio.Transport):
             self.close()
 
     def lose(self, exc: Exception | None = None) -> None:
-        """The connection is gone at once."""
+        """Breaks the connection at once."""
         if not self.closing:
             self.closing = True
             self._connection_lost(exc)
@@ -70,7 +70,7 @@ class MemoryTransport(asyncio.Transport):
         protocol.connection_lost(exc)
 
     def taken(self) -> bytes:
-        """What was written since the last call."""
+        """Returns the bytes written since the last call."""
         out = bytes(self.written)
         self.written.clear()
         return out

@@ -18,7 +18,7 @@ ASK = fc.FindCoordinatorRequest(coordinator_keys=["g"])
 
 
 async def listener(*answers: bytes) -> tuple[asyncio.Server, str, int]:
-    """It answers the first requests of each connection with these bytes, and then stays open."""
+    """A listener that answers the first requests of each connection with these bytes, and then none."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for answer in answers:

@@ -35,11 +35,11 @@ class Generations:
     def __init__(self, world: World, group: Callable[[str], Any]) -> None:
         self.world, self.group = world, group
         self._sets: dict[Generation, list[str]] = {}
-        """Who was in the group when the generation began."""
+        """Members of the group when the generation began."""
         self._announced: dict[Generation, tuple[str, str | None]] = {}
         """Leader and protocol in the answers to members."""
         self._given: dict[Generation, dict[str, bytes]] = {}
-        """What the log says that was assigned."""
+        """Assignments in the log."""
         self._turned: dict[tuple[str, str], tuple[int, int, Writer]] = {}
         """The generation of a group, with the member id "", or the epoch of a member; since when; by whom."""
         self._instances: dict[str, str] = {}
@@ -51,7 +51,7 @@ class Generations:
         self.stable_ms: dict[str, int] = {}
         """When a classic group was assigned last, or came into being with what its members had."""
         self._had: dict[tuple[str, str], list[Epochs]] = {}
-        """What a member of a consumer group was assigned in its present epoch, one after the other."""
+        """Assignments of a member of a consumer group in its present epoch, in their order."""
         self._states: dict[str, State] = {}
         self._began: dict[str, tuple[int, int]] = {}
         """When a rebalance of a group that was not empty began, and in which owner epoch."""
@@ -65,7 +65,7 @@ class Generations:
         return self._instances.get(member_id, member_id)
 
     def floor(self, group_id: str) -> int:
-        """Who was given its partitions in an earlier generation may not know that they are somebody else's."""
+        """Oldest generation that counts: members of earlier ones may not know yet that they lost their partitions."""
         return self._assigned.get(group_id, (0, 0))[1]
 
     # ---- the log --------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ class Generations:
                 raise Violation(f"the join phase of {group_id} is over, but {member_id} was given its id, and may come")
 
     def asked(self, event: Event) -> None:
-        """Who was given a member id may leave with it."""
+        """Notes the request: a member may leave with a member id that it was given."""
         if isinstance(event, LeaveGroup):
             for m in event.members:
                 self._pending.get(event.group_id, {}).pop(m.member_id, None)

@@ -98,7 +98,7 @@ class Checks:
         world.on_append, world.on_batch = self._appended, self._batch_written
 
     def group(self, group_id: str) -> Any:
-        """As the log says: a consumer group, a classic one or None."""
+        """Returns the group from the log: a consumer group, a classic one or None."""
         return self.folds[self.world.partition_of(group_id)].groups.get(group_id)
 
     # ---- the log --------------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ class Checks:
 
 
 def same_group(live: Any, folded: Any) -> None:
-    """As the coordinator has it, and as the log says."""
+    """Asserts that the coordinator's group equals the one from the log."""
     consumer = isinstance(live, ConsumerGroup)
     for name in COMPARED if consumer else COMPARED_CLASSIC:
         if getattr(live, name) != getattr(folded, name):
@@ -271,7 +271,7 @@ def same_group(live: Any, folded: Any) -> None:
 
 
 def key_of(event: Event, answer: Answer) -> MemberKey:
-    """Whom this answer concerns."""
+    """Returns group and member id of an answer."""
     return event.group_id, getattr(answer, "member_id", "") or getattr(event, "member_id", "")
 
 

@@ -39,7 +39,7 @@ class ClassicMember(Peer):
     name: str
     names: tuple[str, ...]
     strategies: tuple[str, ...]
-    """Its assignors; it is cooperative if all of them are."""
+    """Names of its assignors; the member is cooperative if all of them are."""
     version: int = 9
     metadata_version: int = 3
     session_ms: int = 6_000
@@ -59,7 +59,7 @@ class ClassicMember(Peer):
     owned: Owned = field(default_factory=dict)
     held_since: int = -1
     committed: bool = False
-    """Its last request was a commit: in a consumer group that keeps no session, so that a heartbeat comes next."""
+    """The last request was a commit, which in a consumer group does not extend the session: a heartbeat comes next."""
     beaten_ms: int = 0
     """When a heartbeat was answered last: nothing else moves its session in every case."""
 
@@ -97,7 +97,7 @@ class ClassicMember(Peer):
             self.ask(ClassicHeartbeat(self.group_id, self.member_id, self.instance_id, self.epoch), self._beaten)
 
     def answer_lost(self) -> None:
-        """Whoever waits for an assignment when the connection breaks joins again."""
+        """A member that waits for its assignment when the connection breaks joins again."""
         if self.wants == "sync":
             self.wants = "join"
 

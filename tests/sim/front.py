@@ -21,7 +21,7 @@ from tests.sim.world import FOR_EVER_MS, World
 
 CONSUMER_API, CLASSIC_API = 68, 12
 VERSION = 1
-"""Of the heartbeats' requests."""
+"""Version of the heartbeats' requests."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Ask:
     lived_ms: int = 0
     """How long the coordinator had been of use by then."""
     owner_epoch: int = -1
-    """Of the coordinator, if it served the partition when its own turn had ended."""
+    """The coordinator's owner epoch, if it served the partition when the request's own turn had ended."""
     behind: int = 0
     """The serial of the last batch with a record of its group that was written when its own turn had ended."""
 
@@ -66,7 +66,7 @@ class Behind(Protocol):
     def touch(self, group_id: str, member_id: str) -> None: ...
     def over_link(self, fn: Callable[[], None]) -> None: ...
     def answered_under_grant(self, granted: Granted, touched: bool) -> None:
-        """For the checks: the front answers now, and tells the coordinator of it or not."""
+        """Called for the checks when the front answers under a grant. `touched`: it also informs the coordinator."""
 
 
 class Front:

@@ -40,7 +40,7 @@ def share(members: Sequence[JoinedMember], counts: Mapping[str, int], cooperativ
 
 
 def topics_of(members: Sequence[JoinedMember]) -> frozenset[str]:
-    """What the group subscribes to."""
+    """Returns the topics that the members subscribe to."""
     return frozenset(t for m in members if (s := subscription(m.metadata)) is not None for t in s.topics)
 
 

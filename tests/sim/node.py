@@ -40,7 +40,7 @@ from tests.sim.term import Copy, Outcome, Term
 from tests.sim.world import FOR_EVER_MS, LEASE_MS, LOST_MS, PARTITIONS, TICK_MS, Violation, World
 
 LOAD_STEPS = 6
-"""Of each partition in 100 ms."""
+"""Slices of each partition's loading in 100 ms."""
 
 
 class Node:
@@ -110,7 +110,7 @@ class Node:
         return self.paused_until - self.sched.now
 
     def later(self, delay_ms: int, fn: Callable[[], None]) -> None:
-        """In this process, if it is still there, when it goes on."""
+        """Calls `fn` later in this process, if it still lives, and after its pause."""
         process = self.process
 
         def happen() -> None:

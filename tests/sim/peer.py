@@ -64,7 +64,7 @@ class Peer:
 
     @property
     def held(self) -> int | None:
-        """Of a classic member: the generation in which it was given what it has."""
+        """Generation of a classic member's last assignment."""
         return None
 
     def beat(self) -> None:

@@ -22,7 +22,7 @@ STRATEGIES = ((("range",),), ((COOPERATIVE,),), (("range",), (COOPERATIVE, "rang
 
 
 class Play:
-    """What happens to the cluster while faults are on."""
+    """Faults and changes of one run, at random times."""
 
     def __init__(self, sim: Cluster) -> None:
         self.sim, self.world = sim, sim.world
@@ -175,7 +175,7 @@ class Play:
         self.world.sched.at(self.rng.randint(1, 1_000), lambda: self._add_member(c.group_id, c.instance_id, then))
 
     def doze(self) -> None:
-        """It neither reads nor says anything for longer than its session, or nearly so."""
+        """Pauses a member for about a session timeout, or longer."""
         c = self._anybody()
         if c is not None:
             c.paused_until = self.world.now + self.rng.randint(1_000, SESSION_MS + 5_000)
@@ -188,7 +188,7 @@ class Play:
             self.world.trace(f"{c.member_id} leaves {c.leaving}")
 
     def die(self) -> None:
-        """Its session will end."""
+        """Kills a member: its session will end."""
         c = self._anybody()
         if c is not None:
             c.ended = True

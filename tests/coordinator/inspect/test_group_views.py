@@ -36,7 +36,7 @@ NOW_MS = 5_000
 
 
 class Seen:
-    """What any sidecar tells of these records, from its copy of the state topic."""
+    """Views of these records by a sidecar that does not own them, from its copy of the state topic."""
 
     def __init__(
         self, log: Iterable[Record] = (), registry: Registry | None = None, files: Mapping[str, str] | None = None

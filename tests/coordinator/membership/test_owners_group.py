@@ -33,7 +33,7 @@ BOTH = (1, 2, 1, 2)
 
 
 class Sidecar:
-    """One sidecar's ownership, and what it says."""
+    """One sidecar's membership in the owners' group, with its log."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Sidecar:
     def owners(self) -> tuple[int, ...]:
         return self.assigned[-1].owners if self.assigned else ()
 
-    def knows_more_than(self, generations: int) -> bool:
+    def has_assignment_after(self, generations: int) -> bool:
         return len(self.assigned) > generations
 
     def was_lost(self, times: int) -> bool:

@@ -50,7 +50,7 @@ class Peer:
         return int(self.server.sockets[0].getsockname()[1])
 
     def drop(self) -> None:
-        """Its links break, but it still listens."""
+        """Breaks the peer's links; it still listens."""
         for writer in self.links:
             writer.close()
         self.links.clear()
@@ -81,7 +81,7 @@ async def linked(make: Make, peer: Peer) -> tuple[Sidecar, Sidecar]:
 
 
 async def kill(sidecar: Sidecar, peer: Peer, clock: list[float]) -> None:
-    """Its process, with all that it holds."""
+    """Kills the sidecar's process: its tasks end and its links break."""
     for task in sidecar.ownership._tasks:
         task.cancel()
     clock[0] += 2

@@ -35,7 +35,7 @@ class Bench:
         self.offset += 1
 
     def changed_rules(self) -> dict[str, bool] | None:
-        """What fronts are told now; None: nothing is new."""
+        """Returns the rules that fronts get now; None if they have not changed."""
         if not self.rules.dirty:
             return None
         self.rules.dirty = False

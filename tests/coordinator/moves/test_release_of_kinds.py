@@ -30,7 +30,7 @@ async def share_at_work(client: EmbeddedClient) -> int:
 
 
 async def streams_at_work(sidecar: EmbeddedSidecar) -> Member:
-    """It has all tasks."""
+    """Returns a streams member with all tasks."""
     await sidecar.topics(**{"in": 2, "app-r": 2, "app-c": 2})
     one = Member(await sidecar.client(), "m1")
     await rounds(sidecar, one)
@@ -44,8 +44,8 @@ def group_of(sidecar: EmbeddedSidecar) -> Any:
     return None if shard is None else shard.groups.get(GROUP)
 
 
-async def gives_up(sidecar: EmbeddedSidecar, one: Member) -> None:
-    """Its tasks, one heartbeat after it has been told to; the one after that removes it."""
+async def revoke_all_tasks(sidecar: EmbeddedSidecar, one: Member) -> None:
+    """The member revokes its tasks one heartbeat after the target is empty; the next heartbeat removes it."""
     await until(lambda: not any(group_of(sidecar).target.values()))
     await one.beat()
     assert one.tasks == {} and sidecar.rules.managed(GROUP)
@@ -83,7 +83,7 @@ def test_a_streams_group_goes_back_when_its_members_have_given_up_their_tasks() 
         join = th.StreamsGroupHeartbeatRequest(GROUP, "m2", 0, -1, None, None, 30_000, TOPOLOGY, [], [], [], "p")
         newcomer = await (await sidecar.client()).ask(join, 1)
         assert newcomer.error_code == Code.NOT_COORDINATOR, "nobody joins any more"
-        await gives_up(sidecar, one)
+        await revoke_all_tasks(sidecar, one)
         assert sidecar.metrics.value("moves", "broker", "done") == 1
 
     run(test, **SERVED)
@@ -122,7 +122,7 @@ def test_a_new_owner_goes_on_with_a_streams_group_that_is_to_leave() -> None:
         await sidecar.own()
         before = group_of(sidecar).epoch
         await until(lambda: group_of(sidecar).epoch > before)
-        await gives_up(sidecar, one)
+        await revoke_all_tasks(sidecar, one)
 
     run(test, **SERVED)
 

@@ -17,11 +17,11 @@ from tests.coordinator.joined import (
     OURS,
     SLOW_S,
     committed,
-    hasten,
     identity,
     joined,
     names,
     ours,
+    shorten_pauses,
 )
 from tests.inprocess.embedded_sidecar import EmbeddedSidecar, RecordingFront, run, turns, until
 from tests.inprocess.messages import commit
@@ -29,7 +29,7 @@ from tests.inprocess.messages import commit
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    hasten(monkeypatch)
+    shorten_pauses(monkeypatch)
 
 
 def test_a_commit_does_not_wait_for_ever() -> None:

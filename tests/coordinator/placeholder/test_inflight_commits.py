@@ -15,14 +15,14 @@ from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import CommitEnded, Reply, Request
 from sidecar.wire.apis import Api
 from sidecar.wire.primitives import ZERO_UUID
-from tests.coordinator.joined import OURS, committed, hasten, identity, joined, names, ours
+from tests.coordinator.joined import OURS, committed, identity, joined, names, ours, shorten_pauses
 from tests.inprocess.embedded_sidecar import EmbeddedSidecar, RecordingFront, run, turns, until
 from tests.inprocess.messages import commit, join
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    hasten(monkeypatch)
+    shorten_pauses(monkeypatch)
 
 
 # ---- commits of two members -----------------------------------------------------------------------------------------

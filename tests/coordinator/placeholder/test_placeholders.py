@@ -22,11 +22,11 @@ from tests.coordinator.joined import (
     OURS,
     SLOW_S,
     committed,
-    hasten,
     identity,
     joined,
     names,
     ours,
+    shorten_pauses,
     simple_commit,
     taken_over,
 )
@@ -39,7 +39,7 @@ from tests.inprocess.messages import beat, commit, join
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    hasten(monkeypatch)
+    shorten_pauses(monkeypatch)
 
 
 # ---- taking a placeholder --------------------------------------------------------------------------------------------

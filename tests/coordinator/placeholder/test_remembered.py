@@ -99,7 +99,7 @@ class Broker:
             loop.call_soon(self._transport.feed, response_frame(correlation, flexible_head, response.encode(version)))
 
 
-class Doorway(Session):
+class SessionWithBroker(Session):
     def __init__(self, front: Front, caller: Caller) -> None:
         super().__init__(front.server)
         self._caller = caller
@@ -134,7 +134,7 @@ def requests(libs: Path) -> dict[str, Spec]:
 
 
 async def _send(sidecar: EmbeddedSidecar, caller: Caller, api: Api, spec: Named, version: int) -> None:
-    session = Doorway(sidecar.front, caller)
+    session = SessionWithBroker(sidecar.front, caller)
     client = MemoryTransport(session, ("10.0.0.9", 50_000))
     session.connection_made(client)
     body = spec.make(random.Random(1), version).encode(version)

@@ -12,7 +12,7 @@ from tests.inprocess.embedded_sidecar import Lines
 
 
 class SilentBroker:
-    """It takes connections and answers nothing."""
+    """A cluster whose brokers accept connections and answer nothing."""
 
     def __init__(self) -> None:
         self.asked = 0

@@ -191,7 +191,7 @@ def test_a_run_that_hangs_is_written_off_and_told() -> None:
 
 # ---- regular expressions --------------------------------------------------------------------------------------------
 def regexes(sidecar: EmbeddedSidecar) -> list[tuple[str, ...]]:
-    """What regular expressions were resolved to, in the log's order."""
+    """Returns the topics of each resolved regular expression, in the log's order."""
     return [r.topics for r, _, _ in stored(sidecar, Kind.REGEX) if isinstance(r, RegexRecord)]
 
 

@@ -6,14 +6,14 @@ import pytest
 
 from sidecar.link.messages import SettingsPassed
 from sidecar.wire.apis import Api
-from tests.coordinator.runtime.watched import Bench, hasten, run
+from tests.coordinator.runtime.watched import Bench, run, shorten_pauses
 from tests.inprocess.broker import FakeBrokers
 from tests.inprocess.embedded_sidecar import until
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    hasten(monkeypatch)
+    shorten_pauses(monkeypatch)
 
 
 def test_the_settings_are_read_at_once_when_a_change_passed_through(monkeypatch: pytest.MonkeyPatch) -> None:

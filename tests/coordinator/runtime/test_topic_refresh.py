@@ -33,7 +33,7 @@ async def joined(client: EmbeddedClient, pattern: bool, group: str = "g") -> Any
 
 
 async def beats(client: EmbeddedClient, reply: Any, count: int) -> dict[bytes, list[int]]:
-    """What so many heartbeats at their interval bring in the end."""
+    """Sends `count` heartbeats at their interval. Returns the member's assignment after them."""
     owned, epoch = assigned(reply), reply.member_epoch
     for _ in range(count):
         await asyncio.sleep(HEARTBEAT_S)

@@ -27,7 +27,7 @@ from tests.inprocess.tail import FedTail
 GONE = "the broker broker-1:9092 does not answer; this sidecar owns nothing until it does"
 
 
-def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
+def shorten_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings_refresh, "CONTROLLER_LAG_S", 0.002)
     monkeypatch.setattr(coordinator_module, "TICK_S", 0.005)
     monkeypatch.setattr(writer_module, "RETRY_S", 0.002)

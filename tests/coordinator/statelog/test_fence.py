@@ -217,7 +217,7 @@ def test_with_all_replicas_in_sync_claims_share_the_connections_of_all_appends()
 
 @pytest.mark.parametrize("behind", [False, True])
 def test_only_a_claim_goes_apart_and_only_where_replicas_are_behind(behind: bool) -> None:
-    class Noted(Appender):
+    class RecordingAppender(Appender):
         def put_apart(self, *args: Any) -> None:
             puts.append("apart")
             super().put_apart(*args)
@@ -233,7 +233,7 @@ def test_only_a_claim_goes_apart_and_only_where_replicas_are_behind(behind: bool
         brokers.topics[STATE].behind = {0} if behind else set()
         cluster, done = FakeCluster(brokers), list[int]()
         ports = WriterPorts(lambda serial, offset: done.append(serial), lambda why: None)
-        writer = FencedWriter(cluster, Noted(cluster, 1.0), STATE, 0, 1.0, ports, Supervisor())
+        writer = FencedWriter(cluster, RecordingAppender(cluster, 1.0), STATE, 0, 1.0, ports, Supervisor())
         await writer.init()
         for serial in (1, 2):
             writer.append([record(str(serial))], serial)

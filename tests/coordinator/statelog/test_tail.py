@@ -86,7 +86,7 @@ def group(epoch: int, group_id: str = "g") -> GroupRecord:
 
 
 def item(b: Bench, offset: int, record: Record) -> module.Item:
-    """As the thread hands it over."""
+    """Returns an item as the tail's thread hands it over."""
     encoded = b.codec.encode(record, Stamp(OWNER, 1), 1)
     return (0, offset, decode_key(encoded.key), encoded.value, -1)
 

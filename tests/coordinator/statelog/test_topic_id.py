@@ -26,7 +26,7 @@ def pin(b: Bench) -> bytes:
 
 
 def make_anew(b: Bench) -> None:
-    """Somebody deletes the topic and makes it again."""
+    """Deletes the state topic and creates it again."""
     b.brokers.logs.clear()
     b.brokers.add_topic(STATE, b.brokers.partitions)
 

@@ -32,7 +32,7 @@ async def pass_s(s: float) -> None:
     await until(lambda: time.monotonic() >= end_s)
 
 
-class Looked:
+class WatchBench:
     """A topic's watch, over brokers who are asked where the listing lacks it."""
 
     def __init__(self, *first: Topic) -> None:
@@ -57,15 +57,15 @@ class Looked:
         return [(level, f["state"]) for level, f in said]
 
 
-def play(test: Callable[[Looked], Coroutine[Any, Any, None]], *first: Topic) -> None:
+def play(test: Callable[[WatchBench], Coroutine[Any, Any, None]], *first: Topic) -> None:
     async def main() -> None:
-        await test(Looked(*first))
+        await test(WatchBench(*first))
 
     clock.run(main())
 
 
 def test_the_same_topic_is_looked_at_for_ever() -> None:
-    async def test(b: Looked) -> None:
+    async def test(b: WatchBench) -> None:
         await b.look(OTHER, FIRST, times=10)
         assert b.brokers.count(Api.METADATA) == 0 and b.lines.events() == []
 
@@ -75,7 +75,7 @@ def test_the_same_topic_is_looked_at_for_ever() -> None:
 def test_a_topic_that_was_made_anew_makes_the_coordinator_start_anew() -> None:
     """Symptom: owners went on writing into it, without schemas and without what their groups were."""
 
-    async def test(b: Looked) -> None:
+    async def test(b: WatchBench) -> None:
         with pytest.raises(StartAnew, match="__group_state was deleted and made anew"):
             await b.look(AGAIN, OTHER)
         (said,) = b.lines.events("error")
@@ -85,7 +85,7 @@ def test_a_topic_that_was_made_anew_makes_the_coordinator_start_anew() -> None:
 
 
 def test_so_does_one_that_is_not_listed_but_has_another_id() -> None:
-    async def test(b: Looked) -> None:
+    async def test(b: WatchBench) -> None:
         b.brokers.topics[NAME].topic_id = AGAIN.id
         with pytest.raises(StartAnew, match="__group_state was deleted and made anew"):
             await b.look(OTHER)
@@ -102,7 +102,7 @@ def test_it_is_said_once_however_many_writers_find_out() -> None:
 
 
 def test_a_topic_that_is_gone_is_looked_for_again_before_that() -> None:
-    async def test(b: Looked) -> None:
+    async def test(b: WatchBench) -> None:
         there = b.brokers.topics[NAME]
         b.delete_topic()
         await b.look(OTHER, times=LOOKS - 1)
@@ -122,7 +122,7 @@ def test_denial_is_not_deletion() -> None:
     """Symptom: the sidecar's rights at the topic were removed and made anew after 6 s, and all sidecars ended together.
     Cause: a topic that was not in the listing was taken for deleted."""
 
-    async def test(b: Looked) -> None:
+    async def test(b: WatchBench) -> None:
         b.brokers.no_describe.add(NAME)
         await b.look(OTHER, times=100)
         assert "may not DESCRIBE topic __group_state" in b.watch.problem
@@ -137,7 +137,7 @@ def test_denial_is_not_deletion() -> None:
 def test_a_denied_topic_that_is_gone_is_gone() -> None:
     """By its id a broker says so even to a principal that may not describe it."""
 
-    async def test(b: Looked) -> None:
+    async def test(b: WatchBench) -> None:
         b.brokers.no_describe.add(NAME)
         b.brokers.topics[NAME].topic_id = AGAIN.id
         with pytest.raises(StartAnew, match="has been deleted"):
@@ -148,7 +148,7 @@ def test_a_denied_topic_that_is_gone_is_gone() -> None:
 
 
 def test_silence_is_not_deletion_either() -> None:
-    async def test(b: Looked) -> None:
+    async def test(b: WatchBench) -> None:
         b.brokers.down.update((1, 2))
         await b.look(OTHER, times=10)
         assert b.warnings == [("warning", "unreachable")] and "no broker answers" in b.watch.problem
@@ -157,7 +157,7 @@ def test_silence_is_not_deletion_either() -> None:
 
 
 def test_a_topic_that_was_not_listed_yet_is_taken_as_it_comes() -> None:
-    async def test(b: Looked) -> None:
+    async def test(b: WatchBench) -> None:
         b.delete_topic()
         await b.look(OTHER, times=2 * LOOKS)
         await b.look(FIRST)

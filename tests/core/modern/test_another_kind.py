@@ -80,7 +80,7 @@ class Crews(OneSidecar):
         assert len(self.work) == works
         work, self.work = self.work, []
 
-        async def all_of_it() -> None:
+        async def run_all() -> None:
             background, left = Background(1), len(work)
             ended = asyncio.Event()
             for w in work:
@@ -89,7 +89,7 @@ class Crews(OneSidecar):
             background.stop()
             assert left == works
 
-        asyncio.run(all_of_it())
+        asyncio.run(run_all())
 
     def _submit(self, background: Background, w: Work, ended: asyncio.Event) -> None:
         assert isinstance(w.item, RunAssignor)

@@ -66,7 +66,7 @@ class Keeper:
         self.world.initialised("g", as_partitions(seen), whole)
 
     def finish(self) -> None:
-        """All that is shown is initialised and reported."""
+        """Initialises and reports all partitions."""
         self.away = False
         for _ in range(8):
             self.step()

@@ -51,14 +51,14 @@ class World(OneShard):
         self.replies: dict[int, Reply] = {}
         self.running: list[RunAssignor] = []
         self.commands: list[HoldPlaceholder | LeavePlaceholder] = []
-        """Of placeholder members, in their order; whoever reads them takes them out."""
+        """Commands about placeholder members, in their order. A reader removes them."""
         self.held: dict[str, HoldPlaceholder] = {}
         """By group."""
         self.leaving: dict[str, LeavePlaceholder] = {}
         self.notes: list[Log | Count | Observe] = []
         self.endings = Endings(self._code_of_empty_shard)
         self.dying = False
-        """Nothing that the owner does now reaches anybody."""
+        """The owner's replies and records are lost from now on."""
         self.applied: Callable[[Effects], None] = lambda fx: None
         """Called after each event."""
 
@@ -145,7 +145,7 @@ class World(OneShard):
         return self.loaded(self.empty())
 
     def takeover(self, lost: bool = False) -> None:
-        """Another owner goes on. `lost`: what the last event wrote never reached the log."""
+        """Moves the partition to a new owner. `lost`: the records of the last event never reached the log."""
         if lost:
             del self.log[self.last :]
             self.endings.lost()
@@ -168,11 +168,11 @@ class Client:
     epoch: int = 0
     assigned: Partitions = field(default_factory=dict)
     full: bool = True
-    """Its next heartbeat names its topics."""
+    """The next heartbeat names the member's topics."""
     token: int = NO_TOKEN
-    """Of the request that has no answer yet."""
+    """Token of the open request."""
     unheard: int = 0
-    """Answers that were lost since it last heard one."""
+    """Answers lost since the last one that arrived."""
     died_of: Code = Code.NONE
 
     def heartbeat(self) -> ShareHeartbeatReply:

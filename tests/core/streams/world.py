@@ -29,7 +29,7 @@ from tests.core.world import topic, topic_id
 
 __all__ = ["REGISTRY", "Client", "World", "topic", "topic_id"]
 NATURAL = frozenset((Code.NONE, Code.UNKNOWN_MEMBER_ID, Code.FENCED_MEMBER_EPOCH))
-"""What a live member may be told. Any other code of the core ends Java's client for good."""
+"""Codes that a live member may get. Any other code of the core ends Java's client for good."""
 TOPOLOGY = Topology(
     1,
     (
@@ -43,7 +43,7 @@ TOPOLOGY = Topology(
 
 
 def quick(**settings: object) -> StreamsConfig:
-    """Nothing waits."""
+    """Returns a configuration in which no answer waits for an assignor run."""
     known = {"assignor_offload_enable": False, "join_wait_ms": 0, "initial_rebalance_delay_ms": 0}
     return StreamsConfig(**{**known, **settings})  # type: ignore[arg-type]
 
@@ -69,7 +69,7 @@ class World(OneShard):
         self.looks: list[LookFirst] = []
         self.notes: list[Log | Count | Observe] = []
         self.dying = False
-        """Nothing that the owner does now reaches anybody."""
+        """The owner's replies and records are lost from now on."""
         self.applied: Callable[[Effects], None] = lambda fx: None
         """Called after each event."""
 
@@ -139,7 +139,7 @@ class World(OneShard):
         return self.loaded(self.empty())
 
     def takeover(self, lost: bool = False) -> None:
-        """Another owner goes on. `lost`: what the last event wrote never reached the log."""
+        """Moves the partition to a new owner. `lost`: the records of the last event never reached the log."""
         if lost:
             del self.log[self.last :]
         self.dying = False
@@ -167,13 +167,13 @@ class Client:
     endpoint_epoch: int = -1
     tasks: Tasks = NO_TASKS
     full: bool = True
-    """Its next heartbeat names its tasks."""
+    """The next heartbeat names the member's tasks."""
     offsets: tuple[TaskOffset, ...] | None = None
     shutdown: bool = False
     token: int = NO_TOKEN
-    """Of the request that has no answer yet."""
+    """Token of the open request."""
     unheard: int = 0
-    """Answers that were lost since it last heard one."""
+    """Answers lost since the last one that arrived."""
     died_of: Code = Code.NONE
     endpoints: tuple[EndpointPartitions, ...] = ()
     create: list[NewTopic] = field(default_factory=list)
